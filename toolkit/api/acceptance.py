@@ -108,8 +108,8 @@ def _merge(reports: Sequence[BenchReport]) -> BenchReport:
     """One report of measurements that had a baseline each; the baseline's figures are those of the first."""
     first = reports[0]
     known = {row.arm for row in first.arms}
-    found = [report.what_if for report in reports if report.what_if]
-    speedups = tuple(row for one in found for row in one.speedups)
+    answers = [report.what_if for report in reports if report.what_if]
+    speedups = tuple(row for one in answers for row in one.speedups)
     noises = [report.noise for report in reports if report.noise]
     return replace(
         first,
@@ -118,15 +118,15 @@ def _merge(reports: Sequence[BenchReport]) -> BenchReport:
         speedups=tuple(row for report in reports for row in report.speedups),
         noise=max(noises, key=lambda noise: noise.high / noise.low, default=None),
         notes=_unique(note for report in reports for note in report.notes),
-        what_if=WhatIf(speedups, _nearest(found)),
+        what_if=WhatIf(speedups, _nearest(answers)),
     )
 
 
-def _nearest(found: Sequence[WhatIf]) -> tuple[BreakEvenAcceptance, ...]:
+def _nearest(reports: Sequence[WhatIf]) -> tuple[BreakEvenAcceptance, ...]:
     """At each point, what follows from the arm that is nearest to breaking even: it takes the least computing."""
-    distance = {(row.workload, row.concurrency, row.arm): abs(row.ratio - 1) for one in found for row in one.speedups}
+    distance = {(row.workload, row.concurrency, row.arm): abs(row.ratio - 1) for one in reports for row in one.speedups}
     best: dict[tuple[str, int], BreakEvenAcceptance] = {}
-    for row in (row for one in found for row in one.break_even):
+    for row in (row for one in reports for row in one.break_even):
         known = best.setdefault((row.workload, row.concurrency), row)
         if distance.get(_key(row), 0.0) < distance.get(_key(known), 0.0):
             best[row.workload, row.concurrency] = row

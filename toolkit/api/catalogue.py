@@ -170,9 +170,9 @@ def _fits(recipe: Recipe) -> Iterator[str]:
             return
         known, problem = sizable(models)
         types = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
-        for found in fits(recipe, known, [item for item in types if item]):
-            room = f"fits, with room for {found.kv_tokens:,} tokens" if found.fits else found.reason
-            yield f"{found.instance}: {room}"
+        for one in fits(recipe, known, [item for item in types if item]):
+            room = f"fits, with room for {one.kv_tokens:,} tokens" if one.fits else one.reason
+            yield f"{one.instance}: {room}"
         if problem:
             yield problem.message
     except ToolkitError as error:

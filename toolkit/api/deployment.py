@@ -61,8 +61,8 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        found = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
-        recipe = deployed_recipe(found, self.session) if found else None  # for what `prove` asks
+        loaded = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
+        recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
 
@@ -202,10 +202,10 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=rules.price_now(observed, recipe.platform.region),
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
-    found = {item.name: getattr(plan, item.name) for item in fields(plan)}
+    fields_of_plan = {item.name: getattr(plan, item.name) for item in fields(plan)}
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
-        found["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
-    return DeploymentPlan(**{**found, "unpinned": tuple(find_unpinned(recipe, deployment.account))})
+        fields_of_plan["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
+    return DeploymentPlan(**{**fields_of_plan, "unpinned": tuple(find_unpinned(recipe, deployment.account))})
 
 
 def _age(recipe: Recipe) -> list[str]:
@@ -259,11 +259,11 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
         raise UsageError(message, hint=f"If that is meant, add {option}; otherwise plan again.")
     with_baseline = len(saved.endpoints) > 1
     derived = plan(loaded, baseline=with_baseline)
-    found, is_stale = differences(saved, derived), saved.fingerprint != derived.fingerprint
-    if not (found or is_stale):
+    differing, is_stale = differences(saved, derived), saved.fingerprint != derived.fingerprint
+    if not (differing or is_stale):
         return derived
-    more = [f"and {len(found) - _MOST_SHOWN} more"] if len(found) > _MOST_SHOWN else []
-    shown = "".join(f"\n  {line}" for line in (*found[:_MOST_SHOWN], *more))
+    more = [f"and {len(differing) - _MOST_SHOWN} more"] if len(differing) > _MOST_SHOWN else []
+    shown = "".join(f"\n  {line}" for line in (*differing[:_MOST_SHOWN], *more))
     options = [*(["--platform", platform] if platform else []), *(["--baseline"] if with_baseline else [])]
     again = shlex.join(["toolkit", "plan", str(loaded.path), *options, "--out", str(path)])
     if is_stale and same_scope(saved, derived):

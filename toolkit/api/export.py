@@ -35,8 +35,8 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     document = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
     if failures := SAGEMAKER.template_failures(document):
         hint = "A stack of this template would not start."
-        found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
-        raise RecipeError(str(loaded.path), found)
+        findings = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
+        raise RecipeError(str(loaded.path), findings)
     return document
 
 

@@ -44,8 +44,8 @@ class CatalogStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit catalog status --json`."""
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
-        return found
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return document
 
 
 @dataclass(frozen=True)
@@ -90,11 +90,11 @@ def catalog_update(
     held = updates.read_update()
     wanted = [*regions] or [*held.prices] or [REGION]
     with _outside.open_web() as client:
-        found = refresh(client, held, wanted, _outside.today(), ec2=ec2, sources=_outside.sources)
-    if len(found.failed) == found.steps:
-        message = "\n  ".join(["nothing could be read", *found.failed])
+        refreshed = refresh(client, held, wanted, _outside.today(), ec2=ec2, sources=_outside.sources)
+    if len(refreshed.failed) == refreshed.steps:
+        message = "\n  ".join(["nothing could be read", *refreshed.failed])
         raise PlatformError(message, hint="Is there a network? What was read before is kept.")
-    return CatalogUpdate(updates.write(found.update), found.changed, found.unread, found.failed)
+    return CatalogUpdate(updates.write(refreshed.update), refreshed.changed, refreshed.unread, refreshed.failed)
 
 
 def _age(name: str, day: date, today: date) -> FileAge:

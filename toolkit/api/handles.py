@@ -115,12 +115,12 @@ def _target(recipe: Recipe) -> str:
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     """What a report says of the engine, the speculation and the hardware."""
-    found = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
+    facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
-        found["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
+        facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
         if recipe.speculation.synthetic_acceptance_length:
-            found["speculation"] += ", drafts accepted by chance"
-    return found | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
+            facts["speculation"] += ", drafts accepted by chance"
+    return facts | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:

@@ -247,11 +247,11 @@ def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
 def _find_recorded(name: str, progress: Progress) -> Recipe:
     """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
     deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
-    found = next((load(path) for path in deployed if Path(path).is_file()), None)
-    if found is None or found.name != name:
+    recipe = next((load(path) for path in deployed if Path(path).is_file()), None)
+    if recipe is None or recipe.name != name:
         hint = "Give the recipe: toolkit improve RECIPE"
         raise UsageError(f"no recipe of an endpoint {name} is recorded on this machine", hint=hint)
-    return found
+    return recipe
 
 
 def _plan(live: _Live) -> ImprovementPlan:
@@ -324,10 +324,10 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
     old, new = _acceptance(report.arms)
     lengths = (old, new) if old and new else None
-    found = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
+    improvement = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
     if decision.gain is None:
-        return found
-    return replace(found, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
+        return improvement
+    return replace(improvement, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
 
 
 def _text(ratio: Interval) -> str:
@@ -338,8 +338,8 @@ def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
     """Mean acceptance lengths of the head before and of the new one; 0 where it is not known."""
 
     def mean(of_baseline: bool) -> float:
-        found = [arm.acceptance_length for arm in arms if (arm.arm == "baseline") == of_baseline]
-        known = [length for length in found if length]
+        lengths = [arm.acceptance_length for arm in arms if (arm.arm == "baseline") == of_baseline]
+        known = [length for length in lengths if length]
         return sum(known) / len(known) if known else 0.0
 
     return mean(True), mean(False)

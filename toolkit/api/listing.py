@@ -74,8 +74,8 @@ def status(*, platform: str | None = None, all_regions: bool = False) -> Listing
     """
     names = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(names)) as threads:
-        found = list(threads.map(lambda name: _list(session_of(name), all_regions, bool(platform)), names))
-    whole = sum(found, Listing())
+        listings = list(threads.map(lambda name: _list(session_of(name), all_regions, bool(platform)), names))
+    whole = sum(listings, Listing())
     if platform and not session_of(platform).can_be_asked() and whole.not_listed:
         raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
     if platform and whole.errors:

@@ -115,9 +115,9 @@ def new(
         sources = Sources(client, folder.resolve(), progress.say)
         with progress.stage(f"look at {model}"):
             target, sources = sources.target(wishes.model)
-            found = _confirm(wishes, target, sources)
-    path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")
-    return _written_out(path, found, wishes, _origin(model), _outside.free_bytes)
+            proposal = _confirm(wishes, target, sources)
+    path = Path(out) if out else Path(f"{proposal.recipe['name']}.yaml")
+    return _written_out(path, proposal, wishes, _origin(model), _outside.free_bytes)
 
 
 def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progress: Progress) -> NewRecipe:
@@ -147,23 +147,23 @@ def _spell(model: str, folder: Path) -> str:
 def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
     able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
-    found = propose(wishes, target, able, sources.folder)
+    proposal = propose(wishes, target, able, sources.folder)
     for _ in range(_MOST_TRIES):
-        read = sources.complete(found.lock.drafter)
-        if read == found.lock.drafter or read is None:
+        read = sources.complete(proposal.lock.drafter)
+        if read == proposal.lock.drafter or read is None:
             break
         able = [replace(item, facts=read) if item.model == read.model else item for item in able]
-        found = propose(wishes, target, able, sources.folder)
-        if found.lock.drafter == read:
+        proposal = propose(wishes, target, able, sources.folder)
+        if proposal.lock.drafter == read:
             break
-    ready = [name for name in recipes_for(target) if name != found.recipe["name"]]
+    ready = [name for name in recipes_for(target) if name != proposal.recipe["name"]]
     note = [f"recipes for this model that come with the toolkit: {', '.join(ready)}"] if ready else []
-    return replace(found, notes=(*found.notes, *note))
+    return replace(proposal, notes=(*proposal.notes, *note))
 
 
-def _written_out(path: Path, found: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int]) -> NewRecipe:
-    rehearsal, note = _rehearsal(path, found, wishes, free_bytes)
-    wanted = {path: found, **({_local(path): rehearsal} if rehearsal else {})}
+def _written_out(path: Path, main: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int]) -> NewRecipe:
+    rehearsal, note = _rehearsal(path, main, wishes, free_bytes)
+    wanted = {path: main, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
         if file.exists():
             raise UsageError(
@@ -173,9 +173,9 @@ def _written_out(path: Path, found: Proposal, wishes: Wishes, origin: str, free_
         write_whole(file, recipe_text(proposal, origin))
         write_lock(load(file), proposal.lock)
     report = check(path)
-    notes = (*found.notes, *note)
+    notes = (*main.notes, *note)
     return NewRecipe(
-        path, found.choices, report.findings, notes, _local(path) if rehearsal else None, found.recipe["name"]
+        path, main.choices, report.findings, notes, _local(path) if rehearsal else None, main.recipe["name"]
     )
 
 
@@ -188,7 +188,7 @@ def _local(path: Path) -> Path:
 
 
 def _rehearsal(
-    path: Path, found: Proposal, wishes: Wishes, free_bytes: Callable[[], int]
+    path: Path, proposal: Proposal, wishes: Wishes, free_bytes: Callable[[], int]
 ) -> tuple[Proposal | None, tuple[str, ...]]:
     """The same models on this machine, or why not and what to rehearse instead."""
     here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
@@ -196,23 +196,23 @@ def _rehearsal(
         return None, ()
     if not runs_here():
         return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
-    method = found.recipe["speculation"]["method"]
+    method = proposal.recipe["speculation"]["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
-    if why := _too_much(found, free_bytes):
+    if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
     drafter = Drafter(
         method,
-        found.recipe["speculation"]["num_speculative_tokens"],
+        proposal.recipe["speculation"]["num_speculative_tokens"],
         "as in the recipe",
         "as in the recipe",
-        found.recipe["speculation"].get("model"),
-        found.lock.drafter,
+        proposal.recipe["speculation"].get("model"),
+        proposal.lock.drafter,
     )
     try:
         local = propose(
             replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
-            found.lock.target,
+            proposal.lock.target,
             [drafter],
             path.parent.resolve(),
         )
@@ -221,11 +221,11 @@ def _rehearsal(
     return local, ()
 
 
-def _too_much(found: Proposal, free_bytes: Callable[[], int]) -> str:
+def _too_much(proposal: Proposal, free_bytes: Callable[[], int]) -> str:
     """Why this machine cannot run the models; empty if it may."""
     from toolkit.sizing.weights import stored_bytes
 
-    models = [facts for facts in (found.lock.target, found.lock.drafter) if facts]
+    models = [facts for facts in (proposal.lock.target, proposal.lock.drafter) if facts]
     quantized = next((facts.model for facts in models if facts.config.get("quantization_config")), None)
     if quantized:
         return f"{quantized} is quantized for GPUs"

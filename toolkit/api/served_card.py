@@ -57,10 +57,10 @@ def write_served(
 
 def with_served(card: str, section: str) -> str:
     """The card with this section in place of the one it has, or at its end."""
-    if (found := _SERVED.search(card)) is None:
+    if (match := _SERVED.search(card)) is None:
         return f"{card.rstrip()}\n\n{section}".lstrip()
-    rest = card[found.end() :]
-    return card[: found.start()] + section + (f"\n{rest}" if rest else "")
+    rest = card[match.end() :]
+    return card[: match.start()] + section + (f"\n{rest}" if rest else "")
 
 
 def served_section(recipe: Recipe, report: BenchReport) -> str:
@@ -68,7 +68,7 @@ def served_section(recipe: Recipe, report: BenchReport) -> str:
     speculation, made = recipe.speculation, circumstances(recipe)
     assert speculation
     dtype = recipe.engine.args.get("dtype", "auto")
-    found = headline(report)
+    short = headline(report)
     lines = [
         "## Served",
         "",
@@ -78,7 +78,7 @@ def served_section(recipe: Recipe, report: BenchReport) -> str:
         "tokens of a step of the target. Speedup: output tokens per second over those of the target without",
         "speculation. In brackets: 95 % intervals.",
         "",
-        f"{found.title}. {' '.join(found.sentences)}".strip(),
+        f"{short.title}. {' '.join(short.sentences)}".strip(),
         "",
         "| workload | load | arm | acceptance length | speedup |",
         "|---|---|---|---|---|",

@@ -192,8 +192,8 @@ def _lock_head(recipe: Recipe, head: Path) -> None:
         locked = Lock(read_folder(recipe.target.folder))
     if locked is None:
         return
-    found = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
-    write_lock(recipe, replace(locked, drafter=found))
+    facts = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
+    write_lock(recipe, replace(locked, drafter=facts))
 
 
 def _require_fit(recipe: Recipe, head: Path) -> None:

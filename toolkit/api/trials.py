@@ -106,8 +106,8 @@ class Trials:
     @cached_property
     def _baseline(self) -> Endpoint:
         twin = self._recipe.baseline()
-        found = find_platform(twin.name, twin, None, None)
-        if found and exists(found, twin.name):
+        opened = find_platform(twin.name, twin, None, None)
+        if opened and exists(opened, twin.name):
             return self._steps.connect(twin).wait(progress=self._progress)
         self._stack.callback(self._remove, twin)
         return self._deploy(twin)

@@ -117,13 +117,13 @@ class _Tuning:
             for setting in settings.values():
                 self.add(setting)
             return
-        found = find_k(list(settings), lambda k: read_curves(self.add(settings[k]).report, k))
+        search = find_k(list(settings), lambda k: read_curves(self.add(settings[k]).report, k))
         points = {point_name(point): point for one in self.candidates for point in one.speedups}
         self.candidates = [
             replace(one, predicted=_speedups(trial.predicted or {}, points))
-            for one, trial in zip(self.candidates, found.trials, strict=True)
+            for one, trial in zip(self.candidates, search.trials, strict=True)
         ]
-        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in found.predicted.items()}
+        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in search.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
         report, speculation = self._report(setting), setting.speculation
@@ -136,13 +136,13 @@ class _Tuning:
         """Measure the K by batch size that follows from the K that were measured, if there is one."""
         own = [one for one in self.candidates if one.name.startswith("K=")]
         self.notes += break_even_in_words([replace(item, arm=one.name) for one in own for item in one.report.speedups])
-        found = find_schedule([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
+        schedule = find_schedule([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
         fixed = choose(own, Aim())
-        if not found or not fixed:
+        if not schedule or not fixed:
             self.notes.append("One K, or none, is the best at all concurrencies: no K by batch size follows.")
             return
-        setting = with_schedule(self.recipe, found)
-        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in found]}")
+        setting = with_schedule(self.recipe, schedule)
+        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in schedule]}")
         if errors := check(setting.recipe).errors:
             self.notes.append(f"{setting.name} cannot be used: {_reasons(errors)}")
             return
@@ -233,7 +233,7 @@ def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) 
         text, {"num_speculative_tokens": best.k, "num_speculative_tokens_per_batch_size": by_batch}
     )
     known = {item.model_dump_json() for item in recipe.evidence}
-    found = evidence(best, "toolkit tune")
-    new = [item for item in found if item.model_dump_json() not in known]
+    measured = evidence(best, "toolkit tune")
+    new = [item for item in measured if item.model_dump_json() not in known]
     write_whole(Path(recipe.path), with_evidence(changed, new) if new else changed)
     return replace(report, written=str(recipe.path))

@@ -110,9 +110,9 @@ def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hi
     """The first entry of the table that matches, with the matching line that looks most like an error."""
     candidates = [(at, line) for at, line in enumerate(lines) if not all_words.noise.search(line)]
     for known in table:
-        found = [at for at, line in candidates if known.words.search(line)]
-        if found and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
-            return _Hit(known, lines, next((at for at in found if _ERROR_LINE.search(lines[at])), found[0]))
+        places = [at for at, line in candidates if known.words.search(line)]
+        if places and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
+            return _Hit(known, lines, next((at for at in places if _ERROR_LINE.search(lines[at])), places[0]))
     return None
 
 
@@ -239,7 +239,7 @@ def explain(log: str | None = None, *, reason: str = "", platform: str | None = 
     lines, reasons = log_lines(log or ""), log_lines(reason)
     cause = diagnose(lines, "\n".join(reasons), platform) or diagnose_text([*lines, *reasons], platform)
     if cause is None or cause.code in words(platform).unknown_deaths or (cause.code == _NO_LOG and log is None):
-        found = likeliest([*reasons, *lines])
-        message = _UNKNOWN.format(line=found[0]) if found else _NOTHING
-        return Explanation(None, message, found, _LOOK if found else _ASK_FOR_LOG)
+        lines_of_trouble = likeliest([*reasons, *lines])
+        message = _UNKNOWN.format(line=lines_of_trouble[0]) if lines_of_trouble else _NOTHING
+        return Explanation(None, message, lines_of_trouble, _LOOK if lines_of_trouble else _ASK_FOR_LOG)
     return Explanation(cause.code, cause.line, cause.evidence, cause.hint)

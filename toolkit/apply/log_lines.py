@@ -54,10 +54,10 @@ def bound_lines(lines: Sequence[str]) -> list[str]:
 def _unwrap(raw: str) -> Iterator[str]:
     line = _NOISE.sub("", raw).rstrip()
     for _ in range(_MOST_PREFIXES):
-        found = _PREFIX.match(line)
-        if not found:
+        prefix = _PREFIX.match(line)
+        if not prefix:
             break
-        line = line[found.end() :]
+        line = line[prefix.end() :]
     for part in list(_messages(_json(line))) or [line]:
         yield from part.splitlines() or [""]
 

@@ -97,9 +97,9 @@ def check(
     except RecipeError as error:
         return Report(error.recipe, error.findings)
     models, on_models = _models(complete, to_train)
-    found = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
-    found += account(complete) if account else ()
-    located = [_with_line(finding, complete) for finding in found]
+    findings = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
+    findings += account(complete) if account else ()
+    located = [_with_line(finding, complete) for finding in findings]
     return Report(str(complete.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
 
 
@@ -176,8 +176,8 @@ def _model(
             return None, [Finding("model.unreadable", error.message, key, hint=hint)]
         stale = locked is not None and locked != facts
         message = "the model in this folder has changed since the lock file was written"
-        found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
-        return facts, [found] if stale else []
+        stale_finding = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
+        return facts, [stale_finding] if stale else []
     if locked is None and source.kind == "hub" and (folder := folder_of_that_name(recipe, source)):
         message = f"`{source}` names a model on the hub, and there is a folder of that name"
         hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"

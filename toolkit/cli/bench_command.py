@@ -35,20 +35,20 @@ def _share(text: str) -> float:
 
 def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
-    found = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
-    if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
+    counts = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
+    if not 1 <= min(counts) <= max(counts) <= _MOST_CONCURRENT:
         message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
         raise typer.BadParameter(message)
-    return found
+    return counts
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
-    found = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
-    if not all(0 < number <= _LARGEST_NUMBER for number in found):
+    numbers = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
+    if not all(0 < number <= _LARGEST_NUMBER for number in numbers):
         message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
         raise typer.BadParameter(message)
-    return found
+    return numbers
 
 
 def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
@@ -278,6 +278,6 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     from toolkit.measure.compare import compare
     from toolkit.measure.report import read_report
 
-    found = compare(read_report(before), read_report(after))
-    answer(found.to_dict(), as_json, lambda: comparison_text(found))
-    exit_unless(found.ok)
+    comparison = compare(read_report(before), read_report(after))
+    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison))
+    exit_unless(comparison.ok)

@@ -125,15 +125,15 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
-    found = toolkit.status(platform=platform, all_regions=all_regions)
-    for line in found.not_listed:
+    listing = toolkit.status(platform=platform, all_regions=all_regions)
+    for line in listing.not_listed:
         say(f"not listed: {line}")
-    answer(found.to_dict(), as_json, lambda: _status_text(found.endpoints))
-    if not as_json and found.endpoints:
-        next_step("invoke", found.endpoints[0].name, "Hello")
+    answer(listing.to_dict(), as_json, lambda: _status_text(listing.endpoints))
+    if not as_json and listing.endpoints:
+        next_step("invoke", listing.endpoints[0].name, "Hello")
     elif not as_json:
         next_step("deploy", "tiny/p-eagle", "--platform", "local")
-    if found.errors:
+    if listing.errors:
         raise typer.Exit(_DID_NOT_ANSWER)
 
 
@@ -224,8 +224,8 @@ def metrics(
     as_json: Json = False,
 ) -> None:
     """Show an endpoint's recent requests, errors, latencies and acceptance rate."""
-    found = toolkit.connect(name, platform=platform).metrics(minutes)
-    answer(found.to_dict(), as_json, lambda: _metrics_text(found))
+    measured = toolkit.connect(name, platform=platform).metrics(minutes)
+    answer(measured.to_dict(), as_json, lambda: _metrics_text(measured))
     if not as_json:
         next_step("bench", name)
 
@@ -237,9 +237,9 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
-    found = toolkit.watch(name, minutes=minutes, platform=platform)
-    answer(found.to_dict(), as_json, lambda: repr(found))
-    exit_unless(found.ok)
+    watched = toolkit.watch(name, minutes=minutes, platform=platform)
+    answer(watched.to_dict(), as_json, lambda: repr(watched))
+    exit_unless(watched.ok)
 
 
 def destroy(
@@ -256,10 +256,10 @@ def destroy(
         next_step("status")
 
 
-def _status_text(found: Sequence[Deployed]) -> str:
+def _status_text(listed: Sequence[Deployed]) -> str:
     from toolkit.platforms import session_of
 
-    if not found:
+    if not listed:
         return "no endpoints"
     head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
     rows = [
@@ -272,10 +272,10 @@ def _status_text(found: Sequence[Deployed]) -> str:
             "?" if item.price_per_hour is None else f"{item.price_per_hour:.2f}",
             item.failure_reason,
         )
-        for item in found
+        for item in listed
     ]
-    known = [item.price_per_hour for item in found if item.price_per_hour is not None]
-    more = "" if len(known) == len(found) else " (without endpoints of unknown price)"
+    known = [item.price_per_hour for item in listed if item.price_per_hour is not None]
+    more = "" if len(known) == len(listed) else " (without endpoints of unknown price)"
     return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
 
 
@@ -293,6 +293,6 @@ def _removed_text(name: str, done: Plan) -> str:
     return f"removed {len(done.actions)} resources" + (f"\n{kept}" if kept else "; nothing remains")
 
 
-def _metrics_text(found: Metrics) -> str:
-    rows = table((f"last {found.minutes} minutes", found.endpoint), list(found.rows()))
-    return "\n\n".join([rows, *found.notes])
+def _metrics_text(measured: Metrics) -> str:
+    rows = table((f"last {measured.minutes} minutes", measured.endpoint), list(measured.rows()))
+    return "\n\n".join([rows, *measured.notes])

@@ -37,9 +37,9 @@ def register(app: typer.Typer) -> None:
 def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
     if file is None and not reason:
         raise UsageError("give a log, or --reason", hint="See: toolkit explain --help")
-    found = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
-    answer(found.to_dict(), as_json, lambda: str(found))
-    exit_unless(bool(found))
+    explanation = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
+    answer(explanation.to_dict(), as_json, lambda: str(explanation))
+    exit_unless(bool(explanation))
 
 
 def _read(file: str) -> str:
@@ -76,11 +76,11 @@ def docs(
     if page in texts:
         answer({"page": page, "text": texts[page]}, as_json, lambda: texts[page].rstrip())
         return
-    found = {name: text for name, text in texts.items() if page is None or page.lower() in text.lower()}
-    if not found:
+    pages = {name: text for name, text in texts.items() if page is None or page.lower() in text.lower()}
+    if not pages:
         near = difflib.get_close_matches(page or "", texts, n=1) or ["tutorial"]
         raise UsageError(f"no page is called {page}, and none has that word", hint=f"Run: toolkit docs {near[0]}")
-    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in found.items()}
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in pages.items()}
     answer({"pages": titles}, as_json, lambda: table(("page", "about"), list(titles.items())))
     if not as_json:
-        next_step("docs", "tutorial" if "tutorial" in found else next(iter(found)))
+        next_step("docs", "tutorial" if "tutorial" in pages else next(iter(pages)))

@@ -200,5 +200,5 @@ def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Findi
         }
     )
     recipe, models = resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
-    found = (*recipe.engine_rules.check(recipe, models), *check_pair(recipe, models))
-    return tuple(finding for finding in found if finding.code.startswith("pair."))
+    findings = (*recipe.engine_rules.check(recipe, models), *check_pair(recipe, models))
+    return tuple(finding for finding in findings if finding.code.startswith("pair."))

@@ -101,8 +101,8 @@ def _ask(question: str, default: str, allowed: tuple[str, ...]) -> str:
             raise typer.BadParameter(f"{text} is none of: {', '.join(allowed)}")
         return text
 
-    found: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
-    return found
+    chosen: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
+    return chosen
 
 
 def _ask_number(question: str, default: str) -> float | None:
@@ -124,8 +124,8 @@ def _ask_number(question: str, default: str) -> float | None:
 def _text(made: NewRecipe) -> str:
     rows = [(_short(choice.key), _show(choice.value), choice.why) for choice in made.choices]
     findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
-    found = [table(("choice", "value", "why"), rows), *findings, *made.notes]
-    return paragraphs(found)
+    parts = [table(("choice", "value", "why"), rows), *findings, *made.notes]
+    return paragraphs(parts)
 
 
 def _short(key: str) -> str:

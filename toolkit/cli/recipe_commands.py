@@ -194,10 +194,10 @@ def build(
         answer({"image": image}, as_json, lambda: image)
         next_step("deploy", recipe)
         return
-    found = read_scan(recipe, platform=platform)
-    text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "no vulnerabilities"
-    answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
-    exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
+    weaknesses = read_scan(recipe, platform=platform)
+    text = ", ".join(f"{number} {severity.lower()}" for severity, number in weaknesses.items()) or "no vulnerabilities"
+    answer({"image": image, "findings": weaknesses}, as_json, lambda: f"{image}\nECR's scan found: {text}")
+    exit_unless(not any(weaknesses.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
 
 def _print_admin_template(recipe: str) -> None:
@@ -267,21 +267,21 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
-    found = toolkit.fit(recipe, instances=instance or (), sort=sort)
-    answer({**found.to_dict(), "recipe": recipe}, as_json, lambda: _fit_text(found, recipe, every or bool(instance)))
-    exit_unless(found.ok)
+    fits = toolkit.fit(recipe, instances=instance or (), sort=sort)
+    answer({**fits.to_dict(), "recipe": recipe}, as_json, lambda: _fit_text(fits, recipe, every or bool(instance)))
+    exit_unless(fits.ok)
     if not as_json and not recipe.endswith(".lock.json"):
         next_step("plan", recipe)
 
 
-def _fit_text(found: Fits, recipe: str, whole: bool) -> str:
+def _fit_text(fits: Fits, recipe: str, whole: bool) -> str:
     """A table of the types that were sized, below it the others by reason; without `whole` of the first ones only."""
-    if not whole and len(found) > _SHOWN:
-        fitting = sum(one.fits for one in found)
-        more = f"{max(fitting - _SHOWN, 0)} more fit, {len(found) - max(fitting, _SHOWN)} do not"
+    if not whole and len(fits) > _SHOWN:
+        fitting = sum(one.fits for one in fits)
+        more = f"{max(fitting - _SHOWN, 0)} more fit, {len(fits) - max(fitting, _SHOWN)} do not"
         every = f"{more}. All of them: toolkit fit {shlex.quote(recipe)} --all"
-        return f"{_fit_text(found.first(_SHOWN), recipe, True)}\n{every}"
+        return f"{_fit_text(fits.first(_SHOWN), recipe, True)}\n{every}"
     from toolkit.api.fitting import COLUMNS, fit_cells
 
-    tables = [table(COLUMNS, [fit_cells(one) for one in found.sized])] if found.sized else []
-    return "\n".join([*tables, *found.reasons(), *found.notes])
+    tables = [table(COLUMNS, [fit_cells(one) for one in fits.sized])] if fits.sized else []
+    return "\n".join([*tables, *fits.reasons(), *fits.notes])

@@ -114,8 +114,8 @@ def tune_text(report: TuneReport, room: int | None = None) -> str:
 
 def _ks(text: str) -> tuple[int, ...]:
     """The K of `1-10`, or of `3,5,7`."""
-    if found := _RANGE.fullmatch(text):
-        first, last = int(found["first"]), int(found["last"])
+    if span := _RANGE.fullmatch(text):
+        first, last = int(span["first"]), int(span["last"])
         ks = tuple(range(first, min(last, _MOST_K + 1) + 1))
     else:
         ks = tuple(int(part) for part in text.split(",") if part.isdecimal())
@@ -128,9 +128,9 @@ def _slo(text: str) -> Slo:
     """The limits of `ttft=0.5,tpot=50ms`."""
     from toolkit.recipe.schema import Slo
 
-    found = [_LIMIT.fullmatch(part) for part in text.split(",")]
-    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}
-    if len(limits) < len(found) or not min(limits.values()) > 0:
+    parts = [_LIMIT.fullmatch(part) for part in text.split(",")]
+    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in parts if limit}
+    if len(limits) < len(parts) or not min(limits.values()) > 0:
         raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms with each limit once and above 0")
     return Slo(**limits)
 
@@ -158,11 +158,11 @@ def improve(
         answer(planned.to_dict(), as_json, lambda: _plan_text(planned))
         return
     approve = None if yes else _approve_price
-    found = improvement.improve(
+    improved = improvement.improve(
         name, concurrency=loads, seconds=seconds, promote=promote, platform=platform, approve=approve
     )
-    answer(found.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in found.rows()))
-    exit_unless(bool(found) or not promote)
+    answer(improved.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in improved.rows()))
+    exit_unless(bool(improved) or not promote)
     if not as_json:
         next_step("prove" if promote else "deploy", name)
 

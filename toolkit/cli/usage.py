@@ -61,14 +61,14 @@ def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) 
     if message.startswith(_MISSING):
         values = [_VALUES.get(name.upper(), "") for name in _required_from(command, message)]
         return _run([*typed, *values]) if values and all(values) else _example(path)
-    if found := _MISSING_OPTION.match(message):
-        return _run([*typed, found[1], found[1].lstrip("-")])
+    if parts := _MISSING_OPTION.match(message):
+        return _run([*typed, parts[1], parts[1].lstrip("-")])
     if message.startswith(_EXTRA):
         return _fewer(path, command, typed)
-    if found := _WRITE.search(message):
-        return _run(_with(typed, found["wrong"], found["right"]))
-    if found := _OPTION_WITH_VALUE.match(message):
-        return _other_value(message, found["option"], path, command, typed)
+    if parts := _WRITE.search(message):
+        return _run(_with(typed, parts["wrong"], parts["right"]))
+    if parts := _OPTION_WITH_VALUE.match(message):
+        return _other_value(message, parts["option"], path, command, typed)
     return _help(path)
 
 
@@ -83,12 +83,12 @@ def _other_value(message: str, option: str, path: list[str], command: Any, typed
     """With a value that the option takes: the nearest choice, the limit, or what it usually has."""
     index = next(number for number, word in enumerate(typed) if word.partition("=")[0] == option)
     value = typed[index].partition("=")[2] or typed[index + 1]
-    if found := _ONE_OF.search(message):
-        choices = re.findall(r"'([^']*)'", found["choices"])
+    if bound := _ONE_OF.search(message):
+        choices = re.findall(r"'([^']*)'", bound["choices"])
         near = meant(value, choices, "platform", cutoff=0.4) or choices
         return _run(_with(typed, value, near[0]))
-    found = _BOUND.search(message)
-    usual = found["bound"] if found else _number_in(value, message) or _usual(_spellings(command).get(option))
+    bound = _BOUND.search(message)
+    usual = bound["bound"] if bound else _number_in(value, message) or _usual(_spellings(command).get(option))
     return _run(_with(typed, value, usual)) if usual else _help(path)
 
 
@@ -97,8 +97,8 @@ def _number_in(value: str, message: str) -> str:
     kind, number = _NOT_A_NUMBER.search(message), _NUMBER.search(value)
     if not kind or not number:
         return ""
-    found = float(number[1]) * (1024 if number[2] else 1)
-    return f"{found:g}" if kind[1] == "number" else str(int(found))
+    meant_number = float(number[1]) * (1024 if number[2] else 1)
+    return f"{meant_number:g}" if kind[1] == "number" else str(int(meant_number))
 
 
 def _usual(parameter: Any) -> str:
@@ -156,7 +156,7 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
         return _run(_with(_without(typed, written, with_value=False), path[0], instead))
     if our_word(name, "argument") and not all(map(_options_of, command.params)):
         return _run(_as_argument(typed, written))
-    elsewhere = [other for other, found in root.commands.items() if name in _spellings(found)]
+    elsewhere = [other for other, its_command in root.commands.items() if name in _spellings(its_command)]
     if name not in here and our_word(name, "option") not in here and elsewhere:
         value = _takes_value(_spellings(root.commands[elsewhere[0]])[name])
         return f"`{name}` is an option of {', '.join(elsewhere)}. Without it: {_line(_without(typed, written, value))}"
@@ -182,7 +182,7 @@ def _before_the_command(name: str, written: str, value: bool, typed: list[str]) 
 
 
 def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
-    """Without the words that are too many. Those of a prompt without quotes are joined; of others the first are kept."""
+    """Without the words that are too many: those of a prompt without quotes are joined, of others the first stay."""
     names = [parameter.name for parameter in command.params if not _options_of(parameter)]
     words = _words(command, typed[typed.index(path[-1]) + 1 :])
     rest = [word for word in typed if word not in words and word not in path]
@@ -198,12 +198,12 @@ def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
 
 def _words(command: Any, typed: Sequence[str]) -> list[str]:
     """What was typed that is neither an option nor its value."""
-    found, is_value, spellings = [], False, _spellings(command)
+    words, is_value, spellings = [], False, _spellings(command)
     for word in typed:
         if not is_value and not word.startswith("-"):
-            found.append(word)
+            words.append(word)
         is_value = not is_value and _takes_value(spellings.get(word))
-    return found
+    return words
 
 
 def _options_of(parameter: Any) -> list[str]:
@@ -220,8 +220,8 @@ def _takes_value(parameter: Any) -> bool:
 
 def _with(typed: Sequence[str], old: str, new: str) -> list[str]:
     """With the first word `old`, or the value `old` of `--option=old`, replaced."""
-    found = next(index for index, word in enumerate(typed) if old in (word, word.partition("=")[2]))
-    return [*typed[:found], typed[found].removesuffix(old) + new, *typed[found + 1 :]]
+    index_of_old = next(index for index, word in enumerate(typed) if old in (word, word.partition("=")[2]))
+    return [*typed[:index_of_old], typed[index_of_old].removesuffix(old) + new, *typed[index_of_old + 1 :]]
 
 
 def _take(typed: Sequence[str], word: str, with_value: bool) -> list[str]:

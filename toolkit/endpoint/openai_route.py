@@ -117,12 +117,12 @@ def _broken_stream(endpoint: str) -> Iterator[None]:
 
 def _text(parts: Iterable[bytes]) -> str:
     """The beginning of an error: what is longer says no more."""
-    found = b""
+    content = b""
     for part in parts:
-        found += part
-        if len(found) >= _LONGEST_ERROR:
+        content += part
+        if len(content) >= _LONGEST_ERROR:
             break
-    return found[:_LONGEST_ERROR].decode(errors="replace")
+    return content[:_LONGEST_ERROR].decode(errors="replace")
 
 
 async def _few(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -84,7 +84,7 @@ def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None 
 
 def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
     """Why a Dockerfile could not be built: the step, the last line, and a hint. `room`: how to free disk space."""
-    step = next((found[1] for line in reversed(ended.lines) if (found := _STEP.fullmatch(line))), "")
+    step = next((match[1] for line in reversed(ended.lines) if (match := _STEP.fullmatch(line))), "")
     words = last_words(ended)
     if _FULL_DISK.search(words):
         return BuildError(f"{tool}: the disk is full: {words}", hint=room)
@@ -115,10 +115,10 @@ def last_words(ended: Ended) -> str:
 
 def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, Login]:
     """The available logins for the images' registries, in the format of Docker's and podman's files."""
-    found = {registry: credentials(registry) for registry in {image.registry for image in images}}
+    accounts = {registry: credentials(registry) for registry in {image.registry for image in images}}
     return {
         registry: {"auth": base64.b64encode(":".join(account).encode()).decode()}
-        for registry, account in found.items()
+        for registry, account in accounts.items()
         if account is not None
     }
 
@@ -167,10 +167,10 @@ def build_arguments(spec: ImageSpec) -> list[str]:
     """The options that give the Dockerfile its ARGs: the base, and the time where it asks for one."""
     base = parse(spec.base)
     # buildah takes no reference that has both
-    found = {"BASE_IMAGE": str(replace(base, tag=None) if base.digest else base)}
+    arguments = {"BASE_IMAGE": str(replace(base, tag=None) if base.digest else base)}
     if "ARG SOURCE_DATE_EPOCH" in spec.dockerfile:
-        found["SOURCE_DATE_EPOCH"] = str(EPOCH)
-    return [option for name, value in found.items() for option in ("--build-arg", f"{name}={value}")]
+        arguments["SOURCE_DATE_EPOCH"] = str(EPOCH)
+    return [option for name, value in arguments.items() for option in ("--build-arg", f"{name}={value}")]
 
 
 def _write(files: dict[str, ContextFile], root: Path) -> None:

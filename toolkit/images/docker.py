@@ -86,8 +86,8 @@ class DockerBuilder:
             if ended.code:
                 raise push_failure("docker", ended, str(pushed), _ROOM)
         with Registry(target.registry, self._credentials) as registry:
-            found = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
-            return publish(registry, target, found.as_schema_2())
+            image = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
+            return publish(registry, target, image.as_schema_2())
 
 
 @contextmanager
@@ -116,8 +116,8 @@ def _engine(variables: dict[str, str]) -> str:
 
 def _pushed_digest(ended: Ended) -> str:
     for line in reversed(ended.lines):
-        if found := _PUSHED.fullmatch(line):
-            return found[1]
+        if match := _PUSHED.fullmatch(line):
+            return match[1]
     raise BuildError(f"docker push did not report the digest: {last_words(ended)}")
 
 

@@ -213,10 +213,10 @@ async def _only_model(connection: HttpConnection) -> str:
 async def served_model(connection: HttpConnection) -> ServedModel:
     """The model that is asked, as far as its server tells."""
     try:
-        found = await connection.models()
+        models = await connection.models()
     except InvocationError:
-        found = {}
-    return found.get(connection.model, ServedModel(connection.model))
+        models = {}
+    return models.get(connection.model, ServedModel(connection.model))
 
 
 def _served_model(listed: Mapping[str, Any]) -> ServedModel:
@@ -247,9 +247,9 @@ def _key(variable: str | None) -> str:
 
 async def _content(response: Response, longest: int) -> bytes:
     """The whole body, up to just beyond the longest that is read."""
-    found = bytearray()
+    content = bytearray()
     async for chunks in response.chunks():
-        found += b"".join(chunk.content for chunk in chunks)
-        if len(found) > longest:
+        content += b"".join(chunk.content for chunk in chunks)
+        if len(content) > longest:
             break
-    return bytes(found)
+    return bytes(content)

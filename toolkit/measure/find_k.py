@@ -32,7 +32,7 @@ class Trial:
 
     @property
     def speeds(self) -> Speeds:
-        return {workload: found.seconds_per_token for workload, found in self.measured.items()}
+        return {workload: curve.seconds_per_token for workload, curve in self.measured.items()}
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ def _predict(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
     """
     low, high = min(trials, key=lambda trial: trial.k), max(trials, key=lambda trial: trial.k)
     by_workload = {
-        workload: seconds_per_token(low.measured[workload], found, ks)
-        for workload, found in high.measured.items()
+        workload: seconds_per_token(low.measured[workload], curve, ks)
+        for workload, curve in high.measured.items()
         if workload in low.measured
     }
-    return {k: {workload: found[k] for workload, found in by_workload.items()} for k in ks} if by_workload else {}
+    return {k: {workload: curve[k] for workload, curve in by_workload.items()} for k in ks} if by_workload else {}
 
 
 def _cost(speeds: Speeds, workloads: Iterable[str]) -> float:

@@ -125,8 +125,8 @@ def _faults(report: Measurement) -> Iterator[str]:
 
 def _speed(report: Measurement) -> Iterator[str]:
     """The best point that pays, what it costs, and the worst that does not."""
-    found = [speedup_class(speedup) for speedup in report.speedups]
-    costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
+    classes = [speedup_class(speedup) for speedup in report.speedups]
+    costs = [s for s, judged in zip(report.speedups, classes, strict=True) if judged == "costs"]
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
         yield f"{_comparison(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
@@ -134,8 +134,8 @@ def _speed(report: Measurement) -> Iterator[str]:
     if worst:
         yield f"It costs elsewhere: {_comparison(worst)}." if best else f"{_comparison(worst)}."
     yield from _cheapest(report)
-    if unclear := found.count("not shown"):
-        yield f"{unclear} of {len(found)} points: no difference shown."
+    if unclear := classes.count("not shown"):
+        yield f"{unclear} of {len(classes)} points: no difference shown."
 
 
 def _comparison(speedup: Speedup) -> str:
@@ -162,8 +162,8 @@ def _cheapest(report: Measurement) -> Iterator[str]:
 
 
 def _answers(report: Measurement) -> Iterator[str]:
-    found = {verdict.holds for verdict in report.verdicts if verdict.claim == "lossless"}
-    if found == {True}:
+    outcomes = {verdict.holds for verdict in report.verdicts if verdict.claim == "lossless"}
+    if outcomes == {True}:
         yield "Its answers are the target model's own."
-    elif None in found and False not in found:
+    elif None in outcomes and False not in outcomes:
         yield "Whether its answers are the target model's own is not shown."

@@ -233,11 +233,11 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
         at_once = await asyncio.gather(*(decode(scorer.connection, text, _DECODED_TOKENS) for text in others))
     except InvocationError:
         return []
-    found: list[tuple[float, float]] = []
+    changes: list[tuple[float, float]] = []
     for text, answer in zip((*texts[::3], *others), (*alone, *at_once), strict=True):
         scores = await scorer.scores(text, [decoded.token for decoded in answer])
-        found += [change(decoded.best, score) for decoded, score in zip(answer, scores)]  # noqa: B905 - long ones are cut
-    return found
+        changes += [change(decoded.best, score) for decoded, score in zip(answer, scores)]  # noqa: B905 - long ones are cut
+    return changes
 
 
 def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
@@ -263,13 +263,13 @@ def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
 
 
 def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Mismatch | None:
-    found = (
+    worst = (
         _mismatch(result, position, score.token, score)
         for result, answer in scored
         for position, score in enumerate(answer)
         if score.gap > limit
     )
-    return max(found, key=lambda one: one.gap, default=None)
+    return max(worst, key=lambda one: one.gap, default=None)
 
 
 async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Mismatch | None:
@@ -293,8 +293,8 @@ def _name(choice: Choice) -> str:
     return repr(choice.text) if choice.text else f"token {choice.token}"
 
 
-def _sentences(found: Lossless) -> Iterator[str]:
-    floor = found.floor
+def _sentences(lossless: Lossless) -> Iterator[str]:
+    floor = lossless.floor
     if not floor.greedy:
         yield (
             f"the baseline's own answers are not greedy: a token lies {floor.largest_gap:.3g} nats below the target's "
@@ -303,25 +303,25 @@ def _sentences(found: Lossless) -> Iterator[str]:
         return
     own = f"{floor.below_first} of the baseline's own {floor.tokens}"
     noise = f"{floor.limit:.3g} nats, twice the baseline's rounding noise"
-    if found.worst:
+    if lossless.worst:
         yield (
-            f"{found.beyond} of {found.tokens} tokens are not the target's: {found.worst.shown}, "
-            f"{found.worst.gap:.3g} nats below its {found.worst.first}; rounding explains {noise}"
+            f"{lossless.beyond} of {lossless.tokens} tokens are not the target's: {lossless.worst.shown}, "
+            f"{lossless.worst.gap:.3g} nats below its {lossless.worst.first}; rounding explains {noise}"
         )
-    elif found.too_many:
-        yield f"{found.below_first} of {found.tokens} tokens are not the target's first choice, against {own}"
+    elif lossless.too_many:
+        yield f"{lossless.below_first} of {lossless.tokens} tokens are not the target's first choice, against {own}"
     else:
         yield (
-            f"{found.tokens} tokens scored by the target: {found.below_first} are not its first choice "
+            f"{lossless.tokens} tokens scored by the target: {lossless.below_first} are not its first choice "
             f"(against {own}), none by more than {noise}"
         )
-    if found.holds is not False:
-        yield f"One wrong token in {int(1 / found.seen_rate)} would have been seen with 95 % certainty"
-    if found.holds is None:
+    if lossless.holds is not False:
+        yield f"One wrong token in {int(1 / lossless.seen_rate)} would have been seen with 95 % certainty"
+    if lossless.holds is None:
         yield f"Too few tokens to tell: send more prompts, until it is one in {1 / _WANTED_RATE:.0f}"
-    yield f"{found.identical} of {found.pairs} answers are the baseline's token for token"
-    if found.difference:
-        first = found.difference
+    yield f"{lossless.identical} of {lossless.pairs} answers are the baseline's token for token"
+    if lossless.difference:
+        first = lossless.difference
         yield f"The first difference: {first.shown} instead of {first.first}, {first.gap:.3g} nats apart"
-    if found.unscored:
-        yield f"{found.unscored} answers were not scored: they are empty, or their prompts are too long"
+    if lossless.unscored:
+        yield f"{lossless.unscored} answers were not scored: they are empty, or their prompts are too long"

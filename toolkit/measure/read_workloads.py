@@ -58,10 +58,10 @@ def read_workloads(
     path = Path(what).expanduser()
     if path.suffix.lower() in ENDINGS or path.exists():
         return (_from_file(path),)
-    if found := _DATASET.fullmatch(DATASETS.get(what, what)):
-        name = what if what in DATASETS else PurePosixPath(found["repo"]).name
-        files = dataset(found["repo"], found["revision"])
-        return (_from_hub(name, found["repo"], found["part"] or "", files),)
+    if named := _DATASET.fullmatch(DATASETS.get(what, what)):
+        name = what if what in DATASETS else PurePosixPath(named["repo"]).name
+        files = dataset(named["repo"], named["revision"])
+        return (_from_hub(name, named["repo"], named["part"] or "", files),)
     names = ", ".join((*SHIPPED, "study", *DATASETS))
     hint = f"Give a file that exists, a data set of the hub as `org/name`, `s3://…`, or one of: {names}."
     raise UsageError(f"no workload is called {what}", hint=hint)
@@ -80,11 +80,11 @@ def _workload(name: str, prompts: tuple[Prompt, ...], source: str, note: str = "
 
 def _study(what: str) -> tuple[Workload, ...]:
     workloads = study_workloads()
-    found = tuple(workload for workload in workloads if what in ("study", workload.name))
-    if not found:
+    chosen = tuple(workload for workload in workloads if what in ("study", workload.name))
+    if not chosen:
         names = ", ".join(workload.name for workload in workloads)
         raise UsageError(f"no workload is called {what}", hint=f"Give `study` for all, or one of: {names}.")
-    return found
+    return chosen
 
 
 def _read_captured(prefix: str, objects: Objects | None) -> Workload:
@@ -105,18 +105,18 @@ def _from_hub(name: str, repo: str, part: str, files: HubFiles) -> Workload:
 
 def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
     """The one file to read: of the test split where there is one."""
-    found = sorted(name for name in names if PurePosixPath(name).suffix in ENDINGS and part in name)
+    matching = sorted(name for name in names if PurePosixPath(name).suffix in ENDINGS and part in name)
     for split in _SPLITS:
-        of_split = [name for name in found if PurePosixPath(name).name.startswith(split)]
+        of_split = [name for name in matching if PurePosixPath(name).name.startswith(split)]
         if len(of_split) == 1:
             return of_split[0]
-    if len(found) == 1:
-        return found[0]
-    named = ", ".join(found[:_MOST_NAMED])
+    if len(matching) == 1:
+        return matching[0]
+    named = ", ".join(matching[:_MOST_NAMED])
     raise UsageError(
-        f"{repo} on the hub has {len(found)} files that could be meant{f': {named}' if named else ''}",
+        f"{repo} on the hub has {len(matching)} files that could be meant{f': {named}' if named else ''}",
         hint=f"Name one by a part of its path: {repo}:PART"
-        if found
+        if matching
         else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
     )
 

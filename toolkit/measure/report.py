@@ -98,8 +98,8 @@ def _row(arm: ArmReport, speedup: Speedup | None) -> dict[str, Any]:
     """The figures of an arm in one line: `ttft_p50`, `speedup_low` and the like."""
     times: dict[str, Percentiles | None] = {"ttft": arm.ttft, "itl": arm.itl, "tpot": arm.tpot, "e2e": arm.e2e}
     row = {key: value for key, value in asdict(arm).items() if key not in times}
-    for name, found in times.items():
-        row |= {f"{name}_{key}": value for key, value in asdict(found).items()} if found else {}
+    for name, percentiles in times.items():
+        row |= {f"{name}_{key}": value for key, value in asdict(percentiles).items()} if percentiles else {}
     if speedup:
         row |= {"speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
     return row

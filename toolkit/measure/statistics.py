@@ -163,8 +163,8 @@ def busy_seconds(results: Iterable[RequestResult]) -> float:
 
 def tokens_and_steps(item: RequestResult) -> tuple[float, float]:
     """What the acceptance length is made of."""
-    found = item.acceptance or Acceptance()
-    return found.steps + found.accepted, found.steps
+    acceptance = item.acceptance or Acceptance()
+    return acceptance.steps + acceptance.accepted, acceptance.steps
 
 
 def _after_the_first(item: RequestResult) -> tuple[float, float]:

@@ -60,7 +60,7 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
         if not timing.stopped:
             raise
         outcome = "incomplete"
-    found = answer.so_far()
+    generation = answer.so_far()
     return RequestResult(
         arm=arm.name,
         workload=ask.workload.name,
@@ -68,20 +68,20 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
         round=ask.round,
         load=load,
         started=sent - timing.began,
-        seconds=found.latency if outcome == "successful" else timing.clock() - sent,
+        seconds=generation.latency if outcome == "successful" else timing.clock() - sent,
         outcome=outcome,
-        arrivals=found.arrivals,
-        prompt_tokens=found.prompt_tokens,
-        output_tokens=found.completion_tokens,
-        reasoning_tokens=found.reasoning_tokens,
-        finish_reason=found.finish_reason or None,
-        acceptance=found.acceptance,
+        arrivals=generation.arrivals,
+        prompt_tokens=generation.prompt_tokens,
+        output_tokens=generation.completion_tokens,
+        reasoning_tokens=generation.reasoning_tokens,
+        finish_reason=generation.finish_reason or None,
+        acceptance=generation.acceptance,
         error=error,
         open_loop=open_loop,
-        prompt_token_ids=found.prompt_token_ids,
-        token_ids=found.token_ids,
-        text=found.text,
-        reasoning=found.reasoning,
+        prompt_token_ids=generation.prompt_token_ids,
+        token_ids=generation.token_ids,
+        text=generation.text,
+        reasoning=generation.reasoning,
     )
 
 

@@ -47,7 +47,7 @@ def study_workloads() -> tuple[Workload, ...]:
     sonnets = [shuffle.sample(lines, len(lines)) for _ in range(_SHAKESPEARE_PROMPTS)]
     repeated = {name: [[line] * _INPUT_TOKENS] for name, line in _LINES.items()}
     texts = {**repeated, "shakespeare": sonnets}
-    return tuple(Workload(f"study/{name}", tuple(map(_prompt, found))) for name, found in texts.items())
+    return tuple(Workload(f"study/{name}", tuple(map(_prompt, prompts))) for name, prompts in texts.items())
 
 
 def _prompt(lines: list[str]) -> Prompt:

@@ -35,10 +35,10 @@ def _of_arm(row: ArmReport) -> Iterator[_Named]:
         "TimePerOutputToken": row.tpot,
         "EndToEndLatency": row.e2e,
     }
-    for name, found in latencies.items():
-        if found:
-            yield f"{name}P50", found.p50, "Seconds"
-            yield f"{name}P99", found.p99, "Seconds"
+    for name, times in latencies.items():
+        if times:
+            yield f"{name}P50", times.p50, "Seconds"
+            yield f"{name}P99", times.p99, "Seconds"
     yield "AcceptanceLength", row.acceptance_length, "None"
     yield "Requests", row.requests, "Count"
     yield "FailedRequests", row.failed, "Count"

@@ -87,8 +87,8 @@ class TuneReport:
         """The result in a sentence."""
         if self.winner is None:
             return "no setting is shown to be better than the baseline"
-        found = [row for row in self.rows if row.setting == self.winner and row.ratio is not None]
-        speeds = "; ".join(f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}" for row in found)
+        winners = [row for row in self.rows if row.setting == self.winner and row.ratio is not None]
+        speeds = "; ".join(f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}" for row in winners)
         return f"{self.winner} has the lowest {self.goal}: {speeds}"
 
     def to_dict(self) -> dict[str, Any]:

@@ -50,9 +50,9 @@ def _concurrent(requests: int) -> str:
     return "one request at a time" if requests == 1 else f"{requests} concurrent requests"
 
 
-def milliseconds(found: Percentiles | None) -> str:
+def milliseconds(times: Percentiles | None) -> str:
     """Median and 99th percentile of a time: `12.5/40.1` milliseconds; empty if it was not measured."""
-    return f"{_short(found.p50 * _MILLISECONDS)}/{_short(found.p99 * _MILLISECONDS)}" if found else ""
+    return f"{_short(times.p50 * _MILLISECONDS)}/{_short(times.p99 * _MILLISECONDS)}" if times else ""
 
 
 def dollars(price: float | None) -> str:
@@ -116,18 +116,18 @@ WHAT_IF = ("workload", "load", "acceptance", "speedup", "from")
 _SOURCES: dict[Source, str] = {"synthetic": "drafts accepted by chance", "steps": "steps per second"}
 
 
-def what_if_rows(found: WhatIf) -> list[tuple[str, ...]]:
+def what_if_rows(answers: WhatIf) -> list[tuple[str, ...]]:
     """The rows below WHAT_IF, by workload and load."""
-    rows = sorted(found.speedups, key=lambda row: (row.workload, row.concurrency, row.acceptance_length))
+    rows = sorted(answers.speedups, key=lambda row: (row.workload, row.concurrency, row.acceptance_length))
     return [
         (row.workload, str(row.concurrency), f"{row.acceptance_length:g}", interval(row), _SOURCES[row.source])
         for row in rows
     ]
 
 
-def break_even_acceptance_in_words(found: WhatIf) -> Iterator[str]:
+def break_even_acceptance_in_words(answers: WhatIf) -> Iterator[str]:
     """A sentence for each workload and load."""
-    for row in found.break_even:
+    for row in answers.break_even:
         at = f"{row.workload}, {_concurrent(row.concurrency)}"
         if row.acceptance_length is None:
             yield f"{at}: speculation costs, whatever the acceptance."

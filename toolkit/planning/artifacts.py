@@ -47,13 +47,15 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    found = recipe.engine_rules.compiled_parts(
+    compiled = recipe.engine_rules.compiled_parts(
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),
         _identity(recipe.drafter) if recipe.drafter else "",
     )
-    return {name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in found.items()}
+    return {
+        name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in compiled.items()
+    }
 
 
 def key(recipe: Recipe) -> str:
@@ -73,10 +75,10 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
     """
     if not compiles_ahead(recipe):
         return {}
-    found = parts(recipe)
-    text = json.dumps(found, separators=(",", ":"))
+    named_parts = parts(recipe)
+    text = json.dumps(named_parts, separators=(",", ":"))
     known = {PARTS: text} if len(text) <= longest else {}
-    return {FOLDER: folder, KEY: digest(found)[:_KEY_CHARACTERS], **known}
+    return {FOLDER: folder, KEY: digest(named_parts)[:_KEY_CHARACTERS], **known}
 
 
 def expected_seconds(recipe: Recipe) -> int:

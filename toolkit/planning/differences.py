@@ -18,10 +18,10 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
 
     Reasons, notes and prices do nothing, and are not compared.
     """
-    found = [*_differ([], _scope(saved), _scope(derived))]
+    lines = [*_differ([], _scope(saved), _scope(derived))]
     for title, ours, theirs in _pairs(saved, derived):
-        found += _differ([title], _done(ours), _done(theirs))
-    return sorted(found, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
+        lines += _differ([title], _done(ours), _done(theirs))
+    return sorted(lines, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
 
 
 def same_scope(saved: Plan, derived: Plan) -> bool:

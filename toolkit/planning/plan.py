@@ -85,8 +85,8 @@ class Plan:
         """The configuration that each endpoint will run, by endpoint name; empty for a removal."""
         rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
         wanted = [action for action in self.actions if action.verb != "delete"]
-        found = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
-        return {name: config for name, config in found if config is not None}
+        served = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
+        return {name: config for name, config in served if config is not None}
 
     @property
     def unpinned_lines(self) -> list[str]:
