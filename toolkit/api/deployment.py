@@ -25,8 +25,7 @@ from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
-from toolkit.planning.differences import differences, same_scope
-from toolkit.planning.plan import Plan
+from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of

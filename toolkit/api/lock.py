@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe
 
 @dataclass(frozen=True)
 class Locked:
-    """A lock that was written. `pinned` maps names to commits and digests, `unpinned` says what else there is, and why."""
+    """A lock that was written. `pinned` maps names to commits and digests, `unpinned` says why others have none."""
 
     path: Path
     pinned: Mapping[str, str]

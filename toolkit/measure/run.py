@@ -22,9 +22,8 @@ from itertools import count, islice
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
-from toolkit.measure.journal import Journal
 from toolkit.measure.machine import Machine
-from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
