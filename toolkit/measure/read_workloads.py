@@ -153,8 +153,8 @@ def _prompt(line: bytes) -> Prompt:
 
 
 # The eight classes of prompts of AWS's study on speculative decoding with Trainium: 64 tokens in, up to 600 out. In
-# https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm, llmperf asks to repeat lines of a
-# text, which is one line again and again in seven classes, and Shakespeare's sonnets in one. The wording is ours.
+# https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm, llmperf asks to repeat lines of
+# a text, which is one line again and again in seven classes, and Shakespeare's sonnets in one. The wording is ours.
 _LINES = {
     "counting": "counting numbers from 1",
     "a": "a",

@@ -16,8 +16,6 @@ from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.errors import UsageError
 from toolkit.files import set_mode
 
-__all__ = ["Arrival", "Outcome", "RequestResult", "successful"]
-
 Outcome = Literal["successful", "failed", "incomplete"]
 
 

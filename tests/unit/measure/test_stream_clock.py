@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from fakes import event_stream
 
+from toolkit.endpoint.generation import Arrival
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError, PlatformError
 from toolkit.measure.arm import Arm
-from toolkit.measure.result import Arrival, RequestResult
+from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing, time_request
 from toolkit.measure.workload import Prompt, Workload
 
