@@ -9,8 +9,8 @@ from functools import cache
 from math import exp, log
 from typing import Any
 
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Chunk
 from toolkit.measure.result import RequestResult
 
 VOCABULARY = 12

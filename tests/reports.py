@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import (
+from toolkit.measure.measurement import (
     ArmReport,
-    BenchReport,
     BreakEvenAcceptance,
     Claim,
     Interval,
@@ -17,6 +15,8 @@ from toolkit.measure.report import (
     WhatIf,
     WhatIfSpeedup,
 )
+from toolkit.measure.pays import verdict_pays
+from toolkit.measure.report import BenchReport
 
 NOISE = Interval(1.01, 0.97, 1.05)
 LOADS = (1, 4, 16, 64)

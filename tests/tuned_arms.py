@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from reports import arm
 
-from toolkit.measure.report import BenchReport, Interval, Speedup, Verdict
+from toolkit.measure.measurement import Interval, Speedup, Verdict
+from toolkit.measure.report import BenchReport
 from toolkit.measure.tune_report import TuneReport, TuneRow
 
 RATES = {"structured": 0.9, "open-ended": 0.5}

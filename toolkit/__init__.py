@@ -16,66 +16,66 @@
 `import toolkit` is light: the functions below bring in what they need when they are first used.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolkit.api import bench as bench
-    from toolkit.api import build as build
-    from toolkit.api import check as check
-    from toolkit.api import compile as compile
-    from toolkit.api import connect as connect
-    from toolkit.api import deploy as deploy
-    from toolkit.api import destroy as destroy
-    from toolkit.api import endpoints as endpoints
-    from toolkit.api import explain as explain
-    from toolkit.api import fit as fit
-    from toolkit.api import improve as improve
-    from toolkit.api import load as load
-    from toolkit.api import new as new
-    from toolkit.api import plan as plan
-    from toolkit.api import recipes as recipes
-    from toolkit.api import render as render
-    from toolkit.api import rollback as rollback
-    from toolkit.api import status as status
-    from toolkit.api import train as train
-    from toolkit.api import train_plan as train_plan
-    from toolkit.api import tune as tune
-    from toolkit.api import watch as watch
-    from toolkit.api import what_if as what_if
+    from toolkit.api.acceptance import what_if as what_if
+    from toolkit.api.catalogue import recipes as recipes
+    from toolkit.api.deployment import deploy as deploy
+    from toolkit.api.deployment import plan as plan
+    from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.export import render as render
+    from toolkit.api.fitting import fit as fit
+    from toolkit.api.handles import connect as connect
+    from toolkit.api.handles import endpoints as endpoints
+    from toolkit.api.handles import watch as watch
+    from toolkit.api.images import build as build
+    from toolkit.api.improvement import improve as improve
+    from toolkit.api.jobs import compile as compile
+    from toolkit.api.listing import status as status
+    from toolkit.api.measuring import bench as bench
+    from toolkit.api.proposing import new as new
+    from toolkit.api.removal import destroy as destroy
+    from toolkit.api.training import train as train
+    from toolkit.api.training import train_plan as train_plan
+    from toolkit.api.tuning import tune as tune
+    from toolkit.apply.diagnose import explain as explain
+    from toolkit.checks.run import check as check
+    from toolkit.recipe.resolve import load as load
 
-__all__ = [
-    "bench",
-    "build",
-    "check",
-    "compile",
-    "connect",
-    "deploy",
-    "destroy",
-    "endpoints",
-    "explain",
-    "fit",
-    "improve",
-    "load",
-    "new",
-    "plan",
-    "recipes",
-    "render",
-    "rollback",
-    "status",
-    "train",
-    "train_plan",
-    "tune",
-    "watch",
-    "what_if",
-]
+_MODULES = {
+    "bench": "toolkit.api.measuring",
+    "build": "toolkit.api.images",
+    "check": "toolkit.checks.run",
+    "compile": "toolkit.api.jobs",
+    "connect": "toolkit.api.handles",
+    "deploy": "toolkit.api.deployment",
+    "destroy": "toolkit.api.removal",
+    "endpoints": "toolkit.api.handles",
+    "explain": "toolkit.apply.diagnose",
+    "fit": "toolkit.api.fitting",
+    "improve": "toolkit.api.improvement",
+    "load": "toolkit.recipe.resolve",
+    "new": "toolkit.api.proposing",
+    "plan": "toolkit.api.deployment",
+    "recipes": "toolkit.api.catalogue",
+    "render": "toolkit.api.export",
+    "rollback": "toolkit.api.deployment",
+    "status": "toolkit.api.listing",
+    "train": "toolkit.api.training",
+    "train_plan": "toolkit.api.training",
+    "tune": "toolkit.api.tuning",
+    "watch": "toolkit.api.handles",
+    "what_if": "toolkit.api.acceptance",
+}
+__all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from toolkit import api
-
-    return getattr(api, name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

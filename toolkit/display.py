@@ -6,9 +6,10 @@ meaning rests on a colour alone: a notebook that is not trusted, or is shown on 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
+from toolkit.errors import UsageError
 from toolkit.text import html
 
 Tone = Literal["good", "bad", "fair", "soft"]
@@ -64,13 +65,13 @@ def box(*parts: Fragment) -> str:
     return f'<div class="toolkit {_NO_FORMULAS}">{_STYLE}{"".join(parts)}</div>'
 
 
-def toned(text: object, tone: Tone) -> Fragment:
+def in_tone(text: object, tone: Tone) -> Fragment:
     """Text in a colour; a few words stay on one line."""
     few = " toolkit-whole" if len(str(text)) <= _FEW else ""
     return Fragment(f'<span class="toolkit-{tone}{few}">{html(text)}</span>')
 
 
-def whole(text: object) -> Fragment:
+def on_one_line(text: object) -> Fragment:
     """Text that stays on one line."""
     return Fragment(f'<span class="toolkit-whole">{html(text)}</span>')
 
@@ -104,7 +105,7 @@ def bullets(items: Iterable[object]) -> Fragment:
     return Fragment(f"<ul>{shown}</ul>" if shown else "")
 
 
-def folded(summary: object, content: str) -> Fragment:
+def fold(summary: object, content: str) -> Fragment:
     """What is shown when its summary is clicked; nothing if it is empty."""
     shown = content if isinstance(content, Fragment) else verbatim(content)
     return Fragment(f"<details><summary>{html(summary)}</summary>{shown}</details>" if content else "")
@@ -113,6 +114,15 @@ def folded(summary: object, content: str) -> Fragment:
 def dollars_per_hour(price: float | None) -> str:
     """A price per hour in US dollars."""
     return "price unknown" if price is None else f"{price:.2f} $/h"
+
+
+def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:
+    """A pandas DataFrame with a column for each key, for those who have pandas. Raises UsageError without it."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise UsageError("a DataFrame needs the package pandas", hint="Run: pip install pandas") from error
+    return pandas.DataFrame(list(rows))
 
 
 def _row(cells: Iterable[object], tag: str) -> str:

@@ -77,11 +77,11 @@ def request(
     client: httpx.Client, method: str, url: httpx.URL | str, limits: Limits = LIMITS, **options: Any
 ) -> httpx.Response:
     """The whole answer to an HTTP request, after redirects. Raises httpx.HTTPError and httpx.InvalidURL too."""
-    return whole(follow(client, client.build_request(method, url, **options)), limits)
+    return read_whole(follow(client, client.build_request(method, url, **options)), limits)
 
 
-def whole(answer: httpx.Response, limits: Limits = LIMITS) -> httpx.Response:
-    """An answer whose body was still to be read, with it. Raises httpx.HTTPError too."""
+def read_whole(answer: httpx.Response, limits: Limits = LIMITS) -> httpx.Response:
+    """Read the body of a streamed answer, up to the limits. Raises Unfit, httpx.HTTPError."""
     import httpx
 
     try:

@@ -29,13 +29,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from toolkit.findings import Finding
 from toolkit.text import inert
 from toolkit.version import install_command
-
-if TYPE_CHECKING:
-    from toolkit.findings import Finding
 
 
 class ToolkitError(Exception):

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
-
-from toolkit.display import Fragment, Tone, card, prose, table, toned
-from toolkit.frames import data_frame
-from toolkit.text import inert
+from dataclasses import dataclass
+from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
-
-_SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
 
 
 @dataclass(frozen=True)
@@ -37,59 +30,3 @@ class Finding:
         hint = f"\n    {self.hint}" if self.hint else ""
         severity = "" if self.severity == "error" else f"{self.severity}: "
         return f"{location}{key} {severity}{self.message} [{self.code}]{hint}"
-
-
-@dataclass(frozen=True)
-class Report:
-    """All findings on one recipe. Truthy exactly when none of them is an error."""
-
-    recipe: str
-    findings: tuple[Finding, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """True when no finding is an error."""
-        return not self.errors
-
-    @property
-    def errors(self) -> Sequence[Finding]:
-        """The findings that stop a deployment."""
-        return [finding for finding in self.findings if finding.severity == "error"]
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def __repr__(self) -> str:
-        lines = [finding.line_for(self.recipe) for finding in self.findings]
-        head = f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>"
-        return inert("\n".join([head, *lines]))
-
-    def _repr_html_(self) -> str:
-        verdict = "✔ no errors" if self.ok else f"✘ {_counted(len(self.errors), 'error')}"
-        rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
-        parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
-        return card(
-            self.recipe, *parts, says=toned(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The document of `toolkit check --json`."""
-        return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
-
-    def to_pandas(self) -> Any:
-        """A pandas DataFrame, one row for each finding."""
-        return data_frame(self.to_dict()["findings"])
-
-
-def _severity(finding: Finding) -> Fragment:
-    sign, tone = _SIGNS.get(finding.severity, ("", "soft"))
-    return toned(f"{sign} {finding.severity}", tone)
-
-
-def _words(finding: Finding) -> Fragment:
-    """What is wrong, and below it the edit to make."""
-    return prose(finding.message, toned(finding.hint, "soft"))
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -47,5 +47,5 @@ def inert_stream(raw: IO[str]) -> IO[str]:
 
 
 def raw_stream(stream: IO[str]) -> IO[str]:
-    """The stream behind one that is made inert, for who writes colours itself; any other as it is."""
+    """The stream below an inert one, for callers that write colours. Any other stream is returned unchanged."""
     return stream.raw if isinstance(stream, _InertStream) else stream

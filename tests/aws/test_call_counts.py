@@ -12,7 +12,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import ACCOUNT, StandIn
 from standin_user import User
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import ApplyError
 
@@ -62,7 +62,7 @@ def make_bucket(standin: StandIn) -> None:
 
 def calls_of(standin: StandIn, recipe: Path, *, wait: bool = False) -> list[str]:
     standin.calls.clear()
-    api.deploy(recipe, wait=wait, progress=Silent())
+    toolkit.deploy(recipe, wait=wait, progress=Silent())
     return [str(call) for call in standin.calls]
 
 
@@ -78,40 +78,40 @@ def test_the_very_first_in_an_account_makes_the_bucket_too(standin: StandIn, rec
 
 
 def test_a_deployment_that_has_nothing_to_do_only_looks(standin: StandIn, recipe: Path) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     calls = calls_of(standin, recipe)
     assert [call for call in calls if not call.partition(":")[2].startswith(READING)] == [LEASE, RELEASE]
     assert len(calls) <= 26
 
 
 def test_the_lease_goes_to_no_bucket_of_somebody_else(standin: StandIn, recipe: Path) -> None:
-    api.deploy(recipe, wait=False, progress=Silent())
+    toolkit.deploy(recipe, wait=False, progress=Silent())
     leases = [call for call in standin.calls if call.request.get("Key") == "leases/hub" and str(call) == LEASE]
     assert {call.request.get("ExpectedBucketOwner") for call in leases} == {ACCOUNT}
 
 
 def test_what_an_interrupted_first_try_has_left_is_used(standin: StandIn, recipe: Path) -> None:
     with pytest.raises(ApplyError, match="create Endpoint hub"):
-        api.deploy(recipe, progress=Before("create Endpoint ", standin.faults.expire_token))
+        toolkit.deploy(recipe, progress=Before("create Endpoint ", standin.faults.expire_token))
     standin.faults.clear()
-    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
-    assert api.plan(recipe).changes == []
+    assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
+    assert toolkit.plan(recipe).changes == []
 
 
 def test_what_a_first_try_of_another_recipe_has_left_goes(standin: StandIn, recipe: Path, sagemaker: Any) -> None:
     with pytest.raises(ApplyError, match="create Endpoint hub"):
-        api.deploy(recipe, progress=Before("create Endpoint ", standin.faults.expire_token))
+        toolkit.deploy(recipe, progress=Before("create Endpoint ", standin.faults.expire_token))
     standin.faults.clear()
     recipe.write_text(recipe.read_text().replace("max_model_len: 1024", "max_model_len: 512"))
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     assert len(sagemaker.list_models()["Models"]) == len(sagemaker.list_endpoint_configs()["EndpointConfigs"]) == 1
 
 
 def test_a_model_of_the_same_name_that_is_another_ones_is_not_taken(recipe: Path, user: User) -> None:
-    (model,) = [action.name for action in api.plan(recipe).actions if action.kind == "Model"]
+    (model,) = [action.name for action in toolkit.plan(recipe).actions if action.kind == "Model"]
     user.create_model(model)
     with pytest.raises(ApplyError, match=f"Model {model} exists and was not created by the toolkit"):
-        api.deploy(recipe, progress=Silent())
+        toolkit.deploy(recipe, progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_an_endpoint_that_comes_between_the_look_and_the_making_is_not_taken(
         lambda: user.sagemaker.create_endpoint(EndpointName="hub", EndpointConfigName="other", Tags=tags),
     )
     with pytest.raises(ApplyError, match=message):
-        api.deploy(recipe, progress=meanwhile)
+        toolkit.deploy(recipe, progress=meanwhile)
     assert user.describe("hub")["EndpointConfigName"] == "other"
 
 
 def test_a_baseline_is_known_and_kept_in_step_without_being_asked_for(recipe: Path) -> None:
-    assert api.deploy(recipe, baseline=True, progress=Silent()).baseline == "hub-baseline"
-    assert api.deploy(recipe, progress=Silent()).baseline == "hub-baseline"
+    assert toolkit.deploy(recipe, baseline=True, progress=Silent()).baseline == "hub-baseline"
+    assert toolkit.deploy(recipe, progress=Silent()).baseline == "hub-baseline"

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from pairs import HUB_RECIPE, write_pair, write_recipe
 from standin import ACCOUNT, StandIn, When, crash_at
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.home import home
@@ -57,13 +57,13 @@ class Road:
         self.standin, self.recipe = standin, recipe
 
     def deploy(self, progress: Silent | None = None) -> None:
-        assert api.deploy(self.recipe, progress=progress or Silent()).status().status == "InService"
+        assert toolkit.deploy(self.recipe, progress=progress or Silent()).status().status == "InService"
 
     def rollback(self) -> None:
-        api.rollback(self.recipe, progress=Silent())
+        toolkit.rollback(self.recipe, progress=Silent())
 
     def destroy(self) -> None:
-        api.destroy(self.recipe, progress=Silent())
+        toolkit.destroy(self.recipe, progress=Silent())
 
     def wants(self, length: str) -> None:
         """Change the recipe."""
@@ -152,7 +152,7 @@ def test_a_deploy_that_dies_is_carried_on(either: Road) -> None:
         assert road.dies(road.deploy, n, when)
         road.deploy()
         assert standin.leftovers() == undisturbed, f"died {when} call {n}"
-        assert api.plan(road.recipe).changes == [], f"died {when} call {n}"
+        assert toolkit.plan(road.recipe).changes == [], f"died {when} call {n}"
 
 
 def test_a_deploy_that_dies_is_removed(road: Road) -> None:
@@ -180,7 +180,7 @@ def test_an_update_that_dies_is_carried_on_and_can_be_rolled_back(either: Road) 
         assert road.dies(road.deploy, n, when)
         road.deploy()
         assert standin.leftovers() == undisturbed, f"died {when} call {n}"
-        assert api.plan(road.recipe).changes == [], f"died {when} call {n}"
+        assert toolkit.plan(road.recipe).changes == [], f"died {when} call {n}"
         if road.runs() != first:  # another model of a component leaves the endpoint as it is
             road.rollback()
             assert road.runs() == first, f"died {when} call {n}"
@@ -228,7 +228,7 @@ def test_a_component_that_is_still_being_made_is_waited_for(road: Road, then: st
     road.standin.script_component("hub", [*["Creating"] * 30, "InService"])
     assert road.dies(road.deploy, made, "after")
     {"deploy": road.deploy, "destroy": road.destroy}[then]()
-    assert api.plan(road.recipe).changes == [] if then == "deploy" else without_logs(road.standin) == []
+    assert toolkit.plan(road.recipe).changes == [] if then == "deploy" else without_logs(road.standin) == []
 
 
 def without_logs(standin: StandIn) -> list[str]:
@@ -258,7 +258,7 @@ def test_whatever_was_tried_before_the_last_deploy_wins_and_destroy_leaves_nothi
         standin.faults.clear()
     road.wants(old)
     road.deploy()
-    assert api.plan(road.recipe).changes == []
+    assert toolkit.plan(road.recipe).changes == []
     found = standin.leftovers()
     assert len(found) == len(set(found))
     for kind in ("model", "endpoint-config"):  # what runs, and at most what ran before
@@ -332,7 +332,7 @@ def test_expired_credentials_are_said_and_with_new_ones_the_same_command_carries
     assert "Log in again" in caught.value.hint
     faults.clear()
     road.deploy()
-    assert api.plan(road.recipe).changes == []
+    assert toolkit.plan(road.recipe).changes == []
 
 
 def test_the_record_says_at_which_action_it_failed(road: Road) -> None:
@@ -360,7 +360,7 @@ def test_of_two_threads_that_deploy_one_name_one_is_refused(road: Road) -> None:
             road.deploy()
         refused.set()
         first.result()
-    assert api.plan(road.recipe).changes == []
+    assert toolkit.plan(road.recipe).changes == []
 
 
 def test_while_another_process_deploys_one_is_refused_and_once_it_is_dead_not(road: Road) -> None:
@@ -378,7 +378,7 @@ def test_while_another_process_deploys_one_is_refused_and_once_it_is_dead_not(ro
     os.kill(other, signal.SIGKILL)
     os.waitpid(other, 0)
     road.deploy()
-    assert api.plan(road.recipe).changes == []
+    assert toolkit.plan(road.recipe).changes == []
 
 
 def held_elsewhere(standin: StandIn, seconds: float) -> None:

@@ -15,7 +15,7 @@ from rights import not_allowed
 from small_images import push_base, push_index
 from standin import StandIn
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import ApplyError, UsageError
@@ -57,43 +57,43 @@ def container(standin: StandIn) -> dict[str, Any]:
 
 
 def verbs(recipe: Path) -> dict[str, str]:
-    return {action.kind: action.verb for action in api.plan(recipe).actions}
+    return {action.kind: action.verb for action in toolkit.plan(recipe).actions}
 
 
 def test_one_command_builds_and_deploys(recipe: Path, standin: StandIn, host: str) -> None:
-    (planned,) = [action for action in api.plan(recipe).actions if action.kind == "Image"]
+    (planned,) = [action for action in toolkit.plan(recipe).actions if action.kind == "Image"]
     assert planned.reason.startswith(f"is not built yet; append builds it from {host}/base@sha256:")
     assert "(0.0 GB), to copy" in planned.reason
-    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+    assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
 
     repository, _, tag = container(standin)["Image"].partition("/")[2].partition(":")
     with Registry(host) as registry:
         built = find_image(registry, parse(f"{host}/{repository}:{tag}"))
     assert built.config["config"]["Entrypoint"] == ["/opt/toolkit/serve"]
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
 
 
 def test_building_deploying_and_destroying_take_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
-    api.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert not_allowed(standin, load(recipe)) == set()
 
 
 def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:
-    _, note, _ = api.plan(recipe).notes
+    _, note, _ = toolkit.plan(recipe).notes
     assert note.startswith(f"The image is built from {host}/base@sha256:")
 
 
 def test_the_image_stays_and_is_used_again(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
-    removed = api.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    removed = toolkit.destroy(recipe, progress=Silent())
     assert standin.leftovers() == KEPT
     assert any("images in toolkit/hub" in item for item in removed.not_removed)
     assert (verbs(recipe)["Repository"], verbs(recipe)["Image"]) == ("reuse", "reuse")
 
 
 def test_building_by_itself_deploys_nothing(recipe: Path, standin: StandIn) -> None:
-    image = api.build(recipe, progress=Silent())
+    image = toolkit.build(recipe, progress=Silent())
     assert re.fullmatch(r"123456789012\.dkr\.ecr\.us-west-2\.amazonaws\.com/toolkit/hub:\w{16}@sha256:\w{64}", image)
     assert [item for item in standin.leftovers() if "sagemaker" in item] == []
     assert verbs(recipe)["Image"] == "reuse"
@@ -109,7 +109,7 @@ def test_the_command_says_what_ecrs_scan_found(
 
 
 def test_nobody_can_move_a_tag_of_the_repository(recipe: Path, standin: StandIn) -> None:
-    api.build(recipe, progress=Silent())
+    toolkit.build(recipe, progress=Silent())
     ecr: Any = standin.session().client("ecr")
     (repository,) = ecr.describe_repositories()["repositories"]
     assert repository["imageTagMutability"] == "IMMUTABLE"
@@ -186,17 +186,17 @@ def test_the_admins_template_is_printed_and_nothing_is_made(
 def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(recipe: Path, standin: StandIn) -> None:
     recipe.write_text(recipe.read_text().replace("/base:1", "/base:2"))
     with pytest.raises(ApplyError, match="base:2"):
-        api.deploy(recipe, progress=Silent())
+        toolkit.deploy(recipe, progress=Silent())
     assert [item for item in standin.leftovers() if item.startswith("sagemaker")] == []
 
 
 def test_anothers_repository_is_not_taken(recipe: Path, standin: StandIn) -> None:
     standin.session().client("ecr").create_repository(repositoryName="toolkit/hub")
     with pytest.raises(Exception, match="was not created by the toolkit"):
-        api.build(recipe, progress=Silent())
+        toolkit.build(recipe, progress=Silent())
 
 
 def test_a_recipe_without_a_container_has_nothing_to_build(recipe: Path) -> None:
     recipe.write_text("\n".join(line for line in recipe.read_text().splitlines() if not line.startswith("container")))
     with pytest.raises(UsageError, match="as it is: nothing is built"):
-        api.build(recipe, progress=Silent())
+        toolkit.build(recipe, progress=Silent())

@@ -18,17 +18,17 @@ from standin import StandIn
 from standin_runtime import Invocation, Reply
 from tuned_arms import report_at
 
-from toolkit import api
-from toolkit.api.head_trial import Steps
+import toolkit
 from toolkit.api.improvement import improve
 from toolkit.api.measuring import bench
+from toolkit.api.steps import Steps
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
-from toolkit.loading import load
-from toolkit.measure.report import BenchReport, Gain, Interval
+from toolkit.measure.measurement import Gain, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.platforms.sagemaker.rules.price import price_of
 from toolkit.recipe.recipe import Recipe
 from toolkit.training.plan import job_name
@@ -103,9 +103,9 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, value)
     path = write_pair(tmp_path)
     path.write_text(LIVE.replace("max_model_len: 1024", "max_model_len: 512"))
-    api.deploy(path, progress=Silent())
+    toolkit.deploy(path, progress=Silent())
     path.write_text(LIVE)
-    api.deploy(path, progress=Silent())
+    toolkit.deploy(path, progress=Silent())
     sagemaker: Any = standin.session().client("sagemaker")
     sagemaker.update_endpoint_weights_and_capacities(
         EndpointName="tiny", DesiredWeightsAndCapacities=[{"VariantName": "AllTraffic", "DesiredInstanceCount": 3}]
@@ -127,7 +127,7 @@ def capture(standin: StandIn, questions: range) -> None:
 
 def test_while_it_is_measured_each_instance_answers_as_many_requests(recipe: Path, standin: StandIn) -> None:
     road = Road(standin)
-    improve(recipe, progress=Silent(), steps=road.steps)
+    improve(recipe, progress=Silent(), _steps=road.steps)
     (trial,) = road.seen
     assert variants(trial) == {"AllTraffic": (3, 1.0), "candidate": (1, 1.0)}
     assert 0 < len(road.asked) < 20
@@ -135,15 +135,15 @@ def test_while_it_is_measured_each_instance_answers_as_many_requests(recipe: Pat
 
 def test_after_a_head_that_is_not_better_all_is_as_it_was(recipe: Path, standin: StandIn) -> None:
     before, held = described(standin), standin.leftovers()
-    found = improve("tiny", progress=Silent(), steps=Road(standin, WORSE).steps)
+    found = improve("tiny", progress=Silent(), _steps=Road(standin, WORSE).steps)
     assert (found.promoted, found.tried) == (False, "variant")
     after = described(standin)
     assert after["EndpointConfigName"] == before["EndpointConfigName"]
     assert variants(after) == variants(before) == {"AllTraffic": (3, 1.0)}
     assert standin.leftovers() == held
     assert recipe.read_text() == LIVE
-    assert api.plan(recipe).changes == []
-    api.rollback(recipe, progress=Silent())  # to the deployment before the trial, and not to the trial
+    assert toolkit.plan(recipe).changes == []
+    toolkit.rollback(recipe, progress=Silent())  # to the deployment before the trial, and not to the trial
     assert served(standin)["SM_VLLM_MAX_MODEL_LEN"] == "512"
 
 
@@ -159,14 +159,14 @@ def served(standin: StandIn) -> dict[str, str]:
 
 def test_a_better_head_serves_alone_and_a_rollback_brings_the_one_before(recipe: Path, standin: StandIn) -> None:
     before = served(standin)["drafter"]
-    assert improve(recipe, progress=Silent(), steps=Road(standin).steps)
+    assert improve(recipe, progress=Silent(), _steps=Road(standin).steps)
     assert variants(described(standin)) == {"AllTraffic": (3, 1.0)}
     assert served(standin)["drafter"] != before
     drafter = load(recipe).drafter
     assert drafter
     assert drafter.name.startswith("drafter@")
-    assert api.plan(recipe).changes == []
-    api.rollback("tiny", progress=Silent())
+    assert toolkit.plan(recipe).changes == []
+    toolkit.rollback("tiny", progress=Silent())
     assert variants(described(standin)) == {"AllTraffic": (3, 1.0)}
     assert served(standin)["drafter"] == before
 
@@ -175,11 +175,11 @@ def test_the_next_call_trains_on_what_was_captured_since_or_says_that_nothing_wa
     recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     road = Road(standin)
-    assert improve("tiny", progress=Silent(), steps=road.steps)
+    assert improve("tiny", progress=Silent(), _steps=road.steps)
     promoted, serves = load(recipe).drafter, described(standin)["EndpointConfigName"]
 
     capture(standin, range(10))  # what was asked before
-    again = improve("tiny", progress=Silent(), steps=road.steps)
+    again = improve("tiny", progress=Silent(), _steps=road.steps)
     assert (again.promoted, again.reason) == (False, NOTHING_NEW)
     assert described(standin)["EndpointConfigName"] == serves
     assert run(["improve", "tiny", "--dry-run"]) == 0
@@ -187,7 +187,7 @@ def test_the_next_call_trains_on_what_was_captured_since_or_says_that_nothing_wa
 
     road.ratio = WORSE
     capture(standin, range(20, 30))
-    assert not improve("tiny", progress=Silent(), steps=road.steps)
+    assert not improve("tiny", progress=Silent(), _steps=road.steps)
     assert len(set(road.jobs)) == 2
     assert road.started_from[-1] == str(promoted)
 
@@ -203,14 +203,14 @@ def test_killed_while_it_measures_the_same_command_goes_on_and_deploying_goes_ba
             raise PlatformError("the process was killed")
 
     with pytest.raises(PlatformError):
-        improve(recipe, progress=Silent(), steps=Killed(standin).steps)
+        improve(recipe, progress=Silent(), _steps=Killed(standin).steps)
     assert variants(described(standin)).keys() == {"AllTraffic", "candidate"}
 
     road = Road(standin, WORSE)
     updates = len([call for call in standin.calls if call.operation == "UpdateEndpoint"])
     road.fails = True
     with pytest.raises(PlatformError, match="has gone"):
-        improve(recipe, progress=Silent(), steps=road.steps)
+        improve(recipe, progress=Silent(), _steps=road.steps)
     again = [call for call in standin.calls if call.operation == "UpdateEndpoint"][updates:]
     assert len(again) == 1  # the one that ends the trial
     assert described(standin)["EndpointConfigName"] == before["EndpointConfigName"]
@@ -221,7 +221,7 @@ def test_a_variant_that_does_not_start_leaves_all_as_it_was(recipe: Path, standi
     before, held = described(standin), standin.leftovers()
     standin.script("tiny", ["Updating", "RollingBack", "InService"], reason="no capacity")
     with pytest.raises(PlatformError, match="rolled back"):
-        improve(recipe, progress=Silent(), steps=Road(standin).steps)
+        improve(recipe, progress=Silent(), _steps=Road(standin).steps)
     assert described(standin)["EndpointConfigName"] == before["EndpointConfigName"]
     assert standin.leftovers() == held
 
@@ -266,7 +266,7 @@ def test_requests_name_the_variant_and_no_text_of_them_is_written(
         return reports[-1]
 
     steps = replace(Road(standin).steps, measure=measure)
-    found = improve(recipe, steps=steps)
+    found = improve(recipe, _steps=steps)
     assert {one.variant for one in invoked} == {"AllTraffic", "candidate"}
     assert found.acceptance_lengths == (2.0, 4.0)
     assert "Question" in invoked[0].body["messages"][0]["content"]

@@ -11,7 +11,8 @@ from jumpstart_entries import GPT_OSS, HEAD, LLAMA, VLLM, WEIGHTS, gated, gpt_os
 from pairs import write_pair, write_recipe
 from standin import StandIn
 
-from toolkit import api
+import toolkit
+from toolkit.api.export import template
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
@@ -71,7 +72,7 @@ def test_the_lock_is_read_from_jumpstarts_bucket(recipe: Path) -> None:
 
 
 def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
-    notes = api.plan(recipe).notes
+    notes = toolkit.plan(recipe).notes
     assert notes[1] == (
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
     )
@@ -80,7 +81,7 @@ def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
 def test_a_stack_that_could_not_start_is_no_answer(recipe: Path) -> None:
     """CloudFormation has no second model data source, and JumpStart's target is not copied beside its drafter."""
     with pytest.raises(RecipeError, match="the container does not find its drafter and stops"):
-        api.template(recipe)
+        template(recipe)
 
 
 CHOSEN = ("role: create, instance_types: [ml.g7e.2xlarge]", "role: create")
@@ -96,14 +97,14 @@ def edited(recipe: Path, *edits: tuple[str, str]) -> Path:
 
 
 def test_jumpstart_chooses_the_instance_type_of_a_recipe_that_names_none(recipe: Path) -> None:
-    assert "on ml.g7e.2xlarge" in api.plan(edited(recipe, CHOSEN)).notes[1]
+    assert "on ml.g7e.2xlarge" in toolkit.plan(edited(recipe, CHOSEN)).notes[1]
 
 
 def test_the_plan_tells_what_the_recipe_drafts_and_not_what_jumpstart_would(recipe: Path) -> None:
     own = ("method: p-eagle, ", "method: p-eagle, num_speculative_tokens: 5, ")
-    assert api.plan(edited(recipe, own)).notes[1].endswith(", p-eagle K=5")
+    assert toolkit.plan(edited(recipe, own)).notes[1].endswith(", p-eagle K=5")
     loaded = load(recipe)
-    assert api.plan(replace(loaded, speculation=None)).notes[1].endswith(", no drafter")
+    assert toolkit.plan(replace(loaded, speculation=None)).notes[1].endswith(", no drafter")
 
 
 def test_the_plan_tells_of_every_instance_type(recipe: Path) -> None:
@@ -111,7 +112,7 @@ def test_the_plan_tells_of_every_instance_type(recipe: Path) -> None:
         "[ml.g7e.2xlarge]",
         "[ml.g7e.2xlarge, {type: ml.p5.48xlarge, num_speculative_tokens: 2}]",
     )
-    served = [note for note in api.plan(edited(recipe, types)).notes if note.startswith(f"JumpStart {GPT_OSS}")]
+    served = [note for note in toolkit.plan(edited(recipe, types)).notes if note.startswith(f"JumpStart {GPT_OSS}")]
     assert [(" on ml.p5.48xlarge" in note, note.rpartition(", ")[2]) for note in served] == [
         (False, "p-eagle K=3"),
         (True, "p-eagle K=2"),
@@ -124,19 +125,19 @@ def test_acceptance_is_judged_by_what_was_published_for_jumpstarts_k(recipe: Pat
     rest = 'date: "2026-01-01", source: d'
     listed = [evidence.format(k, length, rest) for k, length in ((3, 2.5), (7, 4.5))]
     recipe.write_text(recipe.read_text() + f"evidence: [{', '.join(listed)}]\n")
-    endpoint = api.deploy(recipe, progress=Silent())
-    assert (api.connect(recipe) if connects else endpoint).expected.published == {"code": 2.5}
+    endpoint = toolkit.deploy(recipe, progress=Silent())
+    assert (toolkit.connect(recipe) if connects else endpoint).expected.published == {"code": 2.5}
 
 
 def test_jumpstarts_container_serves_with_what_the_recipe_says(recipe: Path, standin: StandIn) -> None:
-    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+    assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
     made = container(standin)
     assert made["ModelDataSource"]["S3DataSource"]["S3Uri"] == WEIGHTS
     assert made["AdditionalModelDataSources"][0]["S3DataSource"]["S3Uri"] == HEAD
     assert made["Environment"]["SM_VLLM_MAX_MODEL_LEN"] == "1024"
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
 
-    api.destroy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert [item for item in standin.leftovers() if "jumpstart" not in item] == [
         "logs group /aws/sagemaker/Endpoints/gpt-oss"
     ]
@@ -146,7 +147,7 @@ def test_a_head_of_ones_own_replaces_jumpstarts(recipe: Path, standin: StandIn) 
     recipe.write_text(
         recipe.read_text().replace(f'model: "jumpstart:{GPT_OSS}"}}\nengine', "model: ./drafter}\nengine")
     )
-    api.deploy(locked(recipe), progress=Silent())
+    toolkit.deploy(locked(recipe), progress=Silent())
     (drafter,) = container(standin)["AdditionalModelDataSources"]
     assert "/weights/drafter-" in drafter["S3DataSource"]["S3Uri"]
 
@@ -154,7 +155,7 @@ def test_a_head_of_ones_own_replaces_jumpstarts(recipe: Path, standin: StandIn) 
 def test_without_credentials_nothing_is_known_of_it(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(UsageError, match="has not been looked up"):
-        api.plan(recipe)
+        toolkit.plan(recipe)
 
 
 def test_a_model_that_jumpstart_does_not_have(recipe: Path) -> None:
@@ -165,7 +166,7 @@ def test_a_model_that_jumpstart_does_not_have(recipe: Path) -> None:
 
 
 def test_a_model_becomes_a_recipe_that_can_be_deployed(recipe: Path, tmp_path: Path) -> None:
-    made = api.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", context=1024, progress=Silent())
+    made = toolkit.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", context=1024, progress=Silent())
 
     assert [finding.message for finding in made.findings if finding.severity == "error"] == []
     assert made.notes == ()
@@ -181,13 +182,13 @@ def test_a_model_becomes_a_recipe_that_can_be_deployed(recipe: Path, tmp_path: P
     assert f"# JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge" in text
     assert "also: ml.p5.48xlarge, ml.g5.12xlarge" in text
     made.path.write_text(text.replace("name: sagemaker", "name: sagemaker\n  role: create"))
-    assert api.deploy(made.path, progress=Silent()).status().status == "InService"
+    assert toolkit.deploy(made.path, progress=Silent()).status().status == "InService"
 
 
 def test_a_model_under_a_licence_is_read_once_that_is_accepted(standin: StandIn, recipe: Path, tmp_path: Path) -> None:
     entry = gated()
     standin.put_hub_content(LLAMA, entry["HubContentDocument"], HubContentVersion=entry["HubContentVersion"])
-    made = api.new(f"jumpstart:{LLAMA}", out=tmp_path / "made.yaml", context=4096, progress=Silent())
+    made = toolkit.new(f"jumpstart:{LLAMA}", out=tmp_path / "made.yaml", context=4096, progress=Silent())
 
     (note,) = made.notes
     assert "comes under a licence that you have to accept: https://" in note
@@ -199,6 +200,6 @@ def test_a_model_under_a_licence_is_read_once_that_is_accepted(standin: StandIn,
 @pytest.mark.parametrize("wish", [{"platform": "local"}, {"method": "ngram"}, {"max_price": 3.0}])
 def test_what_jumpstart_decides_is_not_wished_for(recipe: Path, tmp_path: Path, wish: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="JumpStart") as caught:
-        api.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", progress=Silent(), **wish)
+        toolkit.new(f"jumpstart:{GPT_OSS}", out=tmp_path / "made.yaml", progress=Silent(), **wish)
     assert "Leave out --" in caught.value.hint
     assert not (tmp_path / "made.yaml").exists()

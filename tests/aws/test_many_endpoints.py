@@ -14,7 +14,7 @@ from crowd import make_endpoints, side_by_side, write_recipes
 from standin import StandIn
 from standin_user import User
 
-from toolkit import api
+import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.planning.plan import Plan
@@ -51,22 +51,22 @@ def test_among_many_each_is_listed_and_a_plan_is_about_its_own(user: User, stand
     """`crowd-1` is part of the names of 110 others, and AWS finds by parts of names."""
     make_endpoints(user, CROWD)
     standin.calls.clear()
-    listed = api.endpoints(platform="sagemaker")
+    listed = toolkit.endpoints(platform="sagemaker")
     assert sorted(item.name for item in listed) == sorted(CROWD)
     assert {(item.status, item.instances) for item in listed} == {("InService", (("ml.g6.xlarge", 1),))}
     assert [str(call) for call in standin.calls].count("resourcegroupstaggingapi:GetResources") == 2  # 100 on a page
 
     (recipe,) = write_recipes(tmp_path, ["crowd-1"])
-    assert {action.verb for action in api.plan(recipe).actions} == {"create"}
-    api.deploy(recipe, progress=Silent())
-    assert api.plan(recipe).changes == []
+    assert {action.verb for action in toolkit.plan(recipe).actions} == {"create"}
+    toolkit.deploy(recipe, progress=Silent())
+    assert toolkit.plan(recipe).changes == []
 
 
 def test_a_plan_asks_nothing_about_the_others(user: User, standin: StandIn, tmp_path: Path) -> None:
     (recipe,) = write_recipes(tmp_path, ["crowd-1"])
     make_endpoints(user, ["crowd-10", "crowd-1-1"])
     standin.calls.clear()
-    api.plan(recipe)
+    toolkit.plan(recipe)
     asked = [call.request["ResourceArn"] for call in standin.calls if call.operation == "ListTags"]
     assert asked == []
 
@@ -91,15 +91,15 @@ def test_many_are_deployed_at_once_and_destroyed_at_once(user: User, standin: St
 
 def test_a_bucket_in_which_another_holds_a_lease_stays(user: User, standin: StandIn, tmp_path: Path) -> None:
     (recipe,) = write_recipes(tmp_path, ["first"])
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     user.session.client("s3").put_object(Bucket=BUCKET, Key="leases/another", Body=b"{}")
-    api.destroy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert f"s3 bucket {BUCKET}" in standin.leftovers()
 
 
 def _deploy(recipe: Path) -> Endpoint:
-    return api.deploy(recipe, progress=Silent())
+    return toolkit.deploy(recipe, progress=Silent())
 
 
 def _destroy(recipe: Path) -> Plan:
-    return api.destroy(recipe, progress=Silent())
+    return toolkit.destroy(recipe, progress=Silent())

@@ -10,7 +10,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
 from standin_user import User, one
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action
@@ -71,10 +71,10 @@ def test_a_service_without_inference_components_has_none_to_destroy(
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     recipe = write_hub_pair(tmp_path, FROM_HUB)
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     for operation in COMPONENTS:
         standin.faults.fail(operation, code, message, status=status, times=10_000)
-    api.destroy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 
@@ -82,9 +82,9 @@ def test_what_a_service_cannot_list_is_told(standin: StandIn, tmp_path: Path, mo
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     recipe = write_hub_pair(tmp_path, FROM_HUB)
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     standin.faults.fail("ListTrainingJobs", "UnknownOperationException", times=10_000)
-    removed = api.destroy(recipe, progress=Silent())
+    removed = toolkit.destroy(recipe, progress=Silent())
     told = "not looked for, because the service has no ListTrainingJobs"
     assert any(told in item for item in removed.not_removed)
     assert "sagemaker endpoint hub" not in standin.leftovers()

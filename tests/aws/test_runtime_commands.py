@@ -14,7 +14,7 @@ from standin import StandIn
 from standin_user import User
 
 from toolkit.cli.main import run
-from toolkit.endpoint.log import read_log
+from toolkit.endpoint.platform import read_log
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 

@@ -43,7 +43,7 @@ def component(standin: StandIn) -> Endpoint:
     def destroyer(name: str) -> Plan:
         raise NotImplementedError
 
-    return Endpoint("shared", SageMakerPlatform(Clients(standin.session())), destroyer, component="llm")
+    return Endpoint("shared", SageMakerPlatform(Clients(standin.session())), component="llm", destroyer=destroyer)
 
 
 def test_requests_reach_it_over_both_routes(component: Endpoint, asked: list[tuple[str, str]]) -> None:

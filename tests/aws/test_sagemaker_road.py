@@ -13,7 +13,8 @@ import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import ACCOUNT, PING, StandIn
 
-from toolkit import api
+import toolkit
+from toolkit.api.deployment import read_plan
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed, PlatformError, StalePlanError, UsageError
 from toolkit.loading import load
@@ -49,17 +50,17 @@ def config(standin: StandIn) -> str:
 
 
 def test_deploying_twice_changes_nothing_and_destroying_leaves_only_the_log(recipe: Path, standin: StandIn) -> None:
-    endpoint = api.deploy(recipe, progress=Silent())
+    endpoint = toolkit.deploy(recipe, progress=Silent())
     assert endpoint.status().status == "InService"
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
 
-    removed = api.destroy(recipe, progress=Silent())
+    removed = toolkit.destroy(recipe, progress=Silent())
     assert standin.leftovers() == [LOG_GROUP]
     assert "log group /aws/sagemaker/Endpoints/hub: kept for 30 days" in removed.not_removed[0]
 
 
 def test_the_plan_needs_no_account(tmp_path: Path) -> None:
-    made = api.plan(write_hub_pair(tmp_path, PULLED))
+    made = toolkit.plan(write_hub_pair(tmp_path, PULLED))
     assert made.account == "000000000000"
     assert {action.verb for action in made.actions} == {"create"}
     with pytest.raises(PlatformError, match="without an AWS account"):
@@ -70,80 +71,80 @@ def test_a_saved_plan_is_applied_where_its_recipe_still_leads_to_it(
     recipe: Path, standin: StandIn, tmp_path: Path
 ) -> None:
     saved = tmp_path / "plan.json"
-    api.plan(recipe).save(saved)
-    assert api.read_plan(saved).apply(progress=Silent()).status().status == "InService"
+    toolkit.plan(recipe).save(saved)
+    assert read_plan(saved).apply(progress=Silent()).status().status == "InService"
     with pytest.raises(StalePlanError, match="what runs now is not what"):
-        api.read_plan(saved)
+        read_plan(saved)
 
-    api.plan(recipe, baseline=True).save(saved)
+    toolkit.plan(recipe, baseline=True).save(saved)
     changed(recipe, "max_model_len: 1024", "max_model_len: 512")
     with pytest.raises(UsageError, match='MAX_MODEL_LEN: saved "1024" / derived "512"'):
-        api.read_plan(saved)
+        read_plan(saved)
 
 
 def test_no_role_is_made_unless_the_recipe_asks_for_it(recipe: Path) -> None:
     with pytest.raises(UsageError, match="role: create"):
-        api.deploy(changed(recipe, "role: create, ", ""), progress=Silent())
+        toolkit.deploy(changed(recipe, "role: create, ", ""), progress=Silent())
 
 
 def test_where_one_type_has_no_capacity_the_next_serves(recipe: Path, standin: StandIn) -> None:
     standin.without_capacity("ml.g6.xlarge")
-    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+    assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
 
 
 def test_an_update_keeps_what_ran_before_for_a_rollback(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     first = config(standin)
-    api.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
+    toolkit.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
     assert config(standin) != first
-    api.rollback(recipe, progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
     assert config(standin) == first
-    api.destroy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert standin.leftovers() == [LOG_GROUP]
 
 
 def test_an_update_that_aws_rolls_back_is_a_failure(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     first = config(standin)
     standin.script("hub", ["Updating", "RollingBack", "InService"], reason=PING)
     with pytest.raises(EndpointFailed, match="rolled back"):
-        api.deploy(changed(recipe, "num_speculative_tokens: 7", "num_speculative_tokens: 5"), progress=Silent())
+        toolkit.deploy(changed(recipe, "num_speculative_tokens: 7", "num_speculative_tokens: 5"), progress=Silent())
     assert config(standin) == first
     with pytest.raises(UsageError, match="rolled back already"):
-        api.rollback(recipe, progress=Silent())
+        toolkit.rollback(recipe, progress=Silent())
 
 
 def test_after_an_update_that_aws_refuses_a_rollback_still_brings_back_what_ran_before(
     recipe: Path, standin: StandIn
 ) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     first = config(standin)
-    api.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
+    toolkit.deploy(changed(recipe, "max_model_len: 1024", "max_model_len: 512"), progress=Silent())
     standin.faults.fail("UpdateEndpoint", "ValidationException", "not today", status=400, when="before")
     with pytest.raises(PlatformError, match="not today"):
-        api.deploy(changed(recipe, "max_model_len: 512", "max_model_len: 256"), progress=Silent())
-    api.rollback(recipe, progress=Silent())
+        toolkit.deploy(changed(recipe, "max_model_len: 512", "max_model_len: 256"), progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
     assert config(standin) == first
 
 
 def test_throttling_and_a_server_error_are_outlived(recipe: Path, standin: StandIn) -> None:
     standin.faults.throttle("CreateModel", times=3)
     standin.faults.fail("CreateEndpoint", "InternalFailure", "try again", status=500, when="before")
-    assert api.deploy(recipe, progress=Silent()).status().status == "InService"
+    assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
 
 
 def test_another_ones_endpoint_is_never_touched(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     sagemaker = standin.session().client("sagemaker")
     arn = sagemaker.describe_endpoint(EndpointName="hub")["EndpointArn"]
     sagemaker.delete_tags(ResourceArn=arn, TagKeys=["toolkit:endpoint"])
     with pytest.raises(PlatformError, match="was not created by the toolkit"):
-        api.deploy(recipe, progress=Silent())
+        toolkit.deploy(recipe, progress=Silent())
 
 
 def test_status_shows_price_and_age(recipe: Path) -> None:
-    api.deploy(recipe, progress=Silent())
-    (shown,) = api.endpoints(platform="sagemaker")
+    toolkit.deploy(recipe, progress=Silent())
+    (shown,) = toolkit.endpoints(platform="sagemaker")
     assert (shown.name, shown.status, shown.region) == ("hub", "InService", "us-west-2")
     assert shown.instances == (("ml.g6.xlarge", 1),)
 
@@ -161,24 +162,24 @@ def test_each_way_of_serving_is_taken_by_aws_and_goes_without_a_trace(
     recipe: Path, standin: StandIn, edit: str
 ) -> None:
     recipe.write_text(recipe.read_text() + edit + "\n")
-    api.deploy(recipe, progress=Silent())
-    assert api.plan(recipe).changes == []
-    api.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    assert toolkit.plan(recipe).changes == []
+    toolkit.destroy(recipe, progress=Silent())
     assert standin.leftovers() == [LOG_GROUP]
 
 
 def test_an_inference_component_comes_and_goes(recipe: Path, standin: StandIn) -> None:
     one_type = changed(recipe, ", ml.g6.2xlarge", "")
     changed(one_type, "role: create", "inference_component: {endpoint: shared}, role: create")
-    endpoint = api.deploy(one_type, progress=Silent())
+    endpoint = toolkit.deploy(one_type, progress=Silent())
     assert (endpoint.address, endpoint.status().status) == ("shared/hub", "InService")
-    assert api.plan(one_type).changes == []
-    api.destroy(one_type, progress=Silent())
+    assert toolkit.plan(one_type).changes == []
+    toolkit.destroy(one_type, progress=Silent())
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 
 def test_what_was_staged_for_a_template_goes_with_its_endpoint(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     s3: Any = standin.session().client("s3")
     (bucket,) = [item["Name"] for item in s3.list_buckets()["Buckets"]]
     made = RULES.template(RULES.desired([RULES.for_template(load(changed(recipe, "weights: hub, ", "")), HERE)], HERE))
@@ -187,16 +188,16 @@ def test_what_was_staged_for_a_template_goes_with_its_endpoint(recipe: Path, sta
     (mark,) = [step["command"] for step in made["Metadata"]["toolkit:stageFirst"] if "mark of use" in step["what"]]
     for key in (f"{prefix}target/config.json", f"{prefix}drafter/config.json", mark.split("--key ")[1]):
         s3.put_object(Bucket=bucket, Key=key, Body=b"{}")
-    api.destroy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert standin.leftovers() == [LOG_GROUP]
 
 
 def test_an_endpoint_in_another_region_keeps_its_role(recipe: Path, standin: StandIn) -> None:
     changed(recipe, "role: create", "role: create, region: eu-west-1")
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     changed(recipe, "eu-west-1", "us-west-2")
-    api.deploy(recipe, progress=Silent())
-    api.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     iam: Any = standin.session().client("iam")
     assert [role["RoleName"] for role in iam.list_roles()["Roles"] if "toolkit" in role["RoleName"]] == [
         "toolkit-hub-eu-west-1"
@@ -209,24 +210,24 @@ def test_a_component_on_several_types_is_updated_in_steps(recipe: Path, standin:
     recipe.write_text(
         recipe.read_text() + "scaling: {min_instances: 2, max_instances: 2}\nrollout: {update: rolling}\n"
     )
-    api.deploy(recipe, progress=Silent())
-    assert api.plan(recipe).changes == []
+    toolkit.deploy(recipe, progress=Silent())
+    assert toolkit.plan(recipe).changes == []
     changed(recipe, "num_speculative_tokens: 3", "num_speculative_tokens: 2")
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     sagemaker: Any = standin.session().client("sagemaker")
     found = sagemaker.describe_inference_component(InferenceComponentName="hub")
     assert found["LastDeploymentConfig"]["RollingUpdatePolicy"]["MaximumBatchSize"]["Value"] == 10
     assert [item["InstanceType"] for item in found["Specifications"]] == ["ml.g6.xlarge", "ml.g6.2xlarge"]
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
 
 
 @pytest.mark.parametrize("name", ["hub", "shared"])
 def test_a_component_is_found_by_its_own_name_and_by_that_of_its_endpoint(recipe: Path, name: str) -> None:
     one_type = changed(recipe, ", ml.g6.2xlarge", "")
-    api.deploy(
+    toolkit.deploy(
         changed(one_type, "role: create", "inference_component: {endpoint: shared}, role: create"), progress=Silent()
     )
-    assert api.connect(name, platform="sagemaker").address == "shared/hub"
+    assert toolkit.connect(name, platform="sagemaker").address == "shared/hub"
 
 
 def test_two_recipes_share_an_endpoint_and_the_last_takes_it_along(
@@ -238,12 +239,12 @@ def test_two_recipes_share_an_endpoint_and_the_last_takes_it_along(
     other.write_text(one_type.read_text().replace("name: hub", "name: other"))
     other.with_suffix(".lock.json").write_text(one_type.with_suffix(".lock.json").read_text())
     for one in (one_type, other):
-        api.deploy(one, progress=Silent())
-    assert api.connect("other", platform="sagemaker").address == "shared/other"
+        toolkit.deploy(one, progress=Silent())
+    assert toolkit.connect("other", platform="sagemaker").address == "shared/other"
 
-    api.destroy(one_type, progress=Silent())
-    assert api.connect(other).status().status == "InService"
-    api.destroy(other, progress=Silent())
+    toolkit.destroy(one_type, progress=Silent())
+    assert toolkit.connect(other).status().status == "InService"
+    toolkit.destroy(other, progress=Silent())
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
 
 
@@ -283,41 +284,41 @@ def renamed(recipe: Path, name: str) -> Path:
 
 def test_a_component_does_not_take_over_an_endpoint_that_serves_a_model(component: Path) -> None:
     plain = renamed(component, "shared")
-    api.deploy(changed(plain, "inference_component: {endpoint: shared}, ", ""), progress=Silent())
+    toolkit.deploy(changed(plain, "inference_component: {endpoint: shared}, ", ""), progress=Silent())
     with pytest.raises(PlatformError, match="shared serves a model of its own"):
-        api.plan(component)
+        toolkit.plan(component)
 
 
 def test_components_of_one_endpoint_have_each_their_own_rights(component: Path) -> None:
     other = renamed(component, "other")
     for one in (component, other):
-        api.deploy(one, progress=Silent())
-    assert (api.plan(component).changes, api.plan(other).changes) == ([], [])
+        toolkit.deploy(one, progress=Silent())
+    assert (toolkit.plan(component).changes, toolkit.plan(other).changes) == ([], [])
 
 
 def test_a_component_moves_to_another_endpoint(component: Path, standin: StandIn) -> None:
-    api.deploy(component, progress=Silent())
-    moved = api.deploy(changed(component, "endpoint: shared", "endpoint: another"), progress=Silent())
-    assert (moved.address, api.plan(component).changes) == ("another/hub", [])
+    toolkit.deploy(component, progress=Silent())
+    moved = toolkit.deploy(changed(component, "endpoint: shared", "endpoint: another"), progress=Silent())
+    assert (moved.address, toolkit.plan(component).changes) == ("another/hub", [])
     assert "sagemaker endpoint shared" not in standin.leftovers()
 
 
 def test_an_endpoint_goes_with_the_last_of_its_components_only(component: Path) -> None:
-    api.deploy(component, progress=Silent())
+    toolkit.deploy(component, progress=Silent())
     with pytest.raises(UsageError, match="shared is the endpoint of the inference components hub"):
-        api.destroy("shared", platform="sagemaker", progress=Silent())
+        toolkit.destroy("shared", platform="sagemaker", progress=Silent())
 
 
 def test_a_component_has_no_rollback(component: Path) -> None:
-    api.deploy(component, progress=Silent())
+    toolkit.deploy(component, progress=Silent())
     with pytest.raises(UsageError, match="hub is an inference component"):
-        api.rollback(component, progress=Silent())
+        toolkit.rollback(component, progress=Silent())
 
 
 def test_captured_requests_stay_and_are_told(recipe: Path, standin: StandIn) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     s3 = standin.session().client("s3")
     s3.put_object(Bucket="toolkit-123456789012-us-west-2", Key="capture/hub/1.jsonl", Body=b"{}")
-    removed = api.destroy(recipe, progress=Silent())
+    removed = toolkit.destroy(recipe, progress=Silent())
     assert any("bucket toolkit-123456789012-us-west-2, in which there is more" in item for item in removed.not_removed)
     assert "Bucket" not in {action.kind for action in removed.actions}

@@ -13,7 +13,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
 from standin_user import TRUST
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointNotFound, MissingPackage, UsageError
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -56,21 +56,21 @@ class InStudio(boto3.Session):
 
 
 def test_a_session_of_the_sdk_brings_credentials_region_and_role(recipe: Path, session: Any, standin: StandIn) -> None:
-    endpoint = api.deploy(recipe, session=session, progress=Silent())
+    endpoint = toolkit.deploy(recipe, session=session, progress=Silent())
 
     sagemaker: Any = standin.session().client("sagemaker")
     (model,) = sagemaker.list_models()["Models"]
     assert sagemaker.describe_model(ModelName=model["ModelName"])["ExecutionRoleArn"] == ROLE
-    assert api.plan(recipe, session=session).changes == []
-    assert api.connect("hub", session=session).status() == endpoint.status()
-    api.destroy("hub", session=session, progress=Silent())
+    assert toolkit.plan(recipe, session=session).changes == []
+    assert toolkit.connect("hub", session=session).status() == endpoint.status()
+    toolkit.destroy("hub", session=session, progress=Silent())
     assert sagemaker.list_endpoints()["Endpoints"] == []
 
 
 def test_the_sdk_invokes_what_the_toolkit_deployed(recipe: Path, session: Any) -> None:
     from sagemaker.core.resources import Endpoint
 
-    theirs = api.deploy(recipe, session=session, progress=Silent()).sagemaker()
+    theirs = toolkit.deploy(recipe, session=session, progress=Silent()).sagemaker()
 
     assert isinstance(theirs, Endpoint)
     assert (theirs.endpoint_name, theirs.endpoint_status) == ("hub", "InService")
@@ -80,7 +80,7 @@ def test_the_sdk_invokes_what_the_toolkit_deployed(recipe: Path, session: Any) -
 
 
 def test_a_plan_is_applied_with_the_session_that_it_was_made_with(recipe: Path, session: Any) -> None:
-    made = api.plan(recipe, session=session)
+    made = toolkit.plan(recipe, session=session)
 
     assert "session" not in made.to_dict()
     assert made.apply(progress=Silent()).status().status == "InService"
@@ -88,26 +88,26 @@ def test_a_plan_is_applied_with_the_session_that_it_was_made_with(recipe: Path, 
 
 def test_a_boto3_session_does_as_well(recipe: Path, standin: StandIn) -> None:
     with pytest.raises(EndpointNotFound, match="there is no endpoint hub"):
-        api.connect(recipe, session=standin.session())
+        toolkit.connect(recipe, session=standin.session())
     assert len(standin.calls) > 0
 
 
 def test_what_is_no_session_and_where_none_is_needed(recipe: Path, standin: StandIn) -> None:
     with pytest.raises(UsageError, match="session: str is no AWS session") as caught:
-        api.plan(recipe, session="us-west-2")  # type: ignore[arg-type]
+        toolkit.plan(recipe, session="us-west-2")  # type: ignore[arg-type]
     assert caught.value.hint == "Pass a boto3.Session, or a Session of the SageMaker SDK."
     with pytest.raises(UsageError, match="it is in region us-west-2, and eu-west-1 is asked for"):
-        api.connect("hub", session=standin.session(), region="eu-west-1")
+        toolkit.connect("hub", session=standin.session(), region="eu-west-1")
     for platform, name in (("local", "the local platform"), ("kubernetes", "a cluster")):
         with pytest.raises(UsageError, match=f"session: {name} needs no AWS session"):
-            api.connect("hub", platform=platform, session=standin.session())
+            toolkit.connect("hub", platform=platform, session=standin.session())
     assert standin.calls == []
 
 
 def test_without_the_sdk_the_command_that_installs_it_is_named(
     recipe: Path, standin: StandIn, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint = api.deploy(recipe, session=session, progress=Silent())
+    endpoint = toolkit.deploy(recipe, session=session, progress=Silent())
     monkeypatch.setitem(sys.modules, "sagemaker.core.resources", None)
 
     with pytest.raises(MissingPackage) as caught:

@@ -23,7 +23,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from pairs import RECIPE, write_pair
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 
 ON_SAGEMAKER = RECIPE.replace("version: 0.32.0", "version: 0.30.0").replace(
@@ -177,17 +177,17 @@ def recipe(moto: Moto, tmp_path: Path) -> Path:
 
 
 def test_deploying_twice_makes_one_of_each(recipe: Path, moto: Moto) -> None:
-    planned = api.plan(recipe)
+    planned = toolkit.plan(recipe)
     assert {action.verb for action in planned.actions} == {"create"}
     for _ in range(2):
-        assert api.deploy(recipe, progress=Silent()).status().status == "InService"
-        assert api.plan(recipe).changes == []
+        assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
+        assert toolkit.plan(recipe).changes == []
     in_sagemaker = [a.name for a in planned.actions if a.kind in ("Model", "EndpointConfig", "Endpoint")]
     assert moto.sagemaker_resources() == in_sagemaker
 
 
 def test_the_weights_are_in_s3_as_they_are_in_the_folders(recipe: Path, moto: Moto) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     s3, bucket = moto.client("s3"), "toolkit-123456789012-us-west-2"
     keys = [item["Key"] for item in s3.list_objects_v2(Bucket=bucket, Prefix="weights/")["Contents"]]
     (key,) = [key for key in keys if key.startswith("weights/target-") and key.endswith("model.safetensors")]
@@ -196,24 +196,24 @@ def test_the_weights_are_in_s3_as_they_are_in_the_folders(recipe: Path, moto: Mo
 
 
 def test_the_endpoint_is_listed_with_what_it_runs_on(recipe: Path) -> None:
-    api.deploy(recipe, progress=Silent())
-    (listed,) = api.endpoints(platform="sagemaker")
+    toolkit.deploy(recipe, progress=Silent())
+    (listed,) = toolkit.endpoints(platform="sagemaker")
     assert (listed.name, listed.status, listed.instances) == ("tiny", "InService", ((MOTOS, 1),))
 
 
 def test_an_update_is_rolled_back(recipe: Path, moto: Moto) -> None:
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     first = moto.config()
     recipe.write_text(ON_SAGEMAKER.replace("max_model_len: 1024", "max_model_len: 512"))
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     assert moto.config() != first
-    api.rollback(recipe, progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
     assert moto.config() == first
 
 
 def test_destroying_leaves_only_the_log(recipe: Path, moto: Moto) -> None:
-    api.deploy(recipe, progress=Silent())
-    api.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert moto.sagemaker_resources() == []
     assert moto.client("s3").list_buckets()["Buckets"] == []
     assert moto.client("iam").list_roles()["Roles"] == []

@@ -16,7 +16,7 @@ from small_images import push_base
 from standin import StandIn
 from standin_training import JobScript
 
-from toolkit import api
+import toolkit
 from toolkit.api.served_card import write_served
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
@@ -104,7 +104,7 @@ def objects(standin: StandIn, prefix: str) -> list[str]:
 
 
 def test_the_plan_says_what_it_costs_and_what_the_job_is(recipe: Path) -> None:
-    plan = api.train_plan(recipe)
+    plan = toolkit.train_plan(recipe)
     kinds = [action.kind for action in plan.actions]
     assert kinds[0] == "Bucket"
     assert kinds[-1] == "TrainingJob"
@@ -120,7 +120,7 @@ def test_the_plan_says_what_it_costs_and_what_the_job_is(recipe: Path) -> None:
 
 
 def test_the_job_reads_its_channels(recipe: Path) -> None:
-    plan = api.train_plan(recipe)
+    plan = toolkit.train_plan(recipe)
     (text,) = [action.request["Content"]["job.json"] for action in plan.actions if "Content" in action.request]
     job = TrainingJob.model_validate_json(text)
     data = "/opt/ml/input/data"
@@ -133,7 +133,7 @@ def test_the_job_reads_its_channels(recipe: Path) -> None:
 def test_the_roles_writing_ends_at_the_jobs_own_prefix(recipe: Path) -> None:
     (policy,) = [
         json.loads(action.request["PolicyDocument"])
-        for action in api.train_plan(recipe).actions
+        for action in toolkit.train_plan(recipe).actions
         if action.kind == "RolePolicy"
     ]
     written_to = [
@@ -155,30 +155,30 @@ def test_interrupted_on_spot_it_completes_and_the_head_is_fetched(recipe: Path, 
         return head_files()
 
     standin.training.model = model
-    run = api.train(recipe, progress=Silent())
+    run = toolkit.train(recipe, progress=Silent())
     assert seen == [{"step": b"2"}]
     assert (run.status, run.metrics) == ("trained", {"held_out_loss": 1.5})
     assert (recipe.parent / "made" / "head" / "config.json").is_file()
-    assert api.train(recipe, progress=Silent()).status == "reused"
+    assert toolkit.train(recipe, progress=Silent()).status == "reused"
     assert len(standin.training.started) == 1
 
 
 def test_training_takes_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:
-    api.train(recipe, progress=Silent())
-    api.destroy(recipe, progress=Silent())
+    toolkit.train(recipe, progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
     assert {call for call in not_allowed(standin, load(recipe)) if "captured" not in call[1]} == set()
 
 
 def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, host: str) -> None:
     path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
-    run = api.train(path, progress=Silent())
+    run = toolkit.train(path, progress=Silent())
     assert run.head == f"s3://{BUCKET}/heads/mine/"
     assert "heads/mine/config.json" in objects(standin, "heads/mine/")
-    assert api.plan(path).changes  # the lock knows the head, so that it can be deployed
+    assert toolkit.plan(path).changes  # the lock knows the head, so that it can be deployed
 
 
 def test_what_is_measured_of_a_head_in_s3_is_in_its_card_there(recipe: Path, standin: StandIn, host: str) -> None:
-    trained = api.train(written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/"), progress=Silent())
+    trained = toolkit.train(written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/"), progress=Silent())
     before = objects(standin, "heads/mine/")
     assert write_served(trained, example(), progress=Silent()) == f"s3://{BUCKET}/heads/mine/README.md"
     assert objects(standin, "heads/mine/") == before
@@ -193,7 +193,7 @@ def test_a_head_that_fails_its_checks_is_not_copied(recipe: Path, standin: Stand
     standin.training.model = lambda _: head_files(target_hidden_size=512)
     path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
     with pytest.raises(RecipeError, match="hidden size 512"):
-        api.train(path, progress=Silent())
+        toolkit.train(path, progress=Silent())
     assert objects(standin, "heads/mine/") == []
 
 
@@ -206,7 +206,7 @@ def test_a_failed_job_is_tried_again_under_another_name_from_the_same_checkpoint
     assert "the loss is not a number" in said
     assert f"To go on from its last checkpoint: toolkit train {recipe} --deploy --yes" in said
     standin.training.script = JobScript()
-    trained = api.train(recipe, progress=Silent())
+    trained = toolkit.train(recipe, progress=Silent())
     first, second = standin.training.started
     assert trained.job == f"{first['TrainingJobName']}-2"
     assert first["CheckpointConfig"] == second["CheckpointConfig"]
@@ -215,7 +215,7 @@ def test_a_failed_job_is_tried_again_under_another_name_from_the_same_checkpoint
 def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
     recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    api.train(recipe, progress=Silent())
+    toolkit.train(recipe, progress=Silent())
     assert run(["train", str(recipe), "--deploy"]) == 2
     assert "Deploy this to" in capsys.readouterr().err
-    assert api.status(platform="sagemaker").endpoints == ()
+    assert toolkit.status(platform="sagemaker").endpoints == ()

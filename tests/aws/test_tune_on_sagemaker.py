@@ -11,8 +11,9 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
 from tuned_arms import report_at
 
-from toolkit import api
+import toolkit
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Silent
 from toolkit.measure.report import BenchReport
 
@@ -36,18 +37,18 @@ def bench(endpoint: Endpoint, *, baseline: Endpoint, **_: Any) -> BenchReport:
 
 
 def names() -> set[str]:
-    return {item.name for item in api.endpoints(platform="sagemaker")}
+    return {item.name for item in toolkit.endpoints(platform="sagemaker")}
 
 
 def test_only_logs_stay(recipe: Path, standin: StandIn) -> None:
-    report = api.tune(recipe, k=[4], measure=bench, progress=Silent())
+    report = toolkit.tune(recipe, k=[4], _steps=Steps(measure=bench), progress=Silent())
 
     assert report.winner == "K=4"
     assert all(item.startswith("logs group /aws/sagemaker/") for item in standin.leftovers()), standin.leftovers()
 
 
 def test_what_the_user_has_in_service_is_not_touched(recipe: Path) -> None:
-    api.deploy(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
     before = names()
 
     def fails(endpoint: Endpoint, **asked: Any) -> BenchReport:
@@ -55,8 +56,8 @@ def test_what_the_user_has_in_service_is_not_touched(recipe: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        api.tune(recipe, k=[4], measure=fails, progress=Silent())
+        toolkit.tune(recipe, k=[4], _steps=Steps(measure=fails), progress=Silent())
 
     assert names() == before
     # An empty bucket goes with whatever is removed; the next deployment makes it again.
-    assert {action.kind for action in api.plan(recipe, baseline=True).changes} <= {"Bucket"}
+    assert {action.kind for action in toolkit.plan(recipe, baseline=True).changes} <= {"Bucket"}

@@ -11,7 +11,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
 from standin_user import User, one
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 
@@ -26,7 +26,7 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     path = write_hub_pair(tmp_path, FROM_HUB + SCALED)
-    api.deploy(path, progress=Silent())
+    toolkit.deploy(path, progress=Silent())
     return path
 
 
@@ -51,7 +51,7 @@ BOTH = [f"policy {VARIANT}/concurrency", f"target {VARIANT}"]
 
 def test_another_instance_type_is_not_scaled_while_it_comes(recipe: Path, standin: StandIn) -> None:
     edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge")
-    plan = api.plan(recipe)
+    plan = toolkit.plan(recipe)
     at = [f"{action.verb} {action.kind}" for action in plan.changes]
     assert at[-6:] == [
         "create EndpointConfig",
@@ -63,22 +63,22 @@ def test_another_instance_type_is_not_scaled_while_it_comes(recipe: Path, standi
     ]
     assert "hub is not scaled while it is updated" in plan.notes[-1]
 
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     assert scaled(standin) == BOTH
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
 
 
 def test_a_rollback_to_another_instance_type_registers_autoscaling_again(recipe: Path, standin: StandIn) -> None:
     client: Any = standin.session().client("application-autoscaling")
     before = client.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
-    api.deploy(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"), progress=Silent())
+    toolkit.deploy(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"), progress=Silent())
 
-    api.rollback(recipe, progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
 
     after = client.describe_scaling_policies(ServiceNamespace="sagemaker")["ScalingPolicies"]
     key = "TargetTrackingScalingPolicyConfiguration"
     assert [policy[key] for policy in after] == [policy[key] for policy in before]
-    assert api.plan(edited(recipe, "ml.g6e.xlarge", "ml.g6.xlarge")).changes == []
+    assert toolkit.plan(edited(recipe, "ml.g6e.xlarge", "ml.g6.xlarge")).changes == []
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_a_rollback_to_another_instance_type_registers_autoscaling_again(recipe:
 )
 def test_an_experiment_begins_and_ends_without_guardrails(recipe: Path, standin: StandIn, experiment: str) -> None:
     recipe.write_text(recipe.read_text() + experiment)
-    plan = api.plan(recipe)
+    plan = toolkit.plan(recipe)
     (update,) = [action for action in plan.changes if action.kind == "Endpoint"]
     assert update.request.keys() == {"EndpointName", "EndpointConfigName"}
     assert any("The variants of hub change from AllTraffic to" in note for note in plan.notes)
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     assert f"target {VARIANT}" not in scaled(standin)
 
-    api.deploy(edited(recipe, experiment, ""), progress=Silent())
+    toolkit.deploy(edited(recipe, experiment, ""), progress=Silent())
     assert scaled(standin) == BOTH
 
 
@@ -106,26 +106,26 @@ def test_autoscaling_that_a_rollback_registers_again_keeps_the_tags_of_its_user(
         return found
 
     recipe.write_text(recipe.read_text() + "tags: {team: search}\n")
-    api.destroy(recipe, progress=Silent())
-    api.deploy(recipe, progress=Silent())
-    api.deploy(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"), progress=Silent())
+    toolkit.destroy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    toolkit.deploy(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"), progress=Silent())
     before = tags()
-    api.rollback(recipe, progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
     assert tags() == before
     assert before["team"] == "search"
 
 
 def test_a_rollback_of_an_experiment_scales_what_is_left(recipe: Path, standin: StandIn) -> None:
     recipe.write_text(recipe.read_text() + "rollout: {speculative_percent: 50}\n")
-    api.deploy(recipe, progress=Silent())
-    api.rollback(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    toolkit.rollback(recipe, progress=Silent())
     assert scaled(standin) == []  # it has not been scaled since the experiment began
-    api.deploy(edited(recipe, "rollout: {speculative_percent: 50}\n", ""), progress=Silent())
+    toolkit.deploy(edited(recipe, "rollout: {speculative_percent: 50}\n", ""), progress=Silent())
     assert scaled(standin) == BOTH
 
 
 def test_a_new_model_on_the_same_instances_keeps_guardrails_and_autoscaling(recipe: Path) -> None:
-    plan = api.plan(edited(recipe, "max_model_len: 1024", "max_model_len: 512"))
+    plan = toolkit.plan(edited(recipe, "max_model_len: 1024", "max_model_len: 512"))
     (update,) = [action for action in plan.changes if action.kind == "Endpoint"]
     assert "DeploymentConfig" in update.request
     assert not [action for action in plan.changes if action.kind.startswith("Scal")]
@@ -136,16 +136,16 @@ def test_autoscaling_of_somebody_else_is_not_removed(recipe: Path, standin: Stan
     (target,) = client.describe_scalable_targets(ServiceNamespace="sagemaker")["ScalableTargets"]
     client.untag_resource(ResourceARN=target["ScalableTargetARN"], TagKeys=["toolkit:endpoint"])
     with pytest.raises(PlatformError, match="which the toolkit did not create, scales a variant that this update"):
-        api.plan(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"))
+        toolkit.plan(edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge"))
 
 
 def test_a_deployment_that_was_killed_before_the_update_scales_again(recipe: Path, standin: StandIn) -> None:
     edited(recipe, "ml.g6.xlarge", "ml.g6e.xlarge")
     standin.faults.fail("UpdateEndpoint", "ValidationException", "not today", status=400, when="before")
     with pytest.raises(PlatformError, match="not today"):
-        api.deploy(recipe, progress=Silent())
+        toolkit.deploy(recipe, progress=Silent())
     assert scaled(standin) == []
-    api.deploy(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
     assert scaled(standin) == BOTH
 
 

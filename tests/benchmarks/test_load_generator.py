@@ -14,9 +14,9 @@ import pytest
 from streaming_process import process_of
 from streaming_server import DONE, Answer, Served, event
 
-from toolkit.api.measuring import run_to_end
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_url
+from toolkit.measure.endpoints import run_to_end
 from toolkit.measure.load import closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing

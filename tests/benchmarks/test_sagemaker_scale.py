@@ -21,7 +21,7 @@ from crowd import make_endpoints, side_by_side, write_recipes
 from standin import StandIn
 from standin_user import User
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_listing_and_planning_among_many(
 def test_fifty_deploys_at_once(standin: FarAway, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipes = write_recipes(tmp_path, [f"hub-{number}" for number in range(DEPLOYS)])
     started = time.perf_counter()
-    side_by_side(lambda recipe: api.deploy(recipe, progress=Silent()), recipes)
+    side_by_side(lambda recipe: toolkit.deploy(recipe, progress=Silent()), recipes)
     seconds = time.perf_counter() - started
     with capsys.disabled():
         print(f"\n{DEPLOYS} deploys at once, one run: {seconds:.1f} s, {len(standin.calls) / DEPLOYS:.0f} calls each")

@@ -16,6 +16,7 @@ import pytest
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Silent
 from toolkit.home import home
 from toolkit.measure.report import BenchReport
@@ -50,14 +51,18 @@ class Remembering:
 @pytest.mark.timeout(5400)
 def test_its_k_is_the_best_of_all_or_close_to_it(recipe: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
     measure = Remembering()
-    report = toolkit.tune(recipe, k=KS, seconds=SECONDS, measure=measure, progress=Silent())
+    report = toolkit.tune(recipe, k=KS, seconds=SECONDS, _steps=Steps(measure=measure), progress=Silent())
     runs = len(measure.reports)
     # Three at a time, all of them are measured; what tune has measured is not measured again.
     everything = [
         row
         for first in range(1, 11, 3)
         for row in toolkit.tune(
-            recipe, k=[k for k in KS if first <= k < first + 3], seconds=SECONDS, measure=measure, progress=Silent()
+            recipe,
+            k=[k for k in KS if first <= k < first + 3],
+            seconds=SECONDS,
+            _steps=Steps(measure=measure),
+            progress=Silent(),
         ).rows
     ]
     speeds = {

@@ -20,7 +20,7 @@ from toolkit.measure.design import Design, Load
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup
-from toolkit.measure.what_if import predicted, target_steps
+from toolkit.measure.what_if import predict_speedup, target_steps
 from toolkit.platforms.local import daemon
 
 METHODS = ("p-eagle", "eagle3", "draft-model", "ngram")
@@ -58,7 +58,7 @@ def _compared(method: str) -> list[tuple[str, float]]:
         }
         for source, other in permutations(found, 2):
             length = _tokens_per_step(found[other])
-            guess = predicted(found[source], "speculative", "baseline", length)
+            guess = predict_speedup(found[source], "speculative", "baseline", length)
             truth = speedup(pairs_of(found[other], "speculative", "baseline"))
             assert guess
             assert truth

@@ -24,8 +24,7 @@ from system_packages import install
 
 from toolkit.home import containers_dir
 from toolkit.images.auth import Credentials
-from toolkit.images.builder import Builder
-from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.images.spec import Builder, ContextFile, ImageSpec
 from toolkit.platforms.image import programs
 
 _START_SECONDS = 60

@@ -18,7 +18,7 @@ from small_images import OCI_ZSTD_LAYER, config_of, layers_of, push_base, push_i
 from toolkit.errors import BuildError
 from toolkit.images.append import AppendBuilder
 from toolkit.images.manifest import OCI, SCHEMA_2
-from toolkit.images.publish import verified
+from toolkit.images.publish import verify_pushed
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile
@@ -168,7 +168,7 @@ def test_a_registry_with_a_login_is_logged_in_to(base: str, folder: Path, tmp_pa
         builder = AppendBuilder(partial(Registry, credentials=logins.get), folder)
         digest = builder.build(spec(base), f"{private}/ours:1", lines.append)
         with Registry(private, logins.get) as registry:
-            assert verified(registry, parse(f"{private}/ours:1")) == digest
+            assert verify_pushed(registry, parse(f"{private}/ours:1")) == digest
 
 
 @pytest.mark.parametrize(

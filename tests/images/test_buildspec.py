@@ -17,7 +17,7 @@ from standin_base import push_shell
 
 from toolkit.errors import BuildError
 from toolkit.images.buildspec import buildspec, pack
-from toolkit.images.context import build_context
+from toolkit.images.command import build_context
 from toolkit.images.manifest import SCHEMA_2
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec

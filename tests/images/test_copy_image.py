@@ -15,7 +15,7 @@ from small_images import OCI_ZSTD_LAYER, layers_of, push_base
 from toolkit.errors import BuildError
 from toolkit.images.copy import Part, find_image, parts_of, send
 from toolkit.images.manifest import LAYER, OCI, SCHEMA_2, Blob, digest_of
-from toolkit.images.publish import publish, verified
+from toolkit.images.publish import publish, verify_pushed
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.upload import upload
@@ -81,7 +81,7 @@ def test_layers_that_docker_has_no_word_for_are_refused(registry: Registry, host
 def test_an_oci_image_is_not_taken_for_one_that_sagemaker_takes(registry: Registry, host: str, name: str) -> None:
     push_base(registry, name, media_type=OCI)
     with pytest.raises(BuildError, match="SageMaker only supports Docker's schema 2") as caught:
-        verified(registry, parse(f"{host}/{name}:1"))
+        verify_pushed(registry, parse(f"{host}/{name}:1"))
     assert "--format v2s2" in caught.value.hint
 
 
@@ -89,7 +89,7 @@ def test_an_image_that_somebody_else_pushed_meanwhile_is_noticed(registry: Regis
     ours = push_base(registry, name).digest
     push_base(registry, name, content=b"another")
     with pytest.raises(BuildError, match=f"but {ours} was pushed"):
-        verified(registry, parse(f"{host}/{name}:1"), ours)
+        verify_pushed(registry, parse(f"{host}/{name}:1"), ours)
 
 
 def test_a_blob_is_copied_without_ever_being_whole_in_memory(

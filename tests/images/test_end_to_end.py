@@ -18,9 +18,9 @@ from toolkit.engines.arguments import environment
 from toolkit.home import cache
 from toolkit.images.append import AppendBuilder
 from toolkit.images.buildah import BuildahBuilder
-from toolkit.images.builder import Builder
 from toolkit.images.docker import DockerBuilder
 from toolkit.images.registry import Registry
+from toolkit.images.spec import Builder
 
 MODELS = Path(toolkit.__file__).parent.parent / "recipes" / "tiny" / "models"
 PROMPT = "Write JSON records of the books 205 to 215."

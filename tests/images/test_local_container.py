@@ -20,7 +20,6 @@ from processes import processes_in, until
 from standin_base import push_standin
 
 import toolkit
-from toolkit import api
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.errors import ApplyError, EndpointFailed, InvocationError, PlatformError
@@ -61,7 +60,7 @@ def recipe(base: str, tmp_path: Path) -> Callable[..., Path]:
 
 
 def deploy(recipe: Path) -> Endpoint:
-    return api.deploy(recipe, progress=Silent())
+    return toolkit.deploy(recipe, progress=Silent())
 
 
 def ask(endpoint: Endpoint, **request: Any) -> dict[str, Any]:
@@ -99,7 +98,7 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
     monkeypatch.setenv("HTTPS_PROXY", "http://192.0.2.1:3128")
     written = recipe()
     endpoint = deploy(written)
-    assert api.build(written, progress=Silent()).startswith("localhost/toolkit/")
+    assert toolkit.build(written, progress=Silent()).startswith("localhost/toolkit/")
     said = ask(endpoint)
     assert " --port 8080 --model /opt/ml/model " in " ".join(said["arguments"])
     assert said["mounted"]["/opt/ml/model/config.json"] == "read-only"
@@ -107,9 +106,9 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
     assert "HTTPS_PROXY" not in said["environment"]
     assert any(line.startswith("serve: vLLM") for line in endpoint.logs())
     assert endpoint.platform.pause_between_arms(endpoint.name) > 1
-    assert api.plan(written).changes == []
+    assert toolkit.plan(written).changes == []
 
-    api.destroy(written, progress=Silent())
+    toolkit.destroy(written, progress=Silent())
     assert containers() == []
 
 
@@ -119,7 +118,7 @@ def test_an_update_lets_the_old_container_finish_what_it_began(recipe: Callable[
     with ThreadPoolExecutor(1) as pool:
         under_way = pool.submit(ask, endpoint, wait=True)
         until(lambda: "waits" in endpoint.logs())
-        api.deploy(recipe("NEW"), wait=False, progress=Silent())
+        toolkit.deploy(recipe("NEW"), wait=False, progress=Silent())
         until(lambda: "NEW" in ask(endpoint)["environment"])
         assert old in containers()
         tool("podman", "kill", "--signal", "USR1", old)
@@ -210,7 +209,7 @@ def posted(port: str) -> bytes:
 
 def test_the_container_of_a_pod_runs_without_rights_and_with_its_image_read_only(base: str, tmp_path: Path) -> None:
     """As its manifest says, by a real container runtime, with the programs and the volumes that the manifest names."""
-    parts = api.render(toolkit.load("gpt-oss-20b/p-eagle"))
+    parts = toolkit.render(toolkit.load("gpt-oss-20b/p-eagle"))
     (spec,) = (item["spec"]["template"]["spec"] for item in parts["serve"] if item["kind"] == "Deployment")
     (programs,) = (item["data"] for item in parts["base"] if item["kind"] == "ConfigMap")
     for name, text in programs.items():

@@ -10,7 +10,7 @@ import pytest
 from small_images import spec
 
 from toolkit.errors import BuildError
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import build_arguments, build_context
 from toolkit.images.spec import ContextFile
 
 BASE = "host.example/repository:1@sha256:" + "a" * 64

@@ -34,7 +34,7 @@ def handle(platform: KubernetesPlatform) -> Endpoint:
     def destroyer(_: str) -> None:
         raise AssertionError("nothing is to be destroyed")
 
-    return Endpoint(NAME, platform, destroyer)  # type: ignore[arg-type]
+    return Endpoint(NAME, platform, destroyer=destroyer)  # type: ignore[arg-type]
 
 
 def test_a_chat_goes_to_the_container(standin: StandInCluster, serving: KubernetesPlatform) -> None:

@@ -17,7 +17,8 @@ from manifests import NAME, deployment, endpoint
 from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 
-from toolkit import api
+import toolkit
+from toolkit.api.deployment import DeploymentPlan, read_plan
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
@@ -35,12 +36,12 @@ Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 
-def planned(platform: KubernetesPlatform, desired: list[Resource]) -> api.DeploymentPlan:
+def planned(platform: KubernetesPlatform, desired: list[Resource]) -> DeploymentPlan:
     made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]), account=platform.account())
-    return api.DeploymentPlan(**vars(made))
+    return DeploymentPlan(**vars(made))
 
 
-def toolkit(capsys: Captured, *arguments: str) -> tuple[int, str]:
+def command(capsys: Captured, *arguments: str) -> tuple[int, str]:
     code = run(list(arguments))
     return code, capsys.readouterr().out
 
@@ -48,24 +49,24 @@ def toolkit(capsys: Captured, *arguments: str) -> tuple[int, str]:
 def test_the_road(standin: StandInCluster, platform: KubernetesPlatform, capsys: Captured) -> None:
     assert planned(platform, endpoint()).apply().status().status == "InService"
 
-    _, out = toolkit(capsys, "status", "--platform", "kubernetes", "--json")
+    _, out = command(capsys, "status", "--platform", "kubernetes", "--json")
     (found,) = json.loads(out)["endpoints"]
     assert (found["name"], found["region"], found["status"]) == (NAME, "stand-in/ml", "InService")
 
     where = {"platform": "kubernetes", "region": "stand-in/ml"}
     with scripted(Reply(parts=[ANSWER])) as container:
         standin.backend = container.url
-        assert api.connect(NAME, **where).chat("hello").text == "<5><6><7>"
-    assert any("startup complete" in line for line in api.connect(NAME, **where).logs())
+        assert toolkit.connect(NAME, **where).chat("hello").text == "<5><6><7>"
+    assert any("startup complete" in line for line in toolkit.connect(NAME, **where).logs())
 
 
 def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys: Captured) -> None:
     recipe = "qwen3-32b/draft-model-trn2-eks"
     for _ in ("made", "left as it is"):
-        code, out = toolkit(capsys, "deploy", recipe, "--no-prove", "--json")
+        code, out = command(capsys, "deploy", recipe, "--no-prove", "--json")
         assert (code, json.loads(out)["status"]) == (0, "InService")
-    assert toolkit(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
-    code, out = toolkit(capsys, "destroy", recipe, "--yes")
+    assert command(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
+    code, out = command(capsys, "destroy", recipe, "--yes")
     assert (code, "namespace toolkit" in out) == (0, True)
     assert there(standin) == ["namespaces/toolkit"]
 
@@ -74,11 +75,11 @@ def test_a_saved_plan_is_applied_once(
     standin: StandInCluster, kubeconfig: Path, tmp_path: Path, capsys: Captured
 ) -> None:
     saved = str(tmp_path / "plan.json")
-    assert toolkit(capsys, "plan", "qwen3-32b/draft-model-trn2-eks", "--out", saved)[0] == 0
-    code, out = toolkit(capsys, "deploy", "--plan", saved, "--no-prove", "--json", "--yes")
+    assert command(capsys, "plan", "qwen3-32b/draft-model-trn2-eks", "--out", saved)[0] == 0
+    code, out = command(capsys, "deploy", "--plan", saved, "--no-prove", "--json", "--yes")
     assert (code, json.loads(out)["status"]) == (0, "InService")
     with pytest.raises(StalePlanError, match="what runs now is not what"):
-        api.read_plan(Path(saved))
+        read_plan(Path(saved))
 
 
 def test_a_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform) -> None:
@@ -91,12 +92,12 @@ def test_a_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlat
 def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(StalePlanError, match="made without a kubeconfig"):
-        api.plan("qwen3-32b/draft-model-trn2-eks").apply()
+        toolkit.plan("qwen3-32b/draft-model-trn2-eks").apply()
 
 
 def test_a_rollback_of_what_is_nowhere_is_told(kubeconfig: Path) -> None:
     with pytest.raises(EndpointNotFound, match=f"there is no endpoint {NAME}"):
-        api.rollback(NAME, platform="kubernetes")
+        toolkit.rollback(NAME, platform="kubernetes")
 
 
 @pytest.mark.parametrize("where", [["--platform", "kubernetes"], []], ids=["named", "looked for"])
@@ -104,7 +105,7 @@ def test_a_bare_name_is_found_in_its_namespace(
     platform: KubernetesPlatform, standin: StandInCluster, tmp_path: Path, capsys: Captured, where: list[str]
 ) -> None:
     apply(platform, endpoint(), tmp_path)
-    code, out = toolkit(capsys, "destroy", NAME, "--yes", *where)
+    code, out = command(capsys, "destroy", NAME, "--yes", *where)
     assert (code, out.startswith("removed 4 resources\nnot removed: namespace ml")) == (0, True)
     assert there(standin) == ["namespaces/ml"]
 
@@ -113,20 +114,20 @@ def test_a_bare_name_in_several_namespaces_is_refused(platform: KubernetesPlatfo
     apply(platform, endpoint(), tmp_path)
     apply(replace(platform, namespace="other"), endpoint(namespace_="other"), tmp_path)
     with pytest.raises(UsageError, match="chat exists in several namespaces: stand-in/ml, stand-in/other"):
-        api.connect(NAME)
+        toolkit.connect(NAME)
 
 
 def test_a_cluster_that_nobody_named_need_not_answer(kubeconfig: Path, capsys: Captured) -> None:
     kubeconfig.write_text("hello there")
-    assert toolkit(capsys, "destroy", NAME, "--yes") == (3, "")
-    assert api.endpoints(platform="local") == []
+    assert command(capsys, "destroy", NAME, "--yes") == (3, "")
+    assert toolkit.endpoints(platform="local") == []
 
 
 def test_what_may_not_be_looked_at_is_told_where_nothing_is(
     standin: StandInCluster, kubeconfig: Path, capsys: Captured
 ) -> None:
     standin.forbidden.add(("list", "scaledobjects"))
-    code, out = toolkit(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
+    code, out = command(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
     assert code == 0
     assert "not removed: a possible ScaledObject of this endpoint, which could not be read" in out
 

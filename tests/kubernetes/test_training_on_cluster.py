@@ -19,7 +19,7 @@ from standin_controllers import Script
 from standin_kubelet import Step, exited, running, scheduled, waits
 from standin_store import Key
 
-from toolkit import api
+import toolkit
 from toolkit.api.training import TrainingRun
 from toolkit.api.training import train as train_with
 from toolkit.apply.progress import Silent
@@ -139,7 +139,7 @@ def test_bad_data_ends_it_with_the_jobs_own_words_and_the_next_try_has_the_same_
     assert len(desk.objects("pods")) == 1, "exit code 2 is not tried again"
     (failed,) = desk.objects("jobs")
     desk.script(*TRAINED)
-    plan = api.train_plan(desk.recipe)
+    plan = toolkit.train_plan(desk.recipe)
     assert [(action.verb, action.kind) for action in plan.changes] == [("replace", "Job")]
     assert desk.train().status == "trained"
     (job,) = desk.objects("jobs")
@@ -166,7 +166,7 @@ def test_interrupted_the_job_goes_on_and_the_next_command_waits_for_it(desk: Des
         desk.train(progress=told)
     assert "goes on in the cluster. To stop it, with a checkpoint: kubectl delete job -n ml" in told.said[-1]
     (pod,) = [key for key in desk.standin.store.objects if key.plural == "pods"]
-    (action,) = api.train_plan(desk.recipe).changes
+    (action,) = toolkit.train_plan(desk.recipe).changes
     assert (action.verb, action.reason) == ("update", "is already training; waits for it")
     desk.standin.controllers.pods[pod].script = Script((scheduled(), *TRAINED))
     assert desk.train().status == "trained"
@@ -206,14 +206,14 @@ def test_names_that_lead_out_of_the_folder_are_no_files_of_a_head(desk: Desk) ->
 
 def test_deployments_leave_alone_what_the_job_needs(desk: Desk) -> None:
     desk.train()
-    verbs = {(action.kind, action.verb) for action in api.plan(desk.recipe).actions}
+    verbs = {(action.kind, action.verb) for action in toolkit.plan(desk.recipe).actions}
     assert ("ConfigMap", "delete") not in verbs
     assert ("NetworkPolicy", "delete") not in verbs
 
 
 def test_removing_the_endpoint_removes_the_job(desk: Desk) -> None:
     desk.train()
-    api.destroy(desk.recipe, progress=Silent())
+    toolkit.destroy(desk.recipe, progress=Silent())
     assert desk.objects("jobs") == desk.objects("configmaps") == desk.objects("networkpolicies") == []
 
 

@@ -52,7 +52,7 @@ from toolkit.images.reference import parse  # noqa: E402
 from toolkit.images.registry import Registry  # noqa: E402
 from toolkit.measure.compare import compare  # noqa: E402
 from toolkit.measure.page import page_html  # noqa: E402
-from toolkit.measure.saved_report import read_report  # noqa: E402
+from toolkit.measure.report import read_report  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
 from toolkit.platforms.kubernetes.cluster import Cluster  # noqa: E402

@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 from head_exports import specforge_eagle3, speculators
 
-from toolkit import api
+import toolkit
 from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UsageError
-from toolkit.measure.captured import captured_workload
-from toolkit.measure.journal import Journal
-from toolkit.measure.result import RequestResult
+from toolkit.measure.read_workloads import captured_workload
+from toolkit.measure.result import Journal, RequestResult
 from toolkit.platforms.kubernetes.session import kubernetes_platform
 from toolkit.platforms.sagemaker.rules.widgets import owner
 
@@ -88,7 +87,7 @@ def state_kinds(folder: Path) -> dict[str, Good]:
         ),
         "log to explain": (
             json.dumps(log).encode(),
-            lambda content, _: str(api.explain(content.decode(errors="replace"))),
+            lambda content, _: str(toolkit.explain(content.decode(errors="replace"))),
             "",
             2,
         ),

@@ -18,15 +18,14 @@ from aws_in_memory import aws_in_memory
 from hostile import obeyed
 from pairs import RECIPE, write_hub_pair, write_pair
 
-from toolkit import api
+import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.catalog.refresh import refresh
 from toolkit.catalog.updates import NOTHING
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.home import home
-from toolkit.loading import load
-from toolkit.planning.differences import differences
+from toolkit.planning.plan import differences
 from toolkit.planning.record import Event
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.lease import ClusterLease
@@ -63,8 +62,8 @@ def test_a_record_does_nothing(tmp_path: Path) -> None:
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(written)
         with aws_in_memory() as platform:
-            api.deploy(recipe, progress=Silent())
-            api.destroy(recipe, progress=Silent())
+            toolkit.deploy(recipe, progress=Silent())
+            toolkit.destroy(recipe, progress=Silent())
             done.append(platform.done)
             assert platform.resources == {}
     assert done[0] == done[1] != []
@@ -96,16 +95,16 @@ def test_a_lock_of_another_model_pins_nothing(tmp_path: Path) -> None:
 
 
 def test_a_lock_s_sizes_change_time_outs_and_disks_only(tmp_path: Path) -> None:
-    honest = api.plan(write_hub_pair(tmp_path))
+    honest = toolkit.plan(write_hub_pair(tmp_path))
     crafted = {"weight_bytes": 2 * 10**11, "source": "evil", "generation_config": {"temperature": 9}}
-    changed = differences(honest, api.plan(write_hub_pair(tmp_path, target=crafted)))
+    changed = differences(honest, toolkit.plan(write_hub_pair(tmp_path, target=crafted)))
     keys = {line.partition(": saved")[0].rpartition(".")[2].rpartition(", ")[2] for line in changed}
     assert keys == {"name", "EndpointConfigName", "ModelDataDownloadTimeoutInSeconds"}
 
 
 def test_a_lock_with_less_than_no_weights_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError):
-        api.plan(write_hub_pair(tmp_path, target={"weight_bytes": -(10**15)}))
+        toolkit.plan(write_hub_pair(tmp_path, target={"weight_bytes": -(10**15)}))
 
 
 def test_a_tag_cannot_bring_another_s_configuration_into_service() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_pair, write_recipe
 
-from toolkit.checks.run import check
+from toolkit.checks.run import Report, check
 from toolkit.engines.vllm.facts import flags
-from toolkit.findings import Finding, Report
+from toolkit.findings import Finding
 from toolkit.recipe.unsafe import CODE_VARIABLES
 from toolkit.registry import engine_rules
 

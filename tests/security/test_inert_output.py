@@ -29,21 +29,21 @@ from toolkit.api.improvement import Improvement, ImprovementPlan
 from toolkit.api.listing import Listing
 from toolkit.api.proposing import NewRecipe
 from toolkit.api.training import TrainingRun
-from toolkit.apply.explain import Explanation
+from toolkit.apply.diagnose import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.checks.run import Report
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
 from toolkit.display import card
 from toolkit.endpoint.generation import Acceptance, Generation
-from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import Cause, EndpointFailed
-from toolkit.findings import Finding, Report
-from toolkit.loading import load
+from toolkit.findings import Finding
 from toolkit.measure.compare import Comparison, compare
-from toolkit.measure.report import Interval
+from toolkit.measure.measurement import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.yaml import text
@@ -236,7 +236,7 @@ def hostile_catalogue(folder: Path) -> Catalogue:
 
 def hostile_endpoint(_: Path) -> Endpoint:
     platform: Any = HostileBox()
-    return Endpoint(HOSTILE, platform, lambda name: hostile_plan(Path()), HOSTILE, component=HOSTILE)
+    return Endpoint(HOSTILE, platform, HOSTILE, component=HOSTILE, destroyer=lambda name: hostile_plan(Path()))
 
 
 def hostile_explanation(_: Path) -> Explanation:

@@ -13,10 +13,10 @@ from hub import COMMIT, hub
 from pairs import write_hub_pair
 from scripted_http import Reply, scripted
 
-from toolkit import api
-from toolkit.api.context import locked
+import toolkit
+from toolkit.api.context import find_unpinned, pin_by_lock
 from toolkit.api.lock import lock
-from toolkit.api.pins import unpinned
+from toolkit.api.outside import Outside
 from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
 from toolkit.loading import load, on_platform
@@ -55,15 +55,15 @@ def recipe(tmp_path: Path) -> Recipe:
 
 
 def test_a_lock_pins_commits_of_both_models_and_the_digest_of_the_image(recipe: Recipe, files: OpenFiles) -> None:
-    made = lock(recipe, files=files, digests=digests)
+    made = lock(recipe, _outside=Outside(files, digests))
     assert list(made.pinned.values()) == [COMMIT, COMMIT, DIGEST]
     assert made.unpinned == ()
-    assert list(unpinned(locked(recipe, AWS), AWS)) == []
+    assert list(find_unpinned(pin_by_lock(recipe, AWS), AWS)) == []
 
 
 def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
-    plan = api.plan(recipe.path)
+    lock(recipe, _outside=Outside(files, digests))
+    plan = toolkit.plan(recipe.path)
     (model,) = [action.request for action in plan.actions if action.kind == "Model"]
     assert model["PrimaryContainer"]["Image"].endswith(f"/vllm@{DIGEST}")
     revisions = {action.request["Revision"] for action in plan.actions if action.kind == "Weights"}
@@ -72,9 +72,9 @@ def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles
 
 
 def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: OpenFiles) -> None:
-    recipe = on_platform(load(write_hub_pair(tmp_path)), "kubernetes")
-    lock(recipe, files=files, digests=digests)
-    complete = locked(recipe, AWS)
+    recipe = load(write_hub_pair(tmp_path)).with_platform("kubernetes")
+    lock(recipe, _outside=Outside(files, digests))
+    complete = pin_by_lock(recipe, AWS)
     text = json.dumps([item.request for item in KUBERNETES.desired([complete], AWS)])
     assert f"@{DIGEST}" in text
     assert base_image(recipe, AWS) not in text
@@ -83,23 +83,23 @@ def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: Op
 
 def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: Path) -> None:
     path = write_hub_pair(tmp_path, target={"revision": ""}, drafter={"revision": ""})
-    target, drafter, image = api.plan(path).to_dict()["unpinned"]
+    target, drafter, image = toolkit.plan(path).to_dict()["unpinned"]
     assert target.startswith("target.model org/target: no commit is known")
     assert drafter.startswith("speculation.model org/drafter: no commit is known, and `main` may move")
     assert image.startswith("image ")
     assert all(line.endswith(f"Pin it: toolkit lock {path}") for line in (target, drafter, image))
-    assert f"Not pinned: {target}" in str(api.plan(path))
+    assert f"Not pinned: {target}" in str(toolkit.plan(path))
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/target/", "jumpstart:some-model"])
 def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, source: str) -> None:
     kind = source.partition(":")[0]
-    moved = replace(recipe, target=recipe.target.edit(kind=kind, written=source))
-    assert any("to have it pinned" in line for line in unpinned(moved, AWS) if source in line)
+    moved = replace(recipe, target=replace(recipe.target, kind=kind, written=source))
+    assert any("to have it pinned" in line for line in find_unpinned(moved, AWS) if source in line)
 
 
 def test_a_lock_without_the_registry_says_what_it_could_not_pin(recipe: Recipe, files: OpenFiles) -> None:
-    made = lock(recipe, files=files, digests=offline)
+    made = lock(recipe, _outside=Outside(files, offline))
     (line,) = made.unpinned
     assert line.startswith("image ")
     assert line.endswith("no answer")
@@ -107,8 +107,8 @@ def test_a_lock_without_the_registry_says_what_it_could_not_pin(recipe: Recipe, 
 
 
 def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
-    made = lock(recipe, files=files, digests=offline)
+    lock(recipe, _outside=Outside(files, digests))
+    made = lock(recipe, _outside=Outside(files, offline))
     assert made.unpinned[0].endswith("it keeps the digest it had")
     known = read_lock(lock_path(recipe))
     assert known
@@ -118,7 +118,7 @@ def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, file
 def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Recipe) -> None:
     before = lock_path(recipe).read_bytes()
     with hub({}) as server, hub_client(server.url) as client, pytest.raises(UnreadableModel) as caught:
-        lock(recipe, files=lambda source: HubFiles(source.model, source.revision, client), digests=digests)
+        lock(recipe, _outside=Outside(lambda source: HubFiles(source.written, source.revision, client), digests))
     assert "target.model" in caught.value.message
     assert "speculation.model" in caught.value.message
     assert lock_path(recipe).read_bytes() == before
@@ -127,22 +127,24 @@ def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Re
 def test_a_lock_pins_the_hash_of_each_package_and_the_image_is_built_with_it(recipe: Recipe, files: OpenFiles) -> None:
     section = ContainerSection(base="registry.example/vllm@" + DIGEST, wheels=["orjson==3.11.5"])
     mine = replace(recipe, container=section)
-    assert any("orjson==3.11.5: a version without its hash" in text for text in unpinned(locked(mine, AWS), AWS))
-    made = lock(mine, files=files, digests=digests, find_wheel=lambda pin, python: f"sha256:{'a' * 64}")
+    assert any(
+        "orjson==3.11.5: a version without its hash" in text for text in find_unpinned(pin_by_lock(mine, AWS), AWS)
+    )
+    made = lock(mine, _outside=Outside(files, digests, lambda pin, python: f"sha256:{'a' * 64}"))
     assert made.pinned["container.wheels orjson==3.11.5"] == f"sha256:{'a' * 64}"
-    assert list(unpinned(locked(mine, AWS), AWS)) == []
-    assert render(locked(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
+    assert list(find_unpinned(pin_by_lock(mine, AWS), AWS)) == []
+    assert render(pin_by_lock(mine, AWS), AWS).wheels == (f"orjson==3.11.5 --hash=sha256:{'a' * 64}",)
 
 
 def test_a_lock_of_another_version_s_image_is_refused(recipe: Recipe, files: OpenFiles) -> None:
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     path = lock_path(recipe)
     (image,) = json.loads(path.read_text())["images"]
     path.write_text(path.read_text().replace(image, image.rpartition(":")[0] + ":an-older-tag"))
     with pytest.raises(UsageError, match="an-older-tag, and the recipe runs") as caught:
-        api.plan(recipe.path)
+        toolkit.plan(recipe.path)
     assert caught.value.hint == f"Take it up: toolkit lock {recipe.path}"
-    lock(recipe, files=files, digests=digests)
+    lock(recipe, _outside=Outside(files, digests))
     assert "an-older-tag" not in path.read_text()
 
 

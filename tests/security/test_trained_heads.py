@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolkit import api
+import toolkit
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker import heads
 
@@ -59,6 +59,6 @@ def test_no_token_of_the_user_is_in_the_jobs_request(tmp_path: Path, monkeypatch
         "platform: {name: sagemaker, role: create, instance_types: [ml.g6e.2xlarge], hub_token_secret: hub}\n"
     )
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    plan = json.dumps(api.train_plan(recipe).to_dict())
+    plan = json.dumps(toolkit.train_plan(recipe).to_dict())
     assert "secret-" not in plan
-    assert "Environment" not in next(a.request for a in api.train_plan(recipe).actions if a.kind == "TrainingJob")
+    assert "Environment" not in next(a.request for a in toolkit.train_plan(recipe).actions if a.kind == "TrainingJob")

@@ -13,7 +13,8 @@ import torch
 from vllm import LLM, RequestOutput, SamplingParams
 from vllm.v1.sample import rejection_sampler
 
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.endpoint.wire import Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.judge import judge
 from toolkit.measure.result import RequestResult
 

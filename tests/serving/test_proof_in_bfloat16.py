@@ -17,7 +17,8 @@ import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
-from toolkit.endpoint.generation import Answer, Generation, chat_body
+from toolkit.endpoint.generation import Answer, Generation
+from toolkit.endpoint.request import chat_body
 from toolkit.measure.connection import connect_endpoint
 
 pytestmark = pytest.mark.serving

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from chromium import browser
 
-from toolkit.display import bullets, card, table, toned
+from toolkit.display import bullets, card, in_tone, table
 
 # The rules of @jupyterlab/rendermime that are stronger than a class and an element.
 JUPYTER = """<style>
@@ -27,7 +27,7 @@ document.getElementById("said").textContent = JSON.stringify(said);
 
 
 def test_a_card_keeps_its_own_look_in_both_themes(tmp_path: Path) -> None:
-    shown = card("plan", table([(toned("+ create", "good"), "Model")]), bullets(["2.80 $/h, 3.76 $/h"]))
+    shown = card("plan", table([(in_tone("+ create", "good"), "Model")]), bullets(["2.80 $/h, 3.76 $/h"]))
     themes = "".join(
         f'<div data-jp-theme-light="{light}"><div class="jp-RenderedHTMLCommon">{shown}</div></div>'
         for light in ("true", "false")

@@ -17,7 +17,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import Listing
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.generation import Acceptance, Generation
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.planning.plan import Action, Plan
 
@@ -65,14 +65,14 @@ class Gone(ToyBox):
 
 def test_an_endpoint_that_is_gone_is_shown_as_gone() -> None:
     platform: Any = Gone()
-    shown = Endpoint("tiny", platform, lambda name: pytest.fail(name))._repr_html_()
+    shown = Endpoint("tiny", platform, destroyer=lambda name: pytest.fail(name))._repr_html_()
     assert "there is no endpoint tiny" in shown
     assert "toolkit invoke tiny" in shown
 
 
 def test_an_endpoint_and_an_answer_are_short_in_a_terminal() -> None:
     platform: Any = Gone()
-    endpoint = Endpoint("tiny", platform, lambda name: pytest.fail(name), baseline="tiny-baseline")
+    endpoint = Endpoint("tiny", platform, destroyer=lambda name: pytest.fail(name), baseline="tiny-baseline")
     assert repr(endpoint) == "<Endpoint tiny, without speculation tiny-baseline>"
     assert repr(Generation("a\x1b[31m" * 99, 3, 10, "stop", 0.5)).startswith(
         r"<Generation of 10 tokens in 0.50 s: 'a\x1b"

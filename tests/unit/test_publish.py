@@ -53,7 +53,7 @@ class Monitoring:
 
 
 def measured(platform: Any) -> BenchReport:
-    endpoint = Endpoint("hub", platform, lambda name: pytest.fail(name))
+    endpoint = Endpoint("hub", platform, destroyer=lambda name: pytest.fail(name))
     return toolkit.bench(endpoint, requests=2, concurrency=(1,), publish=True, progress=Silent())
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from toys import SESSION, ToyBox, registered, write_toy_recipe
 
-from toolkit import api
+import toolkit
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import ApplyError
@@ -36,14 +36,14 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def test_the_recipe_is_read_and_checked_by_its_rooms(recipe: Path) -> None:
-    assert read(recipe).file.engine.name == "toy"
-    assert [finding.code for finding in api.check(recipe).errors] == []
+    assert load_file(recipe).file.engine.name == "toy"
+    assert [finding.code for finding in toolkit.check(recipe).errors] == []
     recipe.write_text(RECIPE + "scaling: {max_instances: 2}\n")
-    assert "toy.one-box" in [finding.code for finding in api.check(recipe).errors]
+    assert "toy.one-box" in [finding.code for finding in toolkit.check(recipe).errors]
 
 
 def test_its_plan_has_its_kinds_in_their_order(recipe: Path) -> None:
-    plan = api.plan(recipe, baseline=True)
+    plan = toolkit.plan(recipe, baseline=True)
     assert [str(action) for action in plan.actions] == [
         "create Box spinner",
         "create Box spinner-baseline",
@@ -55,16 +55,16 @@ def test_its_plan_has_its_kinds_in_their_order(recipe: Path) -> None:
 
 
 def test_it_is_deployed_changed_and_removed(recipe: Path) -> None:
-    endpoint = api.deploy(recipe, progress=Silent())
+    endpoint = toolkit.deploy(recipe, progress=Silent())
     assert (endpoint.name, endpoint.status().config) == ("spinner", "red")
-    assert api.plan(recipe).changes == []
+    assert toolkit.plan(recipe).changes == []
     recipe.write_text(RECIPE.replace("toy-drafts", "none"))
-    assert [f"{action} ({action.reason})" for action in api.plan(recipe).changes] == [
+    assert [f"{action} ({action.reason})" for action in toolkit.plan(recipe).changes] == [
         "update Box spinner (is red)",
         "update Top spinner (is red)",
     ]
-    assert api.connect("spinner", platform="toy-box").name == "spinner"
-    done = api.destroy("spinner", platform="toy-box", progress=Silent())
+    assert toolkit.connect("spinner", platform="toy-box").name == "spinner"
+    done = toolkit.destroy("spinner", platform="toy-box", progress=Silent())
     assert [str(action) for action in done.actions] == ["delete Top spinner", "delete Box spinner"]
     assert SESSION.box.holds == {}
 

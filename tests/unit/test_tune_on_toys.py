@@ -14,8 +14,10 @@ from reports import verdict
 from toys import SESSION, ToyEngine, registered, write_toy_recipe
 from tuned_arms import report_at
 
-from toolkit import api, registry
+import toolkit
+from toolkit import registry
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
 from toolkit.errors import InvocationError, RecipeError, UsageError
@@ -90,7 +92,7 @@ def tops() -> set[str]:
 def test_three_of_ten_k_are_measured_one_at_a_time_and_nothing_remains(recipe: Path) -> None:
     bench = Bench()
 
-    report = tune(recipe, measure=bench, progress=Silent())
+    report = tune(recipe, _steps=Steps(measure=bench), progress=Silent())
 
     assert report.winner == "K=4"  # as all ten would show
     assert report.measured == 3
@@ -100,9 +102,9 @@ def test_three_of_ten_k_are_measured_one_at_a_time_and_nothing_remains(recipe: P
 
 
 def test_a_baseline_in_service_is_used_and_stays(recipe: Path) -> None:
-    api.deploy(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
 
-    tune(recipe, measure=Bench(), progress=Silent())
+    tune(recipe, _steps=Steps(measure=Bench()), progress=Silent())
 
     assert tops() == {"spinner", "spinner-baseline"}
 
@@ -111,11 +113,11 @@ def test_a_baseline_in_service_is_used_and_stays(recipe: Path) -> None:
 def test_what_was_interrupted_is_removed_and_a_repeat_carries_on(recipe: Path, why: BaseException) -> None:
     bench = Bench(fails_at={4: why})
     with pytest.raises(type(why)):
-        tune(recipe, measure=bench, progress=Silent())
+        tune(recipe, _steps=Steps(measure=bench), progress=Silent())
     assert SESSION.box.holds == {}
     assert len(bench.served) == 3
 
-    report = tune(recipe, measure=bench, progress=Silent())
+    report = tune(recipe, _steps=Steps(measure=bench), progress=Silent())
 
     assert report.winner == "K=4"
     assert len(bench.served) == 4  # only K=4 was measured again
@@ -124,10 +126,10 @@ def test_what_was_interrupted_is_removed_and_a_repeat_carries_on(recipe: Path, w
 def test_a_measurement_that_ctrl_c_ended_is_not_kept(recipe: Path) -> None:
     bench = Bench(cut_at=10)
     with pytest.raises(KeyboardInterrupt):
-        tune(recipe, measure=bench, progress=Silent())
+        tune(recipe, _steps=Steps(measure=bench), progress=Silent())
     bench.cut_at = 0
 
-    tune(recipe, measure=bench, progress=Silent())
+    tune(recipe, _steps=Steps(measure=bench), progress=Silent())
 
     assert [names[-1] for names in bench.served[:2]] == ["spinner-tune-k10"] * 2
     assert SESSION.box.holds == {}
@@ -135,13 +137,13 @@ def test_a_measurement_that_ctrl_c_ended_is_not_kept(recipe: Path) -> None:
 
 def test_what_is_kept_counts_only_for_the_same_content(recipe: Path) -> None:
     bench = Bench()
-    tune(recipe, measure=bench, progress=Silent())
-    tune(recipe, measure=bench, progress=Silent())
+    tune(recipe, _steps=Steps(measure=bench), progress=Silent())
+    tune(recipe, _steps=Steps(measure=bench), progress=Silent())
     assert len(bench.served) == 3
 
     recipe.write_text(RECIPE.replace("512", "1024"))
-    tune(recipe, measure=bench, progress=Silent())
-    tune(recipe, measure=bench, seconds=5, progress=Silent())
+    tune(recipe, _steps=Steps(measure=bench), progress=Silent())
+    tune(recipe, _steps=Steps(measure=bench), seconds=5, progress=Silent())
 
     assert len(bench.served) == 9
 
@@ -157,11 +159,11 @@ def killed(*_: Any, **__: Any) -> Any:
 
 def test_what_a_killed_run_deployed_is_removed_by_the_next_whatever_that_measures(recipe: Path) -> None:
     with pytest.raises(Killed):
-        tune(recipe, measure=killed, progress=Silent())
+        tune(recipe, _steps=Steps(measure=killed), progress=Silent())
     del SESSION.box.execute
     assert tops() == {"spinner-baseline", "spinner-tune-k10"}
 
-    tune(recipe, k=[3], measure=Bench(), progress=Silent())
+    tune(recipe, k=[3], _steps=Steps(measure=Bench()), progress=Silent())
 
     assert SESSION.box.holds == {}
 
@@ -169,19 +171,19 @@ def test_what_a_killed_run_deployed_is_removed_by_the_next_whatever_that_measure
 def test_two_processes_do_not_tune_the_same_recipe(recipe: Path) -> None:
     def meanwhile(endpoint: Endpoint, **asked: Any) -> BenchReport:
         with pytest.raises(UsageError, match="spinner is being tuned by another process"):
-            tune(recipe, measure=Bench(), progress=Silent())
+            tune(recipe, _steps=Steps(measure=Bench()), progress=Silent())
         return Bench()(endpoint, **asked)
 
-    assert tune(recipe, k=[3], measure=meanwhile, progress=Silent())
+    assert tune(recipe, k=[3], _steps=Steps(measure=meanwhile), progress=Silent())
 
 
 def test_nothing_to_measure_is_an_error(recipe: Path) -> None:
     with pytest.raises(UsageError, match="nothing to measure"):
-        tune(recipe, k=[], measure=Bench(), progress=Silent())
+        tune(recipe, k=[], _steps=Steps(measure=Bench()), progress=Silent())
 
 
 def test_the_winner_is_written_with_its_evidence_and_comments_stay(recipe: Path) -> None:
-    report = tune(recipe, measure=Bench(), write=True, progress=Silent())
+    report = tune(recipe, _steps=Steps(measure=Bench()), write=True, progress=Silent())
 
     assert report.written == str(recipe)
     assert "num_speculative_tokens: 4}  # K as somebody chose it" in recipe.read_text()
@@ -189,12 +191,12 @@ def test_the_winner_is_written_with_its_evidence_and_comments_stay(recipe: Path)
     assert (item.num_speculative_tokens, item.concurrency, item.speedup) == (4, 1, 1.77)
     assert item.source.startswith("toolkit tune ")
     written = recipe.read_text()
-    tune(recipe, measure=Bench(), write=True, progress=Silent())
+    tune(recipe, _steps=Steps(measure=Bench()), write=True, progress=Silent())
     assert recipe.read_text() == written  # the same figures are not written twice
 
 
 def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Path) -> None:
-    report = tune(recipe, k=[1, 3, 6], concurrency=(1, 8), measure=Bench(), write=True, progress=Silent())
+    report = tune(recipe, k=[1, 3, 6], concurrency=(1, 8), _steps=Steps(measure=Bench()), write=True, progress=Silent())
 
     assert report.schedule_pays
     assert report.winner == "K by batch size"
@@ -207,14 +209,16 @@ def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Pa
 
 
 def test_a_k_by_batch_size_that_is_slower_somewhere_is_not_the_best_however_fast_it_is_elsewhere(recipe: Path) -> None:
-    report = tune(recipe, k=[1, 3, 6], concurrency=(1, 8), measure=Bench(by_batch=(4.0, 0.5)), progress=Silent())
+    report = tune(
+        recipe, k=[1, 3, 6], concurrency=(1, 8), _steps=Steps(measure=Bench(by_batch=(4.0, 0.5))), progress=Silent()
+    )
 
     assert report.schedule_pays is False
     assert report.winner == "K=3"
 
 
 def test_where_one_k_suits_all_concurrencies_the_report_says_so(recipe: Path) -> None:
-    report = tune(recipe, k=[3], concurrency=(1, 2), measure=Bench(), progress=Silent())
+    report = tune(recipe, k=[3], concurrency=(1, 2), _steps=Steps(measure=Bench()), progress=Silent())
 
     assert report.schedule_pays is None
     assert any("no K by batch size follows" in note for note in report.notes)
@@ -224,7 +228,7 @@ def test_a_wrong_answer_is_never_the_best(recipe: Path) -> None:
     def wrong(endpoint: Endpoint, **asked: Any) -> BenchReport:
         return replace(Bench()(endpoint, **asked), verdicts=(verdict("lossless", False, "wrong tokens"),))
 
-    report = tune(recipe, measure=wrong, write=True, progress=Silent())
+    report = tune(recipe, _steps=Steps(measure=wrong), write=True, progress=Silent())
 
     assert not report
     assert "K=10 does not count: wrong tokens" in report.notes
@@ -235,13 +239,13 @@ def test_settings_that_a_check_refuses_are_left_out(recipe: Path) -> None:
     recipe.write_text(RECIPE + "scaling: {max_instances: 2}\n")
 
     with pytest.raises(RecipeError):
-        tune(recipe, measure=Bench(), progress=Silent())
+        tune(recipe, _steps=Steps(measure=Bench()), progress=Silent())
     assert SESSION.box.holds == {}
 
 
 def test_a_setting_that_is_given_twice_is_refused(recipe: Path) -> None:
     with pytest.raises(UsageError, match="spinner K=2 is given twice"):
-        tune(recipe, arms=[recipe, recipe], measure=Bench(), progress=Silent())
+        tune(recipe, arms=[recipe, recipe], _steps=Steps(measure=Bench()), progress=Silent())
 
 
 def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Path) -> None:
@@ -252,7 +256,7 @@ def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Pa
         law = Bench() if "-k" in endpoint.name else lambda *_, **__: report_at(4, {"chat": 0.95})
         return law(endpoint, **asked)
 
-    report = tune(recipe, k=[1], arms=[other], write=True, measure=fast, progress=Silent())
+    report = tune(recipe, k=[1], arms=[other], write=True, _steps=Steps(measure=fast), progress=Silent())
 
     assert report.winner == "other K=2"
     assert "another method or drafter, which is for you to decide" in report.notes[0]
@@ -263,8 +267,8 @@ def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
     registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
 
     with pytest.raises(UsageError, match="does not count accepted drafts"):
-        tune(recipe, measure=Bench(), progress=Silent())
-    report = tune(recipe, k=(2, 4, 6), measure=Bench(), progress=Silent())
+        tune(recipe, _steps=Steps(measure=Bench()), progress=Silent())
+    report = tune(recipe, k=(2, 4, 6), _steps=Steps(measure=Bench()), progress=Silent())
 
     assert (report.winner, report.measured) == ("K=4", 3)
 
@@ -272,11 +276,11 @@ def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
 def test_reports_are_kept_as_json_beside_the_records(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLKIT_HOME", str(recipe.parent / "home"))
 
-    tune(recipe, k=[3], measure=Bench(), progress=Silent())
+    tune(recipe, k=[3], _steps=Steps(measure=Bench()), progress=Silent())
 
     (kept,) = (recipe.parent / "home" / "tuning" / "spinner").glob("*.json")
     assert json.loads(kept.read_text())["title"] == "K=3"
     kept.write_text(kept.read_text()[:100])
     bench = Bench()
-    tune(recipe, k=[3], measure=bench, progress=Silent())
+    tune(recipe, k=[3], _steps=Steps(measure=bench), progress=Silent())
     assert len(bench.served) == 1  # a damaged one is measured again

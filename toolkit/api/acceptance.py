@@ -4,59 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TypeVar, Unpack
 
-from toolkit.api.context import RecipeLike, recipe_or_none
-from toolkit.api.deployment import deploy
+from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.measuring import bench
-from toolkit.api.removal import destroy
+from toolkit.api.measuring import BenchOptions, Subject
+from toolkit.api.steps import STEPS, Steps
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
-from toolkit.loading import on_platform
-from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Verdict, WhatIf
-from toolkit.recipe.recipe import Recipe
+from toolkit.measure.measurement import BreakEvenAcceptance, Verdict, WhatIf
+from toolkit.measure.report import BenchReport
+from toolkit.recipe.resolve import Recipe
 
-Subject = RecipeLike | Endpoint
 _T = TypeVar("_T", bound=Hashable)
 
 _GARBAGE = "dummy weights: all weights are random numbers, so only speed means anything"
-
-
-class Deployer(Protocol):
-    """Makes, updates and removes endpoints, as `toolkit.deploy` and `toolkit.destroy` do."""
-
-    def deploy(self, recipe: Recipe, *, baseline: bool, progress: Progress) -> Endpoint:
-        """The endpoint in service."""
-
-    def destroy(self, recipe: Recipe, *, progress: Progress) -> object:
-        """Remove the endpoint and its baseline, as far as there are any."""
-
-
-class _Real:
-    """Endpoints on the recipe's platform."""
-
-    def deploy(self, recipe: Recipe, *, baseline: bool, progress: Progress) -> Endpoint:
-        return deploy(recipe, baseline=baseline, progress=progress)
-
-    def destroy(self, recipe: Recipe, *, progress: Progress) -> object:
-        return destroy(recipe, progress=progress)
-
-
-class Measure(Protocol):
-    """Measures an endpoint, as `bench` does."""
-
-    def __call__(
-        self,
-        what: Subject,
-        *,
-        baseline: Subject | None,
-        what_if: Sequence[float],
-        seconds: float,
-        fixed_length: bool,
-        progress: Progress,
-    ) -> BenchReport:
-        """The report."""
 
 
 def what_if(
@@ -67,47 +30,42 @@ def what_if(
     seconds: float = 300.0,
     dummy_weights: bool = False,
     platform: str | None = None,
-    measure: Measure = bench,
-    deployer: Deployer | None = None,
     progress: Progress | None = None,
+    _steps: Steps = STEPS,
+    **options: Unpack[BenchOptions],
 ) -> BenchReport:
     """How fast an endpoint would be at each acceptance length, and the one at which speculation breaks even.
 
-    `what` is a recipe, an endpoint or a URL; `measure` is `bench` with its further arguments, of which `seconds` is the
-    time for all. If the recipe's engine can accept drafts by chance, an endpoint `<name>-what-if` and its baseline are
+    `what` is a recipe, an endpoint or a URL, `seconds` the time for all lengths; `options` are further ones of `bench`.
+    If the recipe's engine can accept drafts by chance, an endpoint `<name>-what-if` and its baseline are
     deployed, measured at each acceptance length and removed again. If it cannot, or without a recipe, what serves now
     is measured once, and the rest follows from its steps per second. `dummy_weights` deploys `<name>-what-if` in either
     case, with random weights: only configurations and tokenizers are read.
 
     Raises UsageError, and what `deploy` and `bench` raise.
     """
-    progress, deployer = progress or default_progress(), deployer or _Real()
+    progress = progress or default_progress()
     recipe = None if isinstance(what, Endpoint) or "://" in str(what) else recipe_or_none(what)
     recipe = on_platform(recipe, platform) if recipe else None
     _check_lengths(recipe, lengths)
     if recipe is None and dummy_weights:
         raise UsageError("only a recipe can be deployed with dummy weights", hint="Name its recipe.")
+    measure = partial(
+        _steps.measure, baseline=baseline, what_if=lengths, platform=platform, progress=progress, **options
+    )
     synthetic = recipe is not None and recipe.engine_rules.accepts_synthetically(recipe)
     if recipe is None or not (synthetic or dummy_weights):
-        return measure(what, baseline=baseline, what_if=lengths, seconds=seconds, fixed_length=False, progress=progress)
+        return measure(what, seconds=seconds, fixed_length=False)
     tried = [_as_if(recipe, length, dummy_weights) for length in (dict.fromkeys(lengths) if synthetic else [None])]
     progress.say(f"deploys {tried[0].name}, {len(tried)} times, and removes it at the end")
     reports: list[BenchReport] = []
     try:
         for one in tried:
-            endpoint = deployer.deploy(one, baseline=baseline is None, progress=progress)
-            found = measure(
-                endpoint,
-                baseline=baseline,
-                what_if=lengths,
-                seconds=seconds / len(tried),
-                fixed_length=True,
-                progress=progress,
-            )
-            reports.append(found)
+            endpoint = _steps.deploy(one, baseline=baseline is None, progress=progress)
+            reports.append(measure(endpoint, seconds=seconds / len(tried), fixed_length=True))
     finally:
-        deployer.destroy(tried[0], progress=progress)
-    return _without_answers(_merged(reports)) if dummy_weights else _merged(reports)
+        _steps.destroy(tried[0], progress=progress)
+    return _without_answers(_merge(reports)) if dummy_weights else _merge(reports)
 
 
 def _check_lengths(recipe: Recipe | None, lengths: Sequence[float]) -> None:
@@ -146,12 +104,12 @@ def _without_answers(report: BenchReport) -> BenchReport:
     return replace(report, verdicts=(*kept, *unknown), notes=(*report.notes, _GARBAGE))
 
 
-def _merged(reports: Sequence[BenchReport]) -> BenchReport:
+def _merge(reports: Sequence[BenchReport]) -> BenchReport:
     """One report of measurements that had a baseline each; the baseline's figures are those of the first."""
     first = reports[0]
     known = {row.arm for row in first.arms}
-    found = [report.what_if for report in reports if report.what_if]
-    speedups = tuple(row for one in found for row in one.speedups)
+    answers = [report.what_if for report in reports if report.what_if]
+    speedups = tuple(row for one in answers for row in one.speedups)
     noises = [report.noise for report in reports if report.noise]
     return replace(
         first,
@@ -160,15 +118,15 @@ def _merged(reports: Sequence[BenchReport]) -> BenchReport:
         speedups=tuple(row for report in reports for row in report.speedups),
         noise=max(noises, key=lambda noise: noise.high / noise.low, default=None),
         notes=_unique(note for report in reports for note in report.notes),
-        what_if=WhatIf(speedups, _nearest(found)),
+        what_if=WhatIf(speedups, _nearest(answers)),
     )
 
 
-def _nearest(found: Sequence[WhatIf]) -> tuple[BreakEvenAcceptance, ...]:
+def _nearest(reports: Sequence[WhatIf]) -> tuple[BreakEvenAcceptance, ...]:
     """At each point, what follows from the arm that is nearest to breaking even: it takes the least computing."""
-    distance = {(row.workload, row.concurrency, row.arm): abs(row.ratio - 1) for one in found for row in one.speedups}
+    distance = {(row.workload, row.concurrency, row.arm): abs(row.ratio - 1) for one in reports for row in one.speedups}
     best: dict[tuple[str, int], BreakEvenAcceptance] = {}
-    for row in (row for one in found for row in one.break_even):
+    for row in (row for one in reports for row in one.break_even):
         known = best.setdefault((row.workload, row.concurrency), row)
         if distance.get(_key(row), 0.0) < distance.get(_key(known), 0.0):
             best[row.workload, row.concurrency] = row

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.display import card, table
+from toolkit.display import card, data_frame, table
 from toolkit.errors import ToolkitError
-from toolkit.frames import data_frame
-from toolkit.loading import load
 from toolkit.platforms import rules_of
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, read_lock
@@ -169,10 +167,10 @@ def _fits(recipe: Recipe) -> Iterator[str]:
             yield f"not known without a lock: toolkit lock {recipe.path}"
             return
         known, problem = sizable(models)
-        types = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
-        for found in fits(recipe, known, [item for item in types if item]):
-            room = f"fits, with room for {found.kv_tokens:,} tokens" if found.fits else found.reason
-            yield f"{found.instance}: {room}"
+        types = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+        for one in fits(recipe, known, [item for item in types if item]):
+            room = f"fits, with room for {one.kv_tokens:,} tokens" if one.fits else one.reason
+            yield f"{one.instance}: {room}"
         if problem:
             yield problem.message
     except ToolkitError as error:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
-from toolkit.images.reference import same_repository
-from toolkit.loading import load, on_platform
+from toolkit.images.reference import parse, same_repository
+from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
+from toolkit.platforms.image import by_digest
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Account, Observer
     from toolkit.platforms.rules import AwsSession, Platform
+
 
 RecipeLike = str | os.PathLike[str] | Recipe
 
@@ -32,10 +35,10 @@ def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, 
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
-    return locked(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
+    return pin_by_lock(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
 
 
-def locked(recipe: Recipe, account: Account) -> Recipe:
+def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
     """The recipe with all that its lock pins. Raises UsageError for a lock of images that the recipe runs no more."""
     lock = read_lock_of(recipe)
     if lock and lock.images:
@@ -137,3 +140,41 @@ def recipe_or_none(name: RecipeLike) -> Recipe | None:
         if "/" in str(name) or str(name).endswith((".yaml", ".yml")):
             raise
         return None
+
+
+def find_unpinned(recipe: Recipe, account: Account) -> Iterator[str]:
+    """What a completed recipe takes from elsewhere that may be something else tomorrow, and how to pin it."""
+    yield from unpinned_models(recipe)
+    command = f"Pin it: toolkit lock {recipe.path}"
+    for image in images_by_tag(recipe, account):
+        if parse(by_digest(image, recipe, account)).digest is None:
+            yield f"image {image}: its tag may move. {command}"
+    for wheel in wheels_of(recipe):
+        if wheel not in recipe.wheel_digests:
+            yield f"container.wheels {wheel}: a version without its hash. {command}"
+
+
+def wheels_of(recipe: Recipe) -> list[str]:
+    """The packages that its image gets."""
+    return recipe.container.wheels if recipe.container else []
+
+
+def unpinned_models(recipe: Recipe) -> Iterator[str]:
+    """Models whose content nothing pins; a folder is pinned by what is in it when a plan is made."""
+    for key, source in recipe.models.items():
+        if source.kind == "hub" and not source.commit:
+            moves = f"no commit is known, and `{source.revision or 'main'}` may move"
+            yield f"{key} {source}: {moves}. Pin it: toolkit lock {recipe.path}"
+        elif source.kind == "s3":
+            yield f"{key} {source}: objects in S3 may change. Name a model of the hub, or a folder, to have it pinned"
+        elif source.kind == "jumpstart":
+            yield f"{key} {source}: it is JumpStart's newest version. Name a model of the hub to have it pinned"
+
+
+def images_by_tag(recipe: Recipe, account: Account) -> list[str]:
+    """Images from elsewhere that are named by tag; none where there is no image, which the plan itself says."""
+    try:
+        images = rules_of(recipe.platform.name).base_images(recipe, account)
+    except UsageError:
+        return []
+    return [image for image in images if parse(image).digest is None]

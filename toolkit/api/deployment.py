@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -13,19 +14,18 @@ from toolkit.api.context import (
     complete_recipe,
     deployed_recipe,
     find_platform,
+    find_unpinned,
     in_service,
     open_for_plan,
     recipe_or_none,
     record_of,
 )
-from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
-from toolkit.errors import EndpointNotFound, StalePlanError
-from toolkit.loading import load, on_platform
-from toolkit.planning.plan import Plan
+from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of
@@ -60,8 +60,8 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        found = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
-        recipe = deployed_recipe(found, self.session) if found else None  # for what `prove` asks
+        loaded = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
+        recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
 
@@ -206,10 +206,10 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=rules.price_now(observed, recipe.region),
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
-    found = {item.name: getattr(plan, item.name) for item in fields(plan)}
+    fields_of_plan = {item.name: getattr(plan, item.name) for item in fields(plan)}
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
-        found["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
-    return DeploymentPlan(**{**found, "unpinned": tuple(unpinned(recipe, deployment.account))})
+        fields_of_plan["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
+    return DeploymentPlan(**{**fields_of_plan, "unpinned": tuple(find_unpinned(recipe, deployment.account))})
 
 
 def _age(recipe: Recipe) -> list[str]:
@@ -244,3 +244,39 @@ def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> N
     rest = _plan(_Deployment(deployment.recipe, deployment.account, deployment.with_baseline), platform)
     if rest.changes:
         _apply(rest, platform, deployment.recipe, True, progress)
+
+
+_MOST_SHOWN = 5
+
+
+def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | None = None) -> DeploymentPlan:
+    """The plan of a saved one's recipe, made anew: the file is only compared with it, for anybody may have edited it.
+
+    `recipe` and `platform` say what the plan must be of: by default the recipe that it names, and that recipe's
+    platform. Raises UsageError where the saved plan differs, StalePlanError where what runs has changed.
+    """
+    saved = Plan.read(path)
+    loaded = _recipe(saved, path, recipe).with_platform(platform)
+    if saved.platform != loaded.platform.name:
+        message = f"{path} is for platform `{saved.platform}`, and {loaded.path} for `{loaded.platform.name}`"
+        option = f"--platform {shlex.quote(saved.platform)}"
+        raise UsageError(message, hint=f"If that is meant, add {option}; otherwise plan again.")
+    with_baseline = len(saved.endpoints) > 1
+    derived = plan(loaded, baseline=with_baseline)
+    differing, is_stale = differences(saved, derived), saved.fingerprint != derived.fingerprint
+    if not (differing or is_stale):
+        return derived
+    more = [f"and {len(differing) - _MOST_SHOWN} more"] if len(differing) > _MOST_SHOWN else []
+    shown = "".join(f"\n  {line}" for line in (*differing[:_MOST_SHOWN], *more))
+    options = [*(["--platform", platform] if platform else []), *(["--baseline"] if with_baseline else [])]
+    again = shlex.join(["toolkit", "plan", str(loaded.path), *options, "--out", str(path)])
+    if is_stale and same_scope(saved, derived):
+        raise StalePlanError(f"what runs now is not what {path} was made from{shown}", hint=f"Plan again: {again}")
+    raise UsageError(f"{path} is not what {loaded.path} leads to{shown}", hint=f"Plan again: {again}")
+
+
+def _recipe(saved: Plan, path: Path, recipe: RecipeLike | None) -> Recipe:
+    if recipe is None and not Path(saved.recipe).is_file():
+        hint = f"Name the recipe: toolkit deploy RECIPE --plan {shlex.quote(str(path))}"
+        raise UsageError(f"{path} was made from {saved.recipe}, which is not a file on this machine", hint=hint)
+    return load(saved.recipe if recipe is None else recipe)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.waiter import EndpointStatus, wait_in_service
-from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, toned, verbatim
-from toolkit.endpoint.connect_info import ConnectInfo
-from toolkit.endpoint.generation import AsyncStream, Generation, Message, Stream, chat_body
-from toolkit.endpoint.log import read_log
+from toolkit.display import Fragment, Tone, card, dollars_per_hour, facts, in_tone, verbatim
+from toolkit.endpoint.access import ConnectInfo
+from toolkit.endpoint.generation import AsyncStream, Generation, Stream
 from toolkit.endpoint.metrics import Metrics
-from toolkit.endpoint.options import ChatOptions
-from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
+from toolkit.endpoint.platform import read_log
+from toolkit.endpoint.request import ChatOptions, Message, chat_body
 from toolkit.errors import MissingPackage, ToolkitError
-from toolkit.measure.arm import Expected
+from toolkit.measure.arm import Served
+from toolkit.measure.design import Design
 from toolkit.measure.report import BenchReport
-from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.text import inert
 
@@ -31,40 +30,11 @@ Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """An endpoint on a platform, or one inference component or production variant of it.
+@dataclass(frozen=True, repr=False)
+class Endpoint(Served):
+    """The handle of an endpoint. `destroyer` removes what has its name."""
 
-    `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
-    False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
-    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
-    `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
-    garbage, for measuring speed only.
-    """
-
-    name: str
-    platform: EndpointPlatform
-    destroyer: Callable[[str], Plan]
-    baseline: str | None = None
-    speculative: bool = True
-    workloads: tuple[Workload, ...] = (GENERAL,)
-    expected: Expected = field(default=Expected())
-    component: str | None = None
-    price_per_hour: float | None = None
-    reports_drafts: bool = True
-    served_with: Mapping[str, str] = field(default_factory=dict)
-    synthetic_acceptance_length: float | None = None
-    target: str = ""
-    max_model_len: int | None = None
-    variant: str | None = None
-
-    @property
-    def address(self) -> str:
-        """The name to send requests to: the endpoint's, `name/component`, or `name@variant`."""
-        if self.variant:
-            return f"{self.name}{VARIANT_MARK}{self.variant}"
-        return f"{self.name}/{self.component}" if self.component else self.name
+    destroyer: Callable[[str], Plan] = field(kw_only=True)
 
     def chat(
         self, prompt: str | Sequence[Message], *, via: Route = "invocations", **options: Unpack[ChatOptions]
@@ -161,9 +131,10 @@ class Endpoint:
         `requests` are sent to each arm for every workload; None: as many as fit into `seconds`, or fewer if the result
         is clear before. Raises InvocationError.
         """
-        from toolkit.api.measuring import bench
+        from toolkit.measure.endpoints import measure_endpoints
 
-        return bench(self, concurrency=(1,), requests=requests, max_tokens=max_tokens, seconds=seconds)
+        design = Design((), self.workloads, seconds=seconds, requests=requests, max_tokens=max_tokens)
+        return measure_endpoints(design, [self], self.twin)
 
     def destroy(self) -> Plan:
         """Remove it, its baseline and everything created for them. Returns the applied plan."""
@@ -187,7 +158,7 @@ class Endpoint:
             ("without speculation", self.baseline),
         ]
         ask = f'endpoint.chat("Hello")\nendpoint.openai()  # an OpenAI client\n$ toolkit invoke {self.address} "Hello"'
-        return card(self.address, facts(rows), verbatim(toned(ask, "soft")), says=f"on {self.platform.name}")
+        return card(self.address, facts(rows), verbatim(in_tone(ask, "soft")), says=f"on {self.platform.name}")
 
 
 def _status_shown(endpoint: Endpoint) -> Fragment:
@@ -195,9 +166,9 @@ def _status_shown(endpoint: Endpoint) -> Fragment:
     try:
         status = endpoint.status().status
     except ToolkitError as error:
-        return toned(f"✘ {error.message}", "bad")
+        return in_tone(f"✘ {error.message}", "bad")
     tone: Tone = "good" if status == "InService" else "bad" if status == "Failed" else "fair"
-    return toned(f"{'✔ ' if tone == 'good' else ''}{status}", tone)
+    return in_tone(f"{'✔ ' if tone == 'good' else ''}{status}", tone)
 
 
 def _openai_package() -> ModuleType:

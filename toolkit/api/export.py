@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, locked, open_for_plan
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, pin_by_lock
 from toolkit.checks.run import require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
@@ -35,8 +35,8 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     document = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
     if failures := SAGEMAKER.template_failures(document):
         hint = "A stack of this template would not start."
-        found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
-        raise RecipeError(str(loaded.path), found)
+        findings = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
+        raise RecipeError(str(loaded.path), findings)
     return document
 
 
@@ -50,5 +50,5 @@ def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False
     loaded = on_platform(load(recipe), "kubernetes")
     require(loaded, to_train=to_train)
     if to_train:
-        return {"train": [item.request for item in train_job(locked(loaded, Account("", "")))]}
-    return manifests.parts(arms_of(locked(loaded, Account("", "")), baseline))
+        return {"train": [item.request for item in train_job(pin_by_lock(loaded, Account("", "")))]}
+    return manifests.parts(arms_of(pin_by_lock(loaded, Account("", "")), baseline))

@@ -9,13 +9,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.catalog import age, lookup, updates
-from toolkit.catalog.refresh import REGION, SOURCES, Sources, refresh
+from toolkit.catalog.refresh import REGION, refresh
 from toolkit.errors import PlatformError
-
-_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -32,8 +29,8 @@ class FileAge:
 class CatalogStatus:
     """What the catalogue holds, and what the last update found.
 
-    `read` is the day of each source in the user's own file; `regions` those whose prices it has. The others are names
-    that came with an update; of `types`, `versions` and `heads` nothing else is known.
+    `read` says on which day each source of the user's own file was read, `regions` whose prices that file has. The
+    other fields are names that an update brought. Of `types`, `versions` and `heads` only the names are known.
     """
 
     files: tuple[FileAge, ...]
@@ -47,8 +44,8 @@ class CatalogStatus:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit catalog status --json`."""
-        found: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
-        return found
+        document: dict[str, Any] = json.loads(json.dumps(asdict(self), default=str))
+        return document
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,9 @@ class CatalogUpdate:
         return {**asdict(self), "own_file": str(self.own_file)}
 
 
-def catalog_status(*, today: date | None = None) -> CatalogStatus:
+def catalog_status(*, _outside: Outside = OUTSIDE) -> CatalogStatus:
     """How old each file of the catalogue is, and what is new since. Reads nothing over the network."""
-    now, held = today or age.current_day(), updates.held()
+    now, held = _outside.today(), updates.read_update()
     return CatalogStatus(
         tuple(_age(name, day, now) for name, day in lookup.dates().items()),
         updates.path(),
@@ -84,22 +81,20 @@ def catalog_update(
     regions: Sequence[str] = (),
     *,
     ec2: bool = False,
-    today: date | None = None,
-    client: httpx.Client | None = None,
-    sources: Sources = SOURCES,
+    _outside: Outside = OUTSIDE,
 ) -> CatalogUpdate:
     """Read prices, heads, images and versions from public documents into the user's own file.
 
     Without regions those whose prices are held, or us-east-1. Raises PlatformError when no source could be read.
     """
-    held = updates.held()
+    held = updates.read_update()
     wanted = [*regions] or [*held.prices] or [REGION]
-    with client or httpx.Client(timeout=_SECONDS) as opened:
-        found = refresh(opened, held, wanted, today or age.current_day(), ec2=ec2, sources=sources)
-    if len(found.failed) == found.steps:
-        message = "\n  ".join(["nothing could be read", *found.failed])
+    with _outside.open_web() as client:
+        refreshed = refresh(client, held, wanted, _outside.today(), ec2=ec2, sources=_outside.sources)
+    if len(refreshed.failed) == refreshed.steps:
+        message = "\n  ".join(["nothing could be read", *refreshed.failed])
         raise PlatformError(message, hint="Is there a network? What was read before is kept.")
-    return CatalogUpdate(updates.write(found.update), found.changed, found.unread, found.failed)
+    return CatalogUpdate(updates.write(refreshed.update), refreshed.changed, refreshed.unread, refreshed.failed)
 
 
 def _age(name: str, day: date, today: date) -> FileAge:

@@ -9,9 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit.display import bullets, card, table, toned, whole
+from toolkit.display import bullets, card, data_frame, in_tone, on_one_line, table
 from toolkit.errors import RecipeNotFound, UsageError
-from toolkit.frames import data_frame
 from toolkit.text import inert
 
 if TYPE_CHECKING:
@@ -71,11 +70,11 @@ class Fits(Sequence["Fit"]):
 
     def reasons(self) -> list[str]:
         """Why the other types were not compared, a line for each reason."""
-        found: dict[str, list[str]] = {}
+        by_reason: dict[str, list[str]] = {}
         for one in self.fits:
             if not one.weights_gib:
-                found.setdefault(one.reason, []).append(one.instance)
-        return [f"{reason}: {', '.join(names)}" for reason, names in found.items()]
+                by_reason.setdefault(one.reason, []).append(one.instance)
+        return [f"{reason}: {', '.join(names)}" for reason, names in by_reason.items()]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit fit --json`."""
@@ -93,7 +92,11 @@ class Fits(Sequence["Fit"]):
 
     def _repr_html_(self) -> str:
         rows = [
-            (whole(name), toned("✔ fits", "good") if one.fits else toned("✘", "bad"), *map(whole, figures))
+            (
+                on_one_line(name),
+                in_tone("✔ fits", "good") if one.fits else in_tone("✘", "bad"),
+                *map(on_one_line, figures),
+            )
             for one, (name, *figures, _) in self._rows()
         ]
         why = [f"{cells[0]}: {cells[-1]}" for one, cells in self._rows() if not one.fits]
@@ -115,35 +118,35 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
 
     loaded, models = _read(recipe)
     models, problem = sizable(models)
-    found = fits(loaded, models, _instances(instances, loaded), sort)
+    rows = fits(loaded, models, _instances(instances, loaded), sort)
     unsized = (
         [f"{problem.message}. {problem.hint}".replace("RECIPE", str(loaded.path if loaded else recipe))]
         if problem
         else []
     )
-    return Fits(loaded.name if loaded else str(recipe), found, (*unsized, *_notes(found)))
+    return Fits(loaded.name if loaded else str(recipe), rows, (*unsized, *_notes(rows)))
 
 
-def fit_cells(found: Fit) -> tuple[str, ...]:
+def fit_cells(one: Fit) -> tuple[str, ...]:
     """A fit in the order of COLUMNS."""
     return (
-        found.instance,
-        str(found.accelerators),
-        str(found.tensor_parallel),
-        f"{found.weights_gib + found.drafter_gib:.1f} GiB",
-        f"{found.kv_gib:.1f} GiB" + (f" ±{found.uncertainty_gib:.1f}" if found.uncertainty_gib else ""),
-        f"{found.kv_tokens:,}",
-        f"{found.max_concurrency:.2f}",
-        f"{found.largest_context:,}",
-        _price(found.price_per_hour),
-        _price(found.price_per_million_kv_tokens),
-        _verdict(found),
+        one.instance,
+        str(one.accelerators),
+        str(one.tensor_parallel),
+        f"{one.weights_gib + one.drafter_gib:.1f} GiB",
+        f"{one.kv_gib:.1f} GiB" + (f" ±{one.uncertainty_gib:.1f}" if one.uncertainty_gib else ""),
+        f"{one.kv_tokens:,}",
+        f"{one.max_concurrency:.2f}",
+        f"{one.largest_context:,}",
+        _price(one.price_per_hour),
+        _price(one.price_per_million_kv_tokens),
+        _verdict(one),
     )
 
 
-def _notes(found: Sequence[Fit]) -> Iterator[str]:
+def _notes(rows: Sequence[Fit]) -> Iterator[str]:
     """How far to trust the numbers, and what the order of the types and idle accelerators mean."""
-    fitting = [one for one in found if one.fits]
+    fitting = [one for one in rows if one.fits]
     if unpriced := [one.instance for one in fitting if one.price_per_hour is None]:
         yield (
             f"No price is known for {', '.join(unpriced)}; they come after the others, whatever they cost. "
@@ -196,7 +199,7 @@ def _price(dollars: float | None) -> str:
     return "?" if dollars is None else f"{dollars:.2f}"
 
 
-def _verdict(found: Fit) -> str:
-    if found.fits:
-        return "fits, narrowly" if found.doubtful else "fits"
-    return f"may not fit: {found.reason}" if found.doubtful else found.reason
+def _verdict(one: Fit) -> str:
+    if one.fits:
+        return "fits, narrowly" if one.doubtful else "fits"
+    return f"may not fit: {one.reason}" if one.doubtful else one.reason

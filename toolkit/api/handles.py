@@ -10,11 +10,11 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.measure.arm import Expected
-from toolkit.measure.watch import Watch
-from toolkit.measure.watch import watch as watch_metrics
+from toolkit.measure.expected import Watch
+from toolkit.measure.expected import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
@@ -89,7 +89,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     def destroyer(name: str) -> Plan:
         return destroy_on(platform, name, (name, f"{name}-baseline"), default_progress())
 
-    endpoint = Endpoint(name, platform, destroyer, baseline, component=component or None)
+    endpoint = Endpoint(name, platform, baseline, component=component or None, destroyer=destroyer)
     if recipe is None:
         return endpoint
     price = rules_of(recipe.platform.name).price_per_hour(recipe)
@@ -115,12 +115,12 @@ def _target(recipe: Recipe) -> str:
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     """What a report says of the engine, the speculation and the hardware."""
-    found = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
+    facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
-        found["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
-        if recipe.synthetic_acceptance_length:
-            found["speculation"] += ", drafts accepted by chance"
-    return found | ({"instance types": ", ".join(recipe.platform.types)} if has_instances else {})
+        facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
+        if recipe.speculation.synthetic_acceptance_length:
+            facts["speculation"] += ", drafts accepted by chance"
+    return facts | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:

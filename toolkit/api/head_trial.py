@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
-from toolkit.api.deployment import deploy
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.handles import connect
-from toolkit.api.measuring import bench
-from toolkit.api.removal import destroy
-from toolkit.api.training import TrainingRun, train
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
-from toolkit.measure.report import BenchReport
 from toolkit.platforms.rules import Trial
 from toolkit.recipe.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class Steps:
-    """The functions that `improve` is composed of."""
-
-    train: Callable[..., TrainingRun] = train
-    connect: Callable[..., Endpoint] = connect
-    deploy: Callable[..., Endpoint] = deploy
-    measure: Callable[..., BenchReport] = bench
-    destroy: Callable[..., Any] = destroy
 
 
 class HeadTrial(Protocol):

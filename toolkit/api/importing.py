@@ -43,8 +43,8 @@ class ImportedRecipe:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit import --json`."""
-        found = [asdict(finding) for finding in (*self.left_out, *self.findings)]
-        return {"recipe": str(self.path), "source": self.source, "choices": [], "findings": found}
+        findings = [asdict(finding) for finding in (*self.left_out, *self.findings)]
+        return {"recipe": str(self.path), "source": self.source, "choices": [], "findings": findings}
 
     def __repr__(self) -> str:
         lines = [finding.line_for(str(self.path)) for finding in (*self.left_out, *self.findings)]
@@ -65,34 +65,36 @@ def import_recipe(
     version, instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none
     of these, and if the file exists.
     """
-    found = _read(text, variant)
-    data = _recipe(found, platform, name)
+    imported = _read(text, variant)
+    data = _recipe(imported, platform, name)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
     if path.exists():
         raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
-    origin = f"Made by `toolkit import` from {found.source} on {current_day()}."
-    notes = [finding.message for finding in found.findings]
+    origin = f"Made by `toolkit import` from {imported.source} on {current_day()}."
+    notes = [finding.message for finding in imported.findings]
     write_whole(path, data_text(data, [origin, *notes]))
-    return ImportedRecipe(path, found.source, check(path).findings, tuple(found.findings))
+    return ImportedRecipe(path, imported.source, check(path).findings, tuple(imported.findings))
 
 
 def _read(text: str, variant: str | None) -> Imported:
     rules: EngineRules = registry.engine_rules(registry.default_engine())
     document = _yaml(text)
-    if found := rules.imported(text if document is None else document, variant):
-        return found
+    if imported := rules.imported(text if document is None else document, variant):
+        return imported
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
     raise UsageError("not a format that can be imported", hint=f"Known: {registry.importable()}.")
 
 
-def _leave_out_version(found: Imported, platform: str) -> None:
+def _leave_out_version(imported: Imported, platform: str) -> None:
     """A version without an image stays open: the newest that works is chosen when the recipe is read."""
-    version = found.engine.get("version")
+    version = imported.engine.get("version")
     if version and version not in lookup.released(platform, registry.default_engine()):
-        del found.engine["version"]
+        del imported.engine["version"]
         hint = f"To insist on it, name an image: `container: {{base: …}}` with `engine.version: {version}`."
-        found.leave_out(f"version {version}", f"{platform} has no image of it, so the newest that works is taken", hint)
+        imported.leave_out(
+            f"version {version}", f"{platform} has no image of it, so the newest that works is taken", hint
+        )
 
 
 def _yaml(text: str) -> Mapping[str, Any] | None:
@@ -102,26 +104,26 @@ def _yaml(text: str) -> Mapping[str, Any] | None:
             f"the text has more than {_MOST_CHARACTERS:,} characters", hint="Give one file, or one command."
         )
     try:
-        found = plain_yaml(text)
+        document = plain_yaml(text)
     except ValueError:
         return None
-    return found if isinstance(found, Mapping) else None
+    return document if isinstance(document, Mapping) else None
 
 
-def _recipe(found: Imported, platform: str, name: str | None) -> dict[str, Any]:
+def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, Any]:
     """The recipe's data, with speculation off where the source has none."""
-    speculation = found.speculation or _BASELINE
-    model = str(found.target["model"])
+    speculation = imported.speculation or _BASELINE
+    model = str(imported.target["model"])
     written = name or f"{model.rstrip('/').rpartition('/')[2]}-{speculation['method']}".removesuffix("-none")
-    _leave_out_version(found, platform)
-    settings = found.platform if platform == "sagemaker" else {}
-    for key, value in found.platform.items():
+    _leave_out_version(imported, platform)
+    settings = imported.platform if platform == "sagemaker" else {}
+    for key, value in imported.platform.items():
         if key not in settings:
-            found.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
+            imported.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
     return {
         "name": "-".join(re.findall(r"[a-zA-Z0-9]+", written)).lower()[:LONGEST_NAME].strip("-"),
-        "target": found.target,
+        "target": imported.target,
         "speculation": speculation,
-        "engine": found.engine,
+        "engine": imported.engine,
         "platform": {"name": platform, **settings},
     }

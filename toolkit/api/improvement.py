@@ -16,16 +16,17 @@ from toolkit import documents
 from toolkit.api import training
 from toolkit.api.context import RecipeLike, recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint, Steps
+from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint
+from toolkit.api.steps import STEPS, Steps
 from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
 from toolkit.api.training import TrainingRun, train_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
-from toolkit.loading import load, on_platform
-from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import ArmReport, BenchReport, Interval
+from toolkit.measure.measurement import ArmReport, Interval
+from toolkit.measure.pays import Decision, decide
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
 from toolkit.recipe.content import digest
@@ -68,7 +69,7 @@ class Improvement:
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         found = [("head", self.head), ("promoted", f"{'yes' if self.promoted else 'no'}: {self.reason}")]
         if self.decoding:
             found.append(("tokens per second", f"{_text(self.decoding)} times the old head's"))
@@ -105,7 +106,7 @@ class ImprovementPlan:
         return {**asdict(self), "training": self.training and self.training.to_dict()}
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data))]
         if self.training is None:
             return [*found, ("nothing to do", _NOTHING_NEW)]
@@ -145,9 +146,9 @@ class _Live:
         return replace(self.recipe, candidate=self.candidate.speculation)
 
 
-def improve_plan(what: RecipeLike, *, platform: str | None = None, steps: Steps | None = None) -> ImprovementPlan:
+def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
-    return _plan(_live(what, platform, steps or Steps(), default_progress()))
+    return _plan(_live(what, platform, _steps, default_progress()))
 
 
 def improve(
@@ -159,7 +160,7 @@ def improve(
     platform: str | None = None,
     progress: Progress | None = None,
     approve: Callable[[ImprovementPlan], object] | None = None,
-    steps: Steps | None = None,
+    _steps: Steps = STEPS,
 ) -> Improvement:
     """Continue the head of a live endpoint on its traffic, and promote it if it is surely better.
 
@@ -170,19 +171,19 @@ def improve(
     traffic. A call after one that was interrupted goes on with its head. `approve` sees the plan before anything is
     made, and raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
-    progress, steps = progress or default_progress(), steps or Steps()
-    live = _live(what, platform, steps, progress)
+    progress = progress or default_progress()
+    live = _live(what, platform, _steps, progress)
     if live.up_to_date:
         return Improvement(str(live.recipe.path), str(_head(live.recipe)), "", False, _NOTHING_NEW)
     if approve:
         approve(_plan(live))
-    run = _trained(live, steps, progress)
-    trial = _trial(live, steps, progress)
+    run = _train(live, _steps, progress)
+    trial = _trial(live, _steps, progress)
     redeployed = False
     try:
         new, old = trial.begin()
         asked = replace(new, workloads=(live.traffic.held_out,), baseline=None)
-        report = steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
+        report = _steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
         if report.interrupted:
             raise KeyboardInterrupt
         decision = decide(report)
@@ -190,7 +191,7 @@ def improve(
             decision = replace(decision, promote=False, reason="somebody else has deployed to the endpoint meanwhile")
         if decision.promote and promote:
             redeployed = True
-            _promote(live.recipe, run.head, steps, progress)
+            _promote(live.recipe, run.head, _steps, progress)
     finally:
         trial.end(redeployed)
     replace(live.attempt, measured=report.complete).write(live.recipe.name)
@@ -201,21 +202,21 @@ def improve(
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
     recipe = recipe_or_none(what)
     if recipe is None:
-        recipe = _recorded(str(what), progress)
+        recipe = _find_recorded(str(what), progress)
         platform = steps.connect(str(what), platform=platform).platform.name
     recipe = on_platform(recipe, platform)
     running = steps.connect(recipe, platform=platform)
     head, captured = _head(recipe), running.platform.captured_traffic(running.name)
     if captured:
-        settings = recipe.training or _continued(recipe, head, captured)
+        settings = recipe.training or _continue_training(recipe, head, captured)
         recipe = replace(recipe, training=settings.model_copy(update={"data": [captured]}))
     elif recipe.training is None:
         hint = "Set `observability.data_capture_percent` and deploy; or name the traffic in `training.data`."
         raise UsageError(f"{running.name} captures no requests, and {recipe.path} names no traffic", hint=hint)
-    return _attempted(recipe, running, head)
+    return _attempt(recipe, running, head)
 
 
-def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
+def _attempt(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
     """With the head that the last call has begun but not measured, else with one of the traffic now."""
     training = section(recipe).model_copy(update={"start_from": str(head)})
     traffic, last = read_traffic(training, running.platform.read_objects), last_attempt(recipe.name)
@@ -230,7 +231,7 @@ def _attempted(recipe: Recipe, running: Endpoint, head: Path) -> _Live:
     return _Live(recipe, running, candidate, traffic, attempt, False, up_to_date)
 
 
-def _trained(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
+def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
     """The trained head; remembered from before it begins, so that the next call goes on with it."""
     name = live.recipe.name
     if live.resumed:
@@ -242,14 +243,14 @@ def _trained(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
     return run
 
 
-def _recorded(name: str, progress: Progress) -> Recipe:
+def _find_recorded(name: str, progress: Progress) -> Recipe:
     """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
     deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
-    found = next((load(path) for path in deployed if Path(path).is_file()), None)
-    if found is None or found.name != name:
+    recipe = next((load(path) for path in deployed if Path(path).is_file()), None)
+    if recipe is None or recipe.name != name:
         hint = "Give the recipe: toolkit improve RECIPE"
         raise UsageError(f"no recipe of an endpoint {name} is recorded on this machine", hint=hint)
-    return found
+    return recipe
 
 
 def _plan(live: _Live) -> ImprovementPlan:
@@ -288,7 +289,7 @@ def _head(recipe: Recipe) -> Path:
     return head
 
 
-def _continued(recipe: Recipe, head: Path, data: str) -> TrainingSection:
+def _continue_training(recipe: Recipe, head: Path, data: str) -> TrainingSection:
     """How to continue a head of which the recipe does not say how it was trained: in its own size."""
     assert recipe.speculation
     config = documents.parse(dict[str, Any], documents.read_file(head / _CONFIG))
@@ -322,10 +323,10 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
     old, new = _acceptance(report.arms)
     lengths = (old, new) if old and new else None
-    found = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
+    improvement = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
     if decision.gain is None:
-        return found
-    return replace(found, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
+        return improvement
+    return replace(improvement, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
 
 
 def _text(ratio: Interval) -> str:
@@ -336,8 +337,8 @@ def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
     """Mean acceptance lengths of the head before and of the new one; 0 where it is not known."""
 
     def mean(of_baseline: bool) -> float:
-        found = [arm.acceptance_length for arm in arms if (arm.arm == "baseline") == of_baseline]
-        known = [length for length in found if length]
+        lengths = [arm.acceptance_length for arm in arms if (arm.arm == "baseline") == of_baseline]
+        known = [length for length in lengths if length]
         return sum(known) / len(known) if known else 0.0
 
     return mean(True), mean(False)

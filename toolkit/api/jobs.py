@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.api.context import record_of
+from toolkit.api import jobs
+from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, record_of
+from toolkit.api.outside import open_trainer
 from toolkit.apply.executor import make
-from toolkit.apply.progress import Progress
+from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
+from toolkit.checks.run import require
+from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.platforms import rules_of
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.resolve import Recipe, load
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
+
 
 _STARTS = ("create", "replace")
 
@@ -70,3 +75,53 @@ def wait(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: s
     if jobs:
         with progress.stage(stage):
             wait_completed(platform, jobs, progress, again=again, done=done)
+
+
+def compile_plan(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> Plan:
+    """What `compile` would do. Reads only; without AWS credentials for an account that holds nothing."""
+    loaded = _compilable(recipe, platform)
+    opened = open_for_plan(loaded)
+    return _plan(*complete_recipe(loaded, opened), opened, baseline)
+
+
+def compile(
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    baseline: bool = False,
+    wait: bool = True,
+    progress: Progress | None = None,
+) -> Plan:
+    """Compile for Trainium, in a training job on the recipe's instance type; returns the plan that was applied.
+
+    Done already, it does nothing; under way already, it waits for that. `baseline` compiles for its twin without
+    speculation too. Raises UsageError for a recipe that does not compile ahead, RecipeError, ApplyError or
+    TrainingJobFailed.
+    """
+    progress = progress or default_progress()
+    with progress.stage("check"):
+        loaded = _compilable(recipe, platform)
+    opened = open_trainer(loaded)
+    with progress.stage("plan"):
+        plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
+    jobs.start(plan, opened, progress)
+    if wait:
+        options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
+        again = f"toolkit compile {loaded.path}{options}"
+        jobs.wait(plan, opened, progress, stage="wait until compiled", again=again, done="has compiled")
+    return plan
+
+
+def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
+    loaded = load(recipe).with_platform(platform)
+    require(loaded)
+    require_compiles_ahead(loaded)
+    rules_of(loaded.platform.name).require_compilable(loaded)
+    return loaded
+
+
+def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
+    rules = rules_of(recipe.platform.name)
+    resources = rules.desired_compilation(arms_of(recipe, baseline), account)
+    notes = tuple(rules.compilation_notes(recipe))
+    return jobs.job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit import registry
-from toolkit.display import Tone, bullets, card, dollars_per_hour, table, toned
-from toolkit.endpoint.listing import Deployed
+from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
-from toolkit.frames import data_frame
 from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.known import catalogue
@@ -56,16 +55,16 @@ class Listing(Sequence[Deployed]):
 
     def _repr_html_(self) -> str:
         head = ("endpoint", "status", "platform", "region", "instances", "price", "")
-        rows = [_shown(item) for item in self.endpoints]
+        rows = [_show(item) for item in self.endpoints]
         missing = bullets(f"not listed: {line}" for line in self.not_listed)
         return card("Endpoints", *([table(rows, head)] if rows else []), missing, says=f"{len(rows)} in all")
 
 
-def _shown(item: Deployed) -> tuple[object, ...]:
+def _show(item: Deployed) -> tuple[object, ...]:
     tone: Tone = "good" if item.status == "InService" else "bad" if item.status == "Failed" else "fair"
     instances = ", ".join(f"{count} {name}" for name, count in item.instances)
     price = dollars_per_hour(item.price_per_hour)
-    return item.name, toned(item.status, tone), item.platform, item.region, instances, price, item.failure_reason
+    return item.name, in_tone(item.status, tone), item.platform, item.region, instances, price, item.failure_reason
 
 
 def status(*, platform: str | None = None, all_regions: bool = False) -> Listing:
@@ -75,8 +74,8 @@ def status(*, platform: str | None = None, all_regions: bool = False) -> Listing
     """
     names = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(names)) as threads:
-        found = list(threads.map(lambda name: _listed(session_of(name), all_regions, bool(platform)), names))
-    whole = sum(found, Listing())
+        listings = list(threads.map(lambda name: _list(session_of(name), all_regions, bool(platform)), names))
+    whole = sum(listings, Listing())
     if platform and not session_of(platform).can_be_asked() and whole.not_listed:
         raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
     if platform and whole.errors:
@@ -85,9 +84,9 @@ def status(*, platform: str | None = None, all_regions: bool = False) -> Listing
 
 
 def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: bool = True) -> EndpointNotFound:
-    """The error for a name that no platform has, with the nearest of those that exist, or the recipe to deploy.
+    """The error for a name that no platform has. Its hint is the nearest name, or the recipe to deploy.
 
-    Who removes it does not want it deployed.
+    With `is_wanted` off, as for a removal, it never tells the user to deploy.
     """
     listed = status()
     names = [item.name for item in listed.endpoints]
@@ -109,7 +108,7 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
     return EndpointNotFound(f"there is no endpoint {name}{why}{unasked}", hint=hint)
 
 
-def _listed(session: PlatformSession, all_regions: bool, is_named: bool) -> Listing:
+def _list(session: PlatformSession, all_regions: bool, is_named: bool) -> Listing:
     if not session.can_be_asked():
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:

@@ -8,29 +8,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.api.context import open_for_plan, read_lock_of
-from toolkit.api.pins import images_by_tag, unpinned_models, wheels_of
+from toolkit.api.context import images_by_tag, open_for_plan, read_lock_of, unpinned_models, wheels_of
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
-from toolkit.images.wheels import find_wheel
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, session_of
 from toolkit.platforms.image import python_of
-from toolkit.platforms.image_digests import find_digest
-from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
-from toolkit.recipe.lock import OpenFiles, pinned, read_models, write_lock
-from toolkit.recipe.recipe import Recipe
-
-FindDigest = Callable[[str], str]
-"""The digest of the image of an address. Raises BuildError."""
-FindWheel = Callable[[str, str], str]
-"""The digest of the wheel of a pin, for a version of Python. Raises BuildError."""
+from toolkit.recipe.lock import pinned, read_models, write_lock
+from toolkit.recipe.resolve import Recipe
 
 
 @dataclass(frozen=True)
 class Locked:
-    """A lock that was written: what it pins, by what that is; and what it does not, with the reason."""
+    """A lock that was written. `pinned` maps names to commits and digests, `unpinned` says why others have none."""
 
     path: Path
     pinned: Mapping[str, str]
@@ -41,28 +33,22 @@ class Locked:
         return {"lock": str(self.path), "pinned": dict(self.pinned), "unpinned": list(self.unpinned)}
 
 
-def lock(
-    recipe: Recipe,
-    *,
-    files: OpenFiles = open_files,
-    digests: FindDigest = find_digest,
-    find_wheel: FindWheel = find_wheel,
-) -> Locked:
+def lock(recipe: Recipe, *, _outside: Outside = OUTSIDE) -> Locked:
     """Read both models, ask the registries of the images and the index of packages, and write the lock.
 
     What does not answer keeps the digest that it had. Raises UnreadableModel when a model cannot be read; then nothing
     has changed.
     """
     entries = jumpstart_entries(recipe)
-    models = read_models(recipe, files, in_s3(recipe, entries))
+    models = read_models(recipe, _outside.open_files, in_s3(recipe, entries))
     used = images_by_tag(recipe, replace(_account(recipe), jumpstart=entries))
     before = read_lock_of(recipe)
     images = {image: digest for image, digest in (before.images if before else {}).items() if _may_stay(image, used)}
     pins = wheels_of(recipe)
     wheels = {pin: digest for pin, digest in (before.wheels if before else {}).items() if pin in pins}
     missing = [
-        *_ask("image", used, digests, images),
-        *_ask("container.wheels", pins, lambda pin: find_wheel(pin, python_of(recipe)), wheels),
+        *_ask("image", used, _outside.find_digest, images),
+        *_ask("container.wheels", pins, lambda pin: _outside.find_wheel(pin, python_of(recipe)), wheels),
     ]
     written = replace(models, images=images, wheels=wheels)
     complete = pinned(recipe, written)
@@ -72,7 +58,7 @@ def lock(
     return Locked(write_lock(recipe, written), known, (*unpinned_models(complete), *missing))
 
 
-def _ask(what: str, names: Sequence[str], find: FindDigest, known: dict[str, str]) -> Iterator[str]:
+def _ask(what: str, names: Sequence[str], find: Callable[[str], str], known: dict[str, str]) -> Iterator[str]:
     """Renew the known digests. What could not be asked, and why."""
     for name in names:
         try:

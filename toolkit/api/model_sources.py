@@ -77,8 +77,8 @@ class Sources:
         if self.client is None or model_source(target.model, self.folder).kind != "hub":
             return []
         try:
-            found = hub.heads(self.client, target.model)
-            return found or hub.smaller_models(self.client, target)
+            heads = hub.heads(self.client, target.model)
+            return heads or hub.smaller_models(self.client, target)
         except HubError as error:
             self.say(f"{_first_line(error)}; drafters of the hub are not considered")
             return []
@@ -111,14 +111,14 @@ def _named_like(model: str, folder: Path) -> list[str]:
     if not model.startswith((".", "/", "~")):
         return [facts.model for facts in known_models().values()]
     start = model.removesuffix(folder.name)
-    return [f"{start}{found.name}" for found in folder.parent.glob("*/")]
+    return [f"{start}{beside.name}" for beside in folder.parent.glob("*/")]
 
 
 def _near(model: str, names: Sequence[str]) -> str:
     """A question with the names most like the model's, with or without its maker; empty if there are none."""
     scored = sorted(((_likeness(model.lower(), name.lower()), name) for name in dict.fromkeys(names)), reverse=True)
-    found = [name for likeness, name in scored if likeness >= _LIKE][:3]
-    return f"Did you mean {' or '.join(found)}?" if found else ""
+    likely = [name for likeness, name in scored if likeness >= _LIKE][:3]
+    return f"Did you mean {' or '.join(likely)}?" if likely else ""
 
 
 def _likeness(written: str, name: str) -> float:

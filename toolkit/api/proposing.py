@@ -9,11 +9,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
-
 from toolkit import registry
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
@@ -29,13 +28,12 @@ from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.hub import hub_client
-from toolkit.recipe.known import catalogue, known_model
+from toolkit.recipe.known import known_model
+from toolkit.recipe.load import catalogue
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.text import inert
 
-_HUB_SECONDS = 5.0
 # A head from the hub is read before its recipe is written, and may turn out not to fit.
 _MOST_TRIES = 5
 # The engine, its libraries and what it compiles, besides weights and a small KV cache.
@@ -77,11 +75,11 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, _shown(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, _show(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -96,9 +94,8 @@ def new(
     context: int | None = None,
     region: str | None = None,
     hardware: str | None = None,
-    client: httpx.Client | None = None,
-    free_bytes: Callable[[], int] | None = None,
     progress: Progress | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> NewRecipe:
     """Write a recipe for a model, with its lock, and one to rehearse it on this machine where that is possible.
 
@@ -109,18 +106,18 @@ def new(
     """
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
-    wishes = Wishes(_written(model, folder), platform, method, goal, max_price, context, region, hardware)
+    wishes = Wishes(_spell(model, folder), platform, method, goal, max_price, context, region, hardware)
     _require_known(wishes)
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
         return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
-    with nullcontext(client) if client else _client() as opened:
-        sources = Sources(None if _is_offline() and client is None else opened, folder.resolve(), progress.say)
+    with _outside.open_hub() or nullcontext() as client:
+        sources = Sources(client, folder.resolve(), progress.say)
         with progress.stage(f"look at {model}"):
             target, sources = sources.target(wishes.model)
-            found = _confirmed(wishes, target, sources)
-    path = Path(out) if out else Path(f"{found.recipe['name']}.yaml")
-    return _written_out(path, found, wishes, _origin(model), free_bytes)
+            proposal = _confirm(wishes, target, sources)
+    path = Path(out) if out else Path(f"{proposal.recipe['name']}.yaml")
+    return _written_out(path, proposal, wishes, _origin(model), _outside.free_bytes)
 
 
 def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progress: Progress) -> NewRecipe:
@@ -137,15 +134,7 @@ def _require_known(wishes: Wishes) -> None:
         raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
 
-def _is_offline() -> bool:
-    return os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
-
-
-def _client() -> httpx.Client:
-    return hub_client(timeout=_HUB_SECONDS)
-
-
-def _written(model: str, folder: Path) -> str:
+def _spell(model: str, folder: Path) -> str:
     """The model as the recipe names it: a folder relative to the recipe's, everything else as it is."""
     here = Path(model).expanduser()
     is_path = model.startswith((".", "/", "~")) or model_source(model, folder).kind != "hub"
@@ -155,28 +144,26 @@ def _written(model: str, folder: Path) -> str:
     return relative if relative.startswith("..") else f"./{relative}"
 
 
-def _confirmed(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
+def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
     """A proposal whose drafter's own files were read, if they can be: it is made again where they say otherwise."""
     able = drafters(target, sources.drafters(target), wishes.context, engine_for(wishes))
-    found = propose(wishes, target, able, sources.folder)
+    proposal = propose(wishes, target, able, sources.folder)
     for _ in range(_MOST_TRIES):
-        read = sources.complete(found.lock.drafter)
-        if read == found.lock.drafter or read is None:
+        read = sources.complete(proposal.lock.drafter)
+        if read == proposal.lock.drafter or read is None:
             break
         able = [replace(item, facts=read) if item.model == read.model else item for item in able]
-        found = propose(wishes, target, able, sources.folder)
-        if found.lock.drafter == read:
+        proposal = propose(wishes, target, able, sources.folder)
+        if proposal.lock.drafter == read:
             break
-    ready = [name for name in recipes_for(target) if name != found.recipe["name"]]
+    ready = [name for name in recipes_for(target) if name != proposal.recipe["name"]]
     note = [f"recipes for this model that come with the toolkit: {', '.join(ready)}"] if ready else []
-    return replace(found, notes=(*found.notes, *note))
+    return replace(proposal, notes=(*proposal.notes, *note))
 
 
-def _written_out(
-    path: Path, found: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int] | None
-) -> NewRecipe:
-    rehearsal, note = _rehearsal(path, found, wishes, free_bytes)
-    wanted = {path: found, **({_local(path): rehearsal} if rehearsal else {})}
+def _written_out(path: Path, main: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int]) -> NewRecipe:
+    rehearsal, note = _rehearsal(path, main, wishes, free_bytes)
+    wanted = {path: main, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
         if file.exists():
             raise UsageError(
@@ -186,9 +173,9 @@ def _written_out(
         write_whole(file, recipe_text(proposal, origin))
         write_lock(load(file), proposal.lock)
     report = check(path)
-    notes = (*found.notes, *note)
+    notes = (*main.notes, *note)
     return NewRecipe(
-        path, found.choices, report.findings, notes, _local(path) if rehearsal else None, found.recipe["name"]
+        path, main.choices, report.findings, notes, _local(path) if rehearsal else None, main.recipe["name"]
     )
 
 
@@ -201,7 +188,7 @@ def _local(path: Path) -> Path:
 
 
 def _rehearsal(
-    path: Path, found: Proposal, wishes: Wishes, free_bytes: Callable[[], int] | None
+    path: Path, proposal: Proposal, wishes: Wishes, free_bytes: Callable[[], int]
 ) -> tuple[Proposal | None, tuple[str, ...]]:
     """The same models on this machine, or why not and what to rehearse instead."""
     here = next((name for name in registry.platforms() if not registry.platform_rules(name).has_instance_types), None)
@@ -209,23 +196,23 @@ def _rehearsal(
         return None, ()
     if not runs_here():
         return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
-    method = found.recipe["speculation"]["method"]
+    method = proposal.recipe["speculation"]["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
-    if why := _too_much(found, free_bytes):
+    if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
     drafter = Drafter(
         method,
-        found.recipe["speculation"]["num_speculative_tokens"],
+        proposal.recipe["speculation"]["num_speculative_tokens"],
         "as in the recipe",
         "as in the recipe",
-        found.recipe["speculation"].get("model"),
-        found.lock.drafter,
+        proposal.recipe["speculation"].get("model"),
+        proposal.lock.drafter,
     )
     try:
         local = propose(
             replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
-            found.lock.target,
+            proposal.lock.target,
             [drafter],
             path.parent.resolve(),
         )
@@ -234,12 +221,11 @@ def _rehearsal(
     return local, ()
 
 
-def _too_much(found: Proposal, free_bytes: Callable[[], int] | None) -> str:
+def _too_much(proposal: Proposal, free_bytes: Callable[[], int]) -> str:
     """Why this machine cannot run the models; empty if it may."""
-    from toolkit.platforms.local.machine import free_bytes as measured
     from toolkit.sizing.weights import stored_bytes
 
-    models = [facts for facts in (found.lock.target, found.lock.drafter) if facts]
+    models = [facts for facts in (proposal.lock.target, proposal.lock.drafter) if facts]
     quantized = next((facts.model for facts in models if facts.config.get("quantization_config")), None)
     if quantized:
         return f"{quantized} is quantized for GPUs"
@@ -247,7 +233,7 @@ def _too_much(found: Proposal, free_bytes: Callable[[], int] | None) -> str:
         needed = sum(stored_bytes(facts) for facts in models) + _ENGINE_BYTES
     except ToolkitError as error:
         return error.message
-    free = (free_bytes or measured)()
+    free = free_bytes()
     return (
         f"they need about {needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} are free" if needed > free else ""
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.api.training import TrainingRun
 from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
@@ -15,14 +16,14 @@ from toolkit.files import write_whole
 from toolkit.loading import load as load_recipe
 from toolkit.loading import on_platform
 from toolkit.measure.headline import comparable, headline, speedup_of
-from toolkit.measure.report import ArmReport, BenchReport
+from toolkit.measure.measurement import ArmReport
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import between_arms_in_words, interval, load
-from toolkit.platforms import session_of
 from toolkit.recipe.content import CARD
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import TrainingPlatform
+    pass
 
 _SERVED = re.compile(r"^## Served$.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _NOT_STATED = "the target's own dtype"
@@ -34,22 +35,21 @@ def write_served(
     *,
     platform: str | None = None,
     progress: Progress | None = None,
-    trainer: TrainingPlatform | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> str:
     """Put what was measured of a trained head into its model card, in place of what was measured before; where it is.
 
-    `trainer` is what writes a card outside this machine, by default the recipe's platform. Raises PlatformError.
+    Raises PlatformError.
     """
     recipe = on_platform(load_recipe(run.recipe), platform)
     assert recipe.drafter
-    section = served(recipe, report)
+    section = served_section(recipe, report)
     if (folder := recipe.drafter.folder) is not None:
         path = folder / CARD
         before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else run.card
         write_whole(path, with_served(before, section))
         return str(path)
-    session = session_of(recipe.platform.name)
-    opened = trainer or session.trainer(session.scope(recipe))
+    opened = _outside.open_trainer(recipe)
     with TemporaryDirectory(prefix="toolkit-") as scratch:
         write_whole(Path(scratch) / CARD, with_served(run.card, section))
         opened.put_head(Path(scratch), str(recipe.drafter), progress or default_progress())
@@ -58,18 +58,18 @@ def write_served(
 
 def with_served(card: str, section: str) -> str:
     """The card with this section in place of the one it has, or at its end."""
-    if (found := _SERVED.search(card)) is None:
+    if (match := _SERVED.search(card)) is None:
         return f"{card.rstrip()}\n\n{section}".lstrip()
-    rest = card[found.end() :]
-    return card[: found.start()] + section + (f"\n{rest}" if rest else "")
+    rest = card[match.end() :]
+    return card[: match.start()] + section + (f"\n{rest}" if rest else "")
 
 
-def served(recipe: Recipe, report: BenchReport) -> str:
+def served_section(recipe: Recipe, report: BenchReport) -> str:
     """The section: what was measured with what, and a row for each workload, load and arm."""
     speculation, made = recipe.speculation, circumstances(recipe)
     assert speculation
     dtype = recipe.engine.args.get("dtype", "auto")
-    found = headline(report)
+    short = headline(report)
     lines = [
         "## Served",
         "",
@@ -79,7 +79,7 @@ def served(recipe: Recipe, report: BenchReport) -> str:
         "tokens of a step of the target. Speedup: output tokens per second over those of the target without",
         "speculation. In brackets: 95 % intervals.",
         "",
-        f"{found.title}. {' '.join(found.sentences)}".strip(),
+        f"{short.title}. {' '.join(short.sentences)}".strip(),
         "",
         "| workload | load | arm | acceptance length | speedup |",
         "|---|---|---|---|---|",

@@ -65,11 +65,15 @@ def last_attempt(endpoint: str) -> Attempt | None:
 def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     """The traffic now; `objects` reads it in S3. Raises UsageError, PlatformError, HubError."""
     with TemporaryDirectory(prefix="toolkit-") as folder:
-        found = list(_conversations(settings, Path(folder), objects))
-    aside = held_out({one.question for one in found}, settings.held_out, settings.seed)
-    last = {one.question: one for one in found if one.question in aside}  # a chat's last request has all before it
+        conversations = list(_conversations(settings, Path(folder), objects))
+    aside = held_out({one.question for one in conversations}, settings.held_out, settings.seed)
+    last = {
+        one.question: one for one in conversations if one.question in aside
+    }  # a chat's last request has all before it
     learned = {
-        (one if settings.responses == "keep" else one.asked()).digest for one in found if one.question not in aside
+        (one if settings.responses == "keep" else one.asked()).digest
+        for one in conversations
+        if one.question not in aside
     }
     prompts = tuple(_prompt(one) for one in list(last.values())[:_MOST_PROMPTS])
     return Traffic(Workload(_WORKLOAD, prompts), digest(sorted(learned)))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit import documents
 from toolkit.api import jobs
 from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of
+from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.display import card, facts
@@ -58,7 +59,7 @@ class TrainingRun:
         return asdict(self)
 
     def rows(self) -> list[tuple[str, str]]:
-        """What there is to say, a pair each."""
+        """Names and texts of its facts."""
         texts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
         return [(name, text) for name, text in (*texts, *_figures(self.metrics)) if text]
 
@@ -86,22 +87,21 @@ def train(
     overwrite: bool = False,
     wait: bool = True,
     progress: Progress | None = None,
-    trainer: TrainingPlatform | None = None,
     again: str | None = None,
+    _outside: Outside = OUTSIDE,
 ) -> TrainingRun:
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
-    is an error, unless `overwrite`. `trainer` is what runs the job, by default the recipe's platform; `again` the
-    command that goes on after an interruption, by default `toolkit train`. Raises UsageError for a recipe without
+    is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
+    `toolkit train`. Raises UsageError for a recipe without
     `training`, RecipeError (also for a head that fails its checks, which is put nowhere), ApplyError or
     TrainingJobFailed.
     """
     progress = progress or default_progress()
     with progress.stage("check"):
         loaded = _trainable(recipe, platform)
-    session = session_of(loaded.platform.name)
-    opened = trainer or session.trainer(session.scope(loaded))
+    opened = _outside.open_trainer(loaded)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)
@@ -192,8 +192,8 @@ def _lock_head(recipe: Recipe, head: Path) -> None:
         locked = Lock(read_folder(recipe.target.folder))
     if locked is None:
         return
-    found = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
-    write_lock(recipe, replace(locked, drafter=found))
+    facts = replace(read_folder(head), model=str(recipe.drafter), source="its training job")
+    write_lock(recipe, replace(locked, drafter=facts))
 
 
 def _require_fit(recipe: Recipe, head: Path) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,24 +17,18 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from toolkit.api.context import exists, find_platform
-from toolkit.api.deployment import deploy
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.handles import connect
-from toolkit.api.removal import destroy
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.home import home
-from toolkit.measure.report import BenchReport
-from toolkit.measure.saved_report import read_report
+from toolkit.measure.report import BenchReport, read_report
 from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.lock import lock_path
 from toolkit.recipe.recipe import Recipe
 from toolkit.version import __version__
-
-Measure = Callable[[Endpoint, Endpoint], BenchReport]
-"""Measures an endpoint against the baseline's."""
 
 
 class Trials:
@@ -46,9 +39,9 @@ class Trials:
     `asked` is all that decides what is measured. A baseline that was in service before is used, and stays.
     """
 
-    def __init__(self, recipe: Recipe, measure: Measure, asked: dict[str, Any], progress: Progress) -> None:
+    def __init__(self, recipe: Recipe, steps: Steps, asked: dict[str, Any], progress: Progress) -> None:
         self._recipe = recipe
-        self._measure = measure
+        self._steps = steps
         self._asked = asked
         self._progress = progress
         self._folder = home() / "tuning" / recipe.name
@@ -77,11 +70,11 @@ class Trials:
     def report(self, setting: Setting) -> BenchReport:
         """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement."""
         path = self._folder / f"{digest(self._content(setting.recipe))}.json"
-        if (kept := self._kept(path)) is not None:
+        if (kept := self._read_kept(path)) is not None:
             self._progress.say(f"{setting.name}: measured before")
             return kept
         self._progress.say(f"{setting.name}: deploy, measure, remove")
-        measured = self._measured(setting)
+        measured = self._measure(setting)
         report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(report.to_dict()))
@@ -91,7 +84,7 @@ class Trials:
         """Whether tuning made such an endpoint: a file alone shall not have another one removed."""
         return is_tuned(name, self._recipe) or name == self._recipe.baseline().name
 
-    def _kept(self, path: Path) -> BenchReport | None:
+    def _read_kept(self, path: Path) -> BenchReport | None:
         if not path.is_file():
             return None
         try:
@@ -100,10 +93,10 @@ class Trials:
             self._progress.say(f"{error.message}: it is measured again")
             return None
 
-    def _measured(self, setting: Setting) -> BenchReport:
+    def _measure(self, setting: Setting) -> BenchReport:
         baseline = self._baseline
         try:
-            report = self._measure(self._deploy(setting.recipe), baseline)
+            report = self._steps.measure(self._deploy(setting.recipe), baseline=baseline)
         finally:
             self._remove(setting.recipe)
         if not report.complete:
@@ -113,18 +106,18 @@ class Trials:
     @cached_property
     def _baseline(self) -> Endpoint:
         twin = self._recipe.baseline()
-        found = find_platform(twin.name, twin, None, None)
-        if found and exists(found, twin.name):
-            return connect(twin).wait(progress=self._progress)
+        opened = find_platform(twin.name, twin, None, None)
+        if opened and exists(opened, twin.name):
+            return self._steps.connect(twin).wait(progress=self._progress)
         self._stack.callback(self._remove, twin)
         return self._deploy(twin)
 
     def _deploy(self, recipe: Recipe) -> Endpoint:
         (self._deployed / recipe.name).touch()
-        return deploy(recipe, progress=self._progress)
+        return self._steps.deploy(recipe, progress=self._progress)
 
     def _remove(self, recipe: Recipe) -> None:
-        destroy(recipe, platform=recipe.platform.name, progress=self._progress)
+        self._steps.destroy(recipe, platform=recipe.platform.name, progress=self._progress)
         (self._deployed / recipe.name).unlink(missing_ok=True)
 
     def _content(self, recipe: Recipe) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from toolkit.api.context import RecipeLike
-from toolkit.api.endpoint import Endpoint
-from toolkit.api.measuring import bench
+from toolkit.api.steps import STEPS, Steps
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import methods
@@ -30,11 +30,11 @@ from toolkit.measure.tune import (
     Goal,
     Point,
     choose,
-    measured,
+    find_schedule,
     perhaps_as_good,
     point_name,
+    read_curves,
     schedule_pays,
-    scheduled,
 )
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.platforms import rules_of
@@ -62,7 +62,7 @@ def tune(
     write: bool = False,
     platform: str | None = None,
     progress: Progress | None = None,
-    measure: Callable[..., BenchReport] = bench,
+    _steps: Steps = STEPS,
 ) -> TuneReport:
     """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
 
@@ -79,18 +79,9 @@ def tune(
     asked = {"concurrency": list(concurrency), "workloads": list(workloads), "seconds": seconds}
     aim = Aim(goal, slo)
 
-    def measured_pair(endpoint: Endpoint, baseline: Endpoint) -> BenchReport:
-        return measure(
-            endpoint,
-            baseline=baseline,
-            workloads=workloads,
-            concurrency=concurrency,
-            seconds=seconds,
-            progress=progress,
-        )
-
+    measure = partial(_steps.measure, workloads=workloads, concurrency=concurrency, seconds=seconds, progress=progress)
     own, others, notes = _settings(loaded, k, [load(arm) for arm in arms], methods)
-    with Trials(loaded, measured_pair, asked, progress) as trials:
+    with Trials(loaded, replace(_steps, measure=measure), asked, progress) as trials:
         tuning = _Tuning(loaded, aim, trials.report)
         tuning.find_k(own)
         for setting in others:
@@ -131,13 +122,13 @@ class _Tuning:
             for setting in settings.values():
                 self.add(setting)
             return
-        found = find_k(list(settings), lambda k: measured(self.add(settings[k]).report, k))
+        search = find_k(list(settings), lambda k: read_curves(self.add(settings[k]).report, k))
         points = {point_name(point): point for one in self.candidates for point in one.speedups}
         self.candidates = [
             replace(one, predicted=_speedups(trial.predicted or {}, points))
-            for one, trial in zip(self.candidates, found.trials, strict=True)
+            for one, trial in zip(self.candidates, search.trials, strict=True)
         ]
-        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in found.predicted.items()}
+        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in search.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
         report, speculation = self._report(setting), setting.speculation
@@ -156,13 +147,13 @@ class _Tuning:
         """Measure the K by batch size that follows from the K that were measured, if there is one."""
         own = [one for one in self.candidates if one.name.startswith("K=")]
         self.notes += break_even_in_words([replace(item, arm=one.name) for one in own for item in one.report.speedups])
-        found = scheduled([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
+        schedule = find_schedule([one for one in own if not one.faults], self.recipe.engine.max_num_seqs)
         fixed = choose(own, Aim())
-        if not found or not fixed:
+        if not schedule or not fixed:
             self.notes.append("One K, or none, is the best at all concurrencies: no K by batch size follows.")
             return
-        setting = with_schedule(self.recipe, found)
-        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in found]}")
+        setting = with_schedule(self.recipe, schedule)
+        self.notes.append(f"num_speculative_tokens_per_batch_size: {[list(entry) for entry in schedule]}")
         if errors := check(setting.recipe).errors:
             self.notes.append(f"{setting.name} cannot be used: {_reasons(errors)}")
             return
@@ -265,7 +256,7 @@ def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) 
         text, {"num_speculative_tokens": best.k, "num_speculative_tokens_per_batch_size": by_batch}
     )
     known = {item.model_dump_json() for item in recipe.evidence}
-    found = evidence(best, "toolkit tune")
-    new = [item for item in found if item.model_dump_json() not in known]
+    measured = evidence(best, "toolkit tune")
+    new = [item for item in measured if item.model_dump_json() not in known]
     write_whole(Path(recipe.path), with_evidence(changed, new) if new else changed)
     return replace(report, written=str(recipe.path))

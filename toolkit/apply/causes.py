@@ -110,8 +110,8 @@ def _read(paths: tuple[Path, ...]) -> Words:
 
 
 def _known(files: Sequence[Mapping[str, Any]], table: str) -> tuple[Known, ...]:
-    found = [_entry(fields, file.get("texts", {})) for file in files for fields in file.get(table, ())]
-    return tuple(sorted(found, key=lambda known: known.rank))
+    entries = [_entry(fields, file.get("texts", {})) for file in files for fields in file.get(table, ())]
+    return tuple(sorted(entries, key=lambda known: known.rank))
 
 
 def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
@@ -140,5 +140,5 @@ def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
 
 def _any(texts: Iterable[str]) -> re.Pattern[str]:
     """A pattern that matches any of the texts."""
-    found = "|".join(f"(?:{text})" for text in texts).replace(_ANY, _NEAR)
-    return re.compile(found) if found else _NOTHING
+    pattern = "|".join(f"(?:{text})" for text in texts).replace(_ANY, _NEAR)
+    return re.compile(pattern) if pattern else _NOTHING

@@ -1,15 +1,21 @@
-"""Find the cause of a failure, and the edit to make, from a platform's failure reason and a container's log."""
+"""Find the cause of a failure, and the edit to make, from a platform's failure reason and a container's log.
+
+`explain` takes any log and any reason: also of endpoints that the toolkit did not create.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Words, words
-from toolkit.apply.log_lines import bounded
+from toolkit.apply.log_lines import bound_lines, log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
+from toolkit.display import card, in_tone, prose, verbatim
 from toolkit.errors import Cause
+from toolkit.text import inert
 
 _MOST_EVIDENCE = 5
 _LONGEST_LINE = 300
@@ -32,7 +38,7 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
     `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request. A vague
     reason (a rank above 0) yields to what the log shows.
     """
-    known, lines, reason = words(platform), bounded(lines), bounded(failure_reason.splitlines())
+    known, lines, reason = words(platform), bound_lines(lines), bound_lines(failure_reason.splitlines())
     refused = _find(known.reasons, reason, known)
     named = _cause(refused, known, fatal=refused.known.certain > 0) if refused else None
     if refused and refused.known.rank <= 0:
@@ -46,7 +52,7 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
 
 def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | None:
     """The cause that lines of any origin show: a container's, or the platform's own among them."""
-    known, lines = words(platform), bounded(lines)
+    known, lines = words(platform), bound_lines(lines)
     said = _find(known.reasons, lines, known)
     return _in_log(lines, known) or (_cause(said, known, fatal=said.known.certain > 0) if said else None)
 
@@ -54,7 +60,9 @@ def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | 
 def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(bounded(lines)) if not known.noise.search(line) and not known.echo.search(line)]
+    shown = [
+        line for line in reversed(bound_lines(lines)) if not known.noise.search(line) and not known.echo.search(line)
+    ]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
     others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
@@ -72,7 +80,7 @@ def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
 
 def last_error(lines: Sequence[str]) -> str:
     """The last line that looks like an error and not like the echo of another one; may be empty."""
-    known, lines = words(), bounded(lines)
+    known, lines = words(), bound_lines(lines)
     at = _last_error_at(lines, known)
     return "" if at is None else _message(lines[at], known)
 
@@ -102,9 +110,9 @@ def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hi
     """The first entry of the table that matches, with the matching line that looks most like an error."""
     candidates = [(at, line) for at, line in enumerate(lines) if not all_words.noise.search(line)]
     for known in table:
-        found = [at for at, line in candidates if known.words.search(line)]
-        if found and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
-            return _Hit(known, lines, next((at for at in found if _ERROR_LINE.search(lines[at])), found[0]))
+        places = [at for at, line in candidates if known.words.search(line)]
+        if places and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
+            return _Hit(known, lines, next((at for at in places if _ERROR_LINE.search(lines[at])), places[0]))
     return None
 
 
@@ -136,7 +144,7 @@ def _unhealthy(lines: Sequence[str], failure_reason: str, known: Words, check: H
     """The cause of a failed health check when the log shows no known cause."""
     *_, newest = _starts(lines, known)
     if not newest:
-        return _unhealthy_cause("no-log", _cut(failure_reason), check, ())
+        return _unhealthy_cause("no-log", _shorten(failure_reason), check, ())
     if check.ended.search(failure_reason) or last_error(newest):
         return None
     last = tuple(_without_prefix(line, known) for line in newest[-_MOST_EVIDENCE:])
@@ -171,12 +179,67 @@ def _unhealthy_cause(code: str, line: str, check: HealthCheck, evidence: tuple[s
 def _message(line: str, known: Words) -> str:
     """The error without the logger's prefix, or the whole line if it does not look like an error."""
     match = _ERROR_LINE.search(line)
-    return _cut(match[0]) if match else _without_prefix(line, known)
+    return _shorten(match[0]) if match else _without_prefix(line, known)
 
 
 def _without_prefix(line: str, known: Words) -> str:
-    return _cut(known.prefix.sub("", line).strip())
+    return _shorten(known.prefix.sub("", line).strip())
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]} …"
+
+
+_NO_LOG = "no-log"
+_NOTHING = "the cause is not known: no line looks like an error"
+_UNKNOWN = "the cause is not known; the likeliest line: {line}"
+_ASK_FOR_LOG = "Give the whole log of the container that ended: toolkit logs NAME | toolkit explain -"
+_LOOK = "Look for that line in the issues of the program that wrote it; `toolkit check RECIPE` may know more."
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why something failed. Truthy when the cause is known.
+
+    `cause` is the stable code of a known cause (the table in toolkit/apply/README.md), or None. `evidence` are the
+    lines that show it, or the likeliest ones where it is not known; `hint` is the edit to make.
+    """
+
+    cause: str | None
+    message: str
+    evidence: tuple[str, ...]
+    hint: str
+
+    def __bool__(self) -> bool:
+        return self.cause is not None
+
+    def __str__(self) -> str:
+        lines = [f"  | {line}" for line in self.evidence if not self.message.endswith(line)]
+        first = f"{self.cause}: {self.message}" if self.cause else self.message
+        return inert("\n".join([first, *lines, f"  {self.hint}"]))
+
+    def _repr_html_(self) -> str:
+        parts = (verbatim("\n".join(self.evidence)), prose(in_tone(self.hint, "good")))
+        return card(self.cause or "Cause not known", *parts, says=self.message, tone="bad" if self.cause else "soft")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit explain --json`."""
+        return {**asdict(self), "evidence": list(self.evidence)}
+
+
+def explain(log: str | None = None, *, reason: str = "", platform: str | None = None) -> Explanation:
+    """Name the cause of a failure, the lines that show it, and the edit to make. Reads nothing but its arguments.
+
+    Args:
+        log: Text of a container's log, of `kubectl describe pod` or `kubectl get events`, or what `aws` answered as
+            JSON; an empty text says that there is no log, None that it is not at hand.
+        reason: What the platform says of the failure, such as SageMaker's FailureReason.
+        platform: Look for messages of this platform only. Raises UsageError for an unknown one.
+    """
+    lines, reasons = log_lines(log or ""), log_lines(reason)
+    cause = diagnose(lines, "\n".join(reasons), platform) or diagnose_text([*lines, *reasons], platform)
+    if cause is None or cause.code in words(platform).unknown_deaths or (cause.code == _NO_LOG and log is None):
+        lines_of_trouble = likeliest([*reasons, *lines])
+        message = _UNKNOWN.format(line=lines_of_trouble[0]) if lines_of_trouble else _NOTHING
+        return Explanation(None, message, lines_of_trouble, _LOOK if lines_of_trouble else _ASK_FOR_LOG)
+    return Explanation(cause.code, cause.line, cause.evidence, cause.hint)

@@ -39,26 +39,26 @@ _ORDINARY = ("debug", "info", "warn", "warning")
 
 def log_lines(text: str) -> list[str]:
     """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
-    texts = list(_said(_json(text))) or [text]
-    raw = bounded([line for part in texts for line in part.splitlines()])
-    return bounded([line for wrapped in raw for line in _unwrapped(wrapped)])
+    texts = list(_messages(_json(text))) or [text]
+    raw = bound_lines([line for part in texts for line in part.splitlines()])
+    return bound_lines([line for wrapped in raw for line in _unwrap(wrapped)])
 
 
-def bounded(lines: Sequence[str]) -> list[str]:
+def bound_lines(lines: Sequence[str]) -> list[str]:
     """The newest of the lines, each cut: whoever writes a log must not decide how long it takes to read it."""
     newest = [line[:LONGEST_LINE] for line in lines[-_MOST_LINES:]]
     sizes = list(accumulate(len(line) for line in reversed(newest)))
     return newest[len(newest) - bisect_right(sizes, _MOST_CHARACTERS) :]
 
 
-def _unwrapped(raw: str) -> Iterator[str]:
+def _unwrap(raw: str) -> Iterator[str]:
     line = _NOISE.sub("", raw).rstrip()
     for _ in range(_MOST_PREFIXES):
-        found = _PREFIX.match(line)
-        if not found:
+        prefix = _PREFIX.match(line)
+        if not prefix:
             break
-        line = line[found.end() :]
-    for part in list(_said(_json(line))) or [line]:
+        line = line[prefix.end() :]
+    for part in list(_messages(_json(line))) or [line]:
         yield from part.splitlines() or [""]
 
 
@@ -72,11 +72,11 @@ def _json(text: str) -> Any:
         return None
 
 
-def _said(document: Any) -> Iterator[str]:
-    """Every message in a document, with its reason before it, or its level where it is none of an error."""
+def _messages(document: Any) -> Iterator[str]:
+    """Every message in a document, after its reason, or after its log level if that is not an error's."""
     if isinstance(document, list):
         for item in document:
-            yield from _said(item)
+            yield from _messages(item)
     if not isinstance(document, dict):
         return
     message = next((document[key] for key in _MESSAGES if isinstance(document.get(key), str)), "")
@@ -86,4 +86,4 @@ def _said(document: Any) -> Iterator[str]:
     if message or before:
         yield f"{before}{message}"
     for value in document.values():
-        yield from _said(value)
+        yield from _messages(value)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from toolkit.display import Fragment, box, folded, prose, toned
+from toolkit.display import Fragment, box, fold, in_tone, prose
 from toolkit.text import html, inert, raw_stream
 
 if TYPE_CHECKING:
@@ -138,23 +138,23 @@ class NotebookProgress:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        self._name, self._started, sign = name, self._clock(), toned("✘", "bad")
+        self._name, self._started, sign = name, self._clock(), in_tone("✘", "bad")
         self.update("")
         try:
             yield
-            sign = toned("✔", "good")
+            sign = in_tone("✔", "good")
         finally:
             self._now = ()
-            self._add(Fragment(f"{sign} {html(name)} {toned(f'{self._clock() - self._started:.1f} s', 'soft')}"))
+            self._add(Fragment(f"{sign} {html(name)} {in_tone(f'{self._clock() - self._started:.1f} s', 'soft')}"))
 
     def update(self, text: str, detail: str = "") -> None:
         elapsed = f"{self._clock() - self._started:.0f} s"
-        self._now = (Fragment(f"… {html(self._name)} {toned(f'{elapsed}  {text}', 'soft')}"), toned(detail, "soft"))
+        self._now = (Fragment(f"… {html(self._name)} {in_tone(f'{elapsed}  {text}', 'soft')}"), in_tone(detail, "soft"))
         if self._clock() - self._shown >= _REDRAW_SECONDS:
             self._draw()
 
     def say(self, text: str) -> None:
-        self._add(toned(text, "soft"))
+        self._add(in_tone(text, "soft"))
 
     def _add(self, line: Fragment) -> None:
         self._ended.append(line)
@@ -163,7 +163,7 @@ class NotebookProgress:
     def _draw(self) -> None:
         self._shown = self._clock()
         early, late = self._ended[:-_STEPS_SHOWN], self._ended[-_STEPS_SHOWN:]
-        self._show(box(folded(f"{len(early)} steps before", prose(*early)), prose(*late, *self._now)))
+        self._show(box(fold(f"{len(early)} steps before", prose(*early)), prose(*late, *self._now)))
 
 
 def _line(*parts: str | tuple[str, str]) -> Text:

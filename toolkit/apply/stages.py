@@ -65,8 +65,8 @@ class Start:
         """Process the next line, written at `now`. Returns a sentence when a stage has ended, else an empty string."""
         line = line[:LONGEST_LINE]
         for pattern, what in self.words.counts:
-            if found := pattern.search(line):
-                self.count = f"{found[1]} {what}".strip()
+            if match := pattern.search(line):
+                self.count = f"{match[1]} {what}".strip()
         marked = [_NAMES[name] for name, mark in self.words.stages if mark.search(line)]
         stage = min(marked, key=STAGES.index, default=STARTING)
         again = self.stage not in _BEFORE_LOADING and self.words.starts.search(line)

@@ -109,7 +109,7 @@ class _Watch:
             self._progress.say(f"{self._name} {self._done}, in {minutes(now - job.began)}")
             return True
         if job.status in ("Failed", "Stopped"):
-            raise self._failed(job)
+            raise self._failure(job)
         return False
 
     def describe(self, now: float) -> str:
@@ -122,18 +122,18 @@ class _Watch:
     def _read(self) -> None:
         try:
             for line in self._platform.training_log(self._name, self._bookmarks):
-                found = parse(line.text)
-                self._lines.append(found.text() if found else line.text.rstrip())
-                if not (found and found.held_out):  # else a log would have two lines in place of one a minute
-                    self._now = found.brief() if found else self._lines[-1]
-                if _COMPILER_NEWS.match(line.text) or (found and _is_news(found)):
+                progress = parse(line.text)
+                self._lines.append(progress.text() if progress else line.text.rstrip())
+                if not (progress and progress.held_out):  # else a log would have two lines in place of one a minute
+                    self._now = progress.brief() if progress else self._lines[-1]
+                if _COMPILER_NEWS.match(line.text) or (progress and _is_news(progress)):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
         except PlatformError as error:  # a user who may start jobs may lack the permission to read logs
             if self._is_readable:
                 self._progress.say(f"{self._name}: cannot read its log: {error.message}")
             self._is_readable = False
 
-    def _failed(self, job: TrainingJob) -> TrainingJobFailed:
+    def _failure(self, job: TrainingJob) -> TrainingJobFailed:
         ended = "failed" if job.status == "Failed" else f"was stopped ({job.stage})"
         cause = diagnose(self._lines, job.reason, self._platform.name)
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"

@@ -197,9 +197,9 @@ class _Watch:
             return True
         news = self._read(now)
         if ended := _ENDED.get(status.status):
-            raise self._failed(ended, status.failure_reason)
+            raise self._failure(ended, status.failure_reason)
         if status.status == "InService":
-            raise self._failed(f"was rolled back and still runs {status.config}", status.failure_reason)
+            raise self._failure(f"was rolled back and still runs {status.config}", status.failure_reason)
         if news:
             self._diagnose(now)
         if self._certain and now - self._certain_since >= _GRACE_SECONDS:
@@ -267,7 +267,7 @@ class _Watch:
         hint = f"{cause.hint}\n  {self._status.hopeless}"
         return self._error(f"{self.endpoint} cannot start: {cause.line}", hint, cause)
 
-    def _failed(self, ended: str, reason: str) -> EndpointFailed:
+    def _failure(self, ended: str, reason: str) -> EndpointFailed:
         lines = self._newest.lines
         cause = diagnose(lines, reason, self._platform.name) or self._certain
         if cause and (self._is_readable or cause.code != "no-log"):

@@ -25,7 +25,7 @@ def current_day() -> date:
 
 def old_files(today: date) -> Iterator[str]:
     """The catalogue's files that were last held against their sources over 90 days before, with that date."""
-    read = updates.held().read
+    read = updates.read_update().read
     for name, written in lookup.dates().items():
         renewed = [day for source, day in read.items() if source.startswith(_RENEWED.get(name, "-"))]
         last = max([written, *renewed])

@@ -18,7 +18,7 @@ from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance
 from toolkit.catalog.entries import PlatformFacts as PlatformFacts
 from toolkit.catalog.entries import Price as Price
-from toolkit.catalog.updates import Update, held
+from toolkit.catalog.updates import Update, read_update
 
 FOLDER = Path(__file__).parent
 """The folder of the JSON files."""
@@ -31,7 +31,7 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|south
 
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
-    return _images(platform, engine_name, held())
+    return _images(platform, engine_name, read_update())
 
 
 @cache
@@ -41,8 +41,8 @@ def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...
     all_images = [Image(**fields) for fields in listed]
     known = {image.tag for image in all_images}
     all_images = [*(image for image in update.images if image.tag not in known), *all_images]
-    found = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
-    return tuple(sorted(found, key=lambda image: version_key(image.version), reverse=True))
+    matching = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
+    return tuple(sorted(matching, key=lambda image: version_key(image.version), reverse=True))
 
 
 def released(platform: str, engine_name: str) -> list[str]:
@@ -68,11 +68,11 @@ def nearest_region(text: str) -> str:
 def newest_image(region: str, engine_name: str) -> str:
     """The newest engine version that AWS's SDK lists for that region; empty where all are listed, or none is known."""
     newest: dict[str, dict[str, str]] = _read("registries.json")["newest"]
-    return next((found.get(engine_name, "") for start, found in newest.items() if region.startswith(start)), "")
+    return next((by_engine.get(engine_name, "") for start, by_engine in newest.items() if region.startswith(start)), "")
 
 
 def instances() -> tuple[Instance, ...]:
-    return _instances(held())
+    return _instances(read_update())
 
 
 @cache
@@ -82,22 +82,22 @@ def _instances(update: Update) -> tuple[Instance, ...]:
 
 def instance(name: str) -> Instance | None:
     """The instance type `name`, such as `ml.g7e.2xlarge`."""
-    return next((found for found in instances() if found.name == name), None)
+    return next((one for one in instances() if one.name == name), None)
 
 
 def heads() -> tuple[Head, ...]:
-    return _heads(held())
+    return _heads(read_update())
 
 
 @cache
 def _heads(update: Update) -> tuple[Head, ...]:
-    found = (_head(fields) for fields in _read("heads.json")["heads"])
-    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in found)
+    listed = (_head(fields) for fields in _read("heads.json")["heads"])
+    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in listed)
 
 
 def head(repo: str) -> Head | None:
     """The public drafter `repo`, such as `amazon/GPT-OSS-20B-P-EAGLE`; case does not matter, as on the hub."""
-    return next((found for found in heads() if found.repo.lower() == repo.lower()), None)
+    return next((one for one in heads() if one.repo.lower() == repo.lower()), None)
 
 
 @cache
@@ -111,8 +111,8 @@ def platform(name: str) -> PlatformFacts:
 @cache
 def dates() -> Mapping[str, date]:
     """The day on which each file was last held against its sources, by its name."""
-    found = {path: _DATE.search(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.rglob("*.json"))}
-    return {path.relative_to(FOLDER).as_posix(): date.fromisoformat(day[1]) for path, day in found.items() if day}
+    days = {path: _DATE.search(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.rglob("*.json"))}
+    return {path.relative_to(FOLDER).as_posix(): date.fromisoformat(day[1]) for path, day in days.items() if day}
 
 
 def older(version: str, than: str) -> bool:

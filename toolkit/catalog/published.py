@@ -113,41 +113,41 @@ def price_list(content: bytes, service: str) -> Prices:
     return Prices(day, prices)
 
 
-def _hourly(found: _PriceList, service: str) -> Iterator[tuple[str, float]]:
-    for sku, product in found.products.items():
+def _hourly(prices: _PriceList, service: str) -> Iterator[tuple[str, float]]:
+    for sku, product in prices.products.items():
         used = _USAGE[service].search(product.attributes.usagetype)
         if not used or (_OPERATIONS[service] and product.attributes.operation not in _OPERATIONS[service]):
             continue
-        terms = found.terms.OnDemand.get(sku, {}).values()
+        terms = prices.terms.OnDemand.get(sku, {}).values()
         for dimension in (dimension for term in terms for dimension in term.priceDimensions.values()):
             if dimension.unit == "Hrs" and 0 < dimension.pricePerUnit.USD < math.inf:
                 yield used[1], dimension.pricePerUnit.USD
 
 
-def hub_facts(found: Repository) -> dict[str, Any]:
+def hub_facts(repository: Repository) -> dict[str, Any]:
     """The catalogue's facts about a head, as far as the hub has them."""
-    facts: dict[str, Any] = {"revision": found.sha, "last_modified": found.lastModified}
-    if found.gated is not None:
-        facts["gated"] = bool(found.gated)
+    facts: dict[str, Any] = {"revision": repository.sha, "last_modified": repository.lastModified}
+    if repository.gated is not None:
+        facts["gated"] = bool(repository.gated)
     return {name: value for name, value in facts.items() if value is not None}
 
 
 def image_data(data: Any) -> dict[str, str]:
     """The catalogue's facts about an image, from a file of AWS's image data: engine version, tag, CUDA, Python."""
-    found = documents.fit(_ImageData, data)
-    if not found.tags:
+    image = documents.fit(_ImageData, data)
+    if not image.tags:
         raise documents.Unfit("it names no tag")
-    if not _TAG.fullmatch(found.tags[0]):
-        raise documents.Unfit(f"{found.tags[0][:_SHOWN]!r} is not a tag")
-    in_engine = re.search(rf"{re.escape(registry.engine_title())} (\S+)", found.engine)
-    version = in_engine[1] if in_engine else found.version.partition("+")[0]
+    if not _TAG.fullmatch(image.tags[0]):
+        raise documents.Unfit(f"{image.tags[0][:_SHOWN]!r} is not a tag")
+    in_engine = re.search(rf"{re.escape(registry.engine_title())} (\S+)", image.engine)
+    version = in_engine[1] if in_engine else image.version.partition("+")[0]
     if not _VERSION.fullmatch(version):
         raise documents.Unfit(f"{version[:_SHOWN]!r} is not a version")
     return {
         "version": version,
-        "tag": found.tags[0],
-        "cuda": _dotted(found.cuda.removeprefix("cu"), 2),
-        "python": _dotted(found.python.removeprefix("py"), 1),
+        "tag": image.tags[0],
+        "cuda": _dotted(image.cuda.removeprefix("cu"), 2),
+        "python": _dotted(image.python.removeprefix("py"), 1),
     }
 
 

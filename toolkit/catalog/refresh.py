@@ -138,48 +138,48 @@ def refresh(
         "images of AWS": _images,
         f"versions of {registry.engine_title()}": _versions,
     }
-    reader, found = _Reader(client, sources, today), Refreshed(held, steps=len(steps))
+    reader, refreshed = _Reader(client, sources, today), Refreshed(held, steps=len(steps))
     for name, read in steps.items():
         try:
-            found = read(reader, found)
+            refreshed = read(reader, refreshed)
         except _Failed as error:
-            found = replace(found, failed=(*found.failed, f"{name}: {error}"))
+            refreshed = replace(refreshed, failed=(*refreshed.failed, f"{name}: {error}"))
         else:
-            days = {**found.update.read, name: today}
-            found = replace(found, update=replace(found.update, read=days))
-    return found
+            days = {**refreshed.update.read, name: today}
+            refreshed = replace(refreshed, update=replace(refreshed.update, read=days))
+    return refreshed
 
 
-def _hosting_prices(region: str, reader: _Reader, found: Refreshed) -> Refreshed:
+def _hosting_prices(region: str, reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Prices of real-time hosting in a region, and types that are new there."""
     prices = _prices(reader, "AmazonSageMaker", region)
     known = {instance.name: instance for instance in lookup.instances()}
     new = {name for name in prices if name not in known and _ACCELERATED.match(name)}
     kept = {name: price for name, price in prices.items() if name in known or name in new}
     update = replace(
-        found.update,
-        prices={**found.update.prices, region: kept},
-        types=tuple(sorted({*found.update.types, *new} - {*known})),
+        so_far.update,
+        prices={**so_far.update.prices, region: kept},
+        types=tuple(sorted({*so_far.update.types, *new} - {*known})),
     )
     lines = [
         *(line for name in kept if name in known for line in _price_line(name, kept[name], known[name].price(region))),
-        *(f"new instance type: {name}" for name in update.types if name not in found.update.types),
+        *(f"new instance type: {name}" for name in update.types if name not in so_far.update.types),
     ]
-    return replace(found, update=update, changed=(*found.changed, *lines))
+    return replace(so_far, update=update, changed=(*so_far.changed, *lines))
 
 
-def _ec2_prices(region: str, reader: _Reader, found: Refreshed) -> Refreshed:
+def _ec2_prices(region: str, reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Prices of EC2 instances in a region, which are the nodes of clusters."""
     prices = _prices(reader, "AmazonEC2", region)
     known = {instance.name.removeprefix("ml.") for instance in lookup.instances()}
     kept = {name: price for name, price in prices.items() if name in known}
-    update = replace(found.update, ec2_prices={**found.update.ec2_prices, region: kept})
-    return replace(found, update=update, changed=(*found.changed, f"EC2 prices in {region}: {len(kept)} types"))
+    update = replace(so_far.update, ec2_prices={**so_far.update.ec2_prices, region: kept})
+    return replace(so_far, update=update, changed=(*so_far.changed, f"EC2 prices in {region}: {len(kept)} types"))
 
 
-def _heads(reader: _Reader, found: Refreshed) -> Refreshed:
+def _heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """The revisions of the catalogue's heads."""
-    heads, changed, unread = dict(found.update.heads), [], []
+    heads, changed, unread = dict(so_far.update.heads), [], []
     for head in lookup.heads():
         try:
             answer = reader.get(f"{reader.sources.hub}/api/models/{head.repo}", published.Repository)
@@ -190,22 +190,22 @@ def _heads(reader: _Reader, found: Refreshed) -> Refreshed:
         changed += [f"{head.repo}: {line}" for line in _fact_lines(head, facts)]
     if len(unread) == len(lookup.heads()):
         raise _Failed(unread[0].partition(": ")[2])
-    update = replace(found.update, heads=heads)
-    return replace(found, update=update, changed=(*found.changed, *changed), unread=(*found.unread, *unread))
+    update = replace(so_far.update, heads=heads)
+    return replace(so_far, update=update, changed=(*so_far.changed, *changed), unread=(*so_far.unread, *unread))
 
 
-def _new_heads(reader: _Reader, found: Refreshed) -> Refreshed:
+def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Drafters on the hub that the catalogue does not have."""
     listed: set[str] = set()
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
         listed |= {one.id for one in reader.pages(url, list[_Named]) if one.id}
     drafters = tuple(sorted(listed - {head.repo for head in lookup.heads()}))
-    new = [f"new head: {repo}" for repo in drafters if repo not in found.update.drafters]
-    return replace(found, update=replace(found.update, drafters=drafters), changed=(*found.changed, *new))
+    new = [f"new head: {repo}" for repo in drafters if repo not in so_far.update.drafters]
+    return replace(so_far, update=replace(so_far.update, drafters=drafters), changed=(*so_far.changed, *new))
 
 
-def _images(reader: _Reader, found: Refreshed) -> Refreshed:
+def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """AWS's images that are newer than the catalogue's."""
     engine = registry.default_engine()
     known = lookup.images("sagemaker", engine)
@@ -218,11 +218,11 @@ def _images(reader: _Reader, found: Refreshed) -> Refreshed:
             image = _image(content, known[0], reader.today, source)
             new += [image] if image.tag not in tags else []
     lines = [f"new image: {image.repository}:{image.tag} ({registry.engine_title()} {image.version})" for image in new]
-    update = replace(found.update, images=(*new, *found.update.images))
-    return replace(found, update=update, changed=(*found.changed, *lines))
+    update = replace(so_far.update, images=(*new, *so_far.update.images))
+    return replace(so_far, update=update, changed=(*so_far.changed, *lines))
 
 
-def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
+def _versions(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Releases of the default engine that are newer than those whose flags the catalogue knows."""
     engine = registry.engine_rules(registry.default_engine())
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
@@ -230,9 +230,9 @@ def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
     listed = reader.get(f"{reader.sources.packages}/{engine.package}/", _Project, accept).versions
     released = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
     versions = tuple(sorted(released, key=lookup.version_key))
-    unseen = (version for version in versions if version not in found.update.versions)
+    unseen = (version for version in versions if version not in so_far.update.versions)
     new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
-    return replace(found, update=replace(found.update, versions=versions), changed=(*found.changed, *new))
+    return replace(so_far, update=replace(so_far.update, versions=versions), changed=(*so_far.changed, *new))
 
 
 def _prices(reader: _Reader, service: str, region: str) -> dict[str, Price]:

@@ -52,14 +52,14 @@ def path() -> Path:
     return home() / "catalog" / "update.json"
 
 
-def held() -> Update:
-    """What the user has read; nothing without the file. Raises UsageError for a damaged one."""
+def read_update() -> Update:
+    """The facts in the user's own file; empty without that file. Raises UsageError if it is damaged."""
     file = path()
     try:
-        found = file.stat()
+        stat = file.stat()
     except (FileNotFoundError, NotADirectoryError):
         return NOTHING
-    return _read(file, found.st_mtime_ns, found.st_size)
+    return _read(file, stat.st_mtime_ns, stat.st_size)
 
 
 def write(update: Update) -> Path:
@@ -73,21 +73,21 @@ def write(update: Update) -> Path:
 @lru_cache(maxsize=1)
 def _read(file: Path, _changed: int, _size: int) -> Update:
     try:
-        found = documents.parse(Update, documents.read_file(file))
-        _check(found)
+        update = documents.parse(Update, documents.read_file(file))
+        _check(update)
     except documents.Unfit as error:
         hint = "Remove it, and read the facts anew: toolkit catalog update"
         raise UsageError(f"{file} is damaged: {error}", hint=hint) from error
-    return found
+    return update
 
 
-def _check(found: Update) -> None:
+def _check(update: Update) -> None:
     """What the types leave open. Raises documents.Unfit."""
-    if strange := [name for facts in found.heads.values() for name in facts if name not in HEAD_FACTS]:
+    if strange := [name for facts in update.heads.values() for name in facts if name not in HEAD_FACTS]:
         raise documents.Unfit(f"`heads`: a head has no `{strange[0]}`")
-    if strange := [image.version for image in found.images if not _VERSION.fullmatch(image.version)]:
+    if strange := [image.version for image in update.images if not _VERSION.fullmatch(image.version)]:
         raise documents.Unfit(f"`images`: {strange[0][:60]!r} is not a version")
-    for by_type in (*found.prices.values(), *found.ec2_prices.values()):
+    for by_type in (*update.prices.values(), *update.ec2_prices.values()):
         for name, price in by_type.items():
             if not documents.is_day(price.date):
                 raise documents.Unfit(f"the price of {name}: {price.date!r} is not a day")

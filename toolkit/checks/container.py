@@ -23,7 +23,7 @@ _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
     """Findings on the image and on secrets. A JumpStart target has its own image."""
-    yield from _built(recipe)
+    yield from _check_built(recipe)
     yield from _image(recipe)
     yield from _secrets(recipe)
 
@@ -47,7 +47,7 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{newer}{other}")
 
 
-def _built(recipe: Recipe) -> Iterator[Finding]:
+def _check_built(recipe: Recipe) -> Iterator[Finding]:
     """What would make the build of a custom image fail."""
     section, drafter = recipe.container or ContainerSection(), recipe.drafter
     if not builds(recipe):

@@ -50,7 +50,7 @@ def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         message = f"this drafter is made for method `{made_for}`, not `{recipe.method}`"
         hint = f"Set `method: {made_for}`, or use another drafter."
         yield Finding("pair.method", message, "speculation.method", hint=hint)
-    elif not made_for and models and models.drafter and _is_head(recipe.method) and _whole(models.drafter):
+    elif not made_for and models and models.drafter and _is_head(recipe.method) and _has_all(models.drafter):
         layers = models.drafter.text_config["num_hidden_layers"]
         message = f"this drafter is a whole language model ({layers} layers), not a head for `{recipe.method}`"
         hint = "Set `method: draft-model`, or use a head that was trained for this target."
@@ -61,7 +61,7 @@ def _is_head(method: str) -> bool:
     return methods.method(method).kind == "head"
 
 
-def _whole(drafter: ModelFacts) -> bool:
+def _has_all(drafter: ModelFacts) -> bool:
     layers = drafter.text_config.get("num_hidden_layers")
     keys = {*drafter.config, *drafter.text_config}
     return isinstance(layers, int) and layers > _MOST_HEAD_LAYERS and not keys & _HEAD_KEYS

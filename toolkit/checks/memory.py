@@ -33,45 +33,45 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.leaves_instance_type_open:
         return
     try:
-        for index, name in enumerate(recipe.platform.types):
-            found = recipe.platform_rules.instance(name)
-            if found and recipe.engine_rules.runs_on(found):  # else the hardware checks report the type
-                yield from _instance(recipe, models, found, f"{_TYPES}.{index}")
+        for index, name in enumerate(recipe.platform.instance_types):
+            instance = recipe.platform_rules.instance(name)
+            if instance and recipe.engine_rules.runs_on(instance):  # else the hardware checks report the type
+                yield from _instance(recipe, models, instance, f"{_TYPES}.{index}")
     except ToolkitError as error:  # a flag's value that the memory estimate does not support
         yield Finding("memory.unknown", error.message, "engine", hint=error.hint, severity="warning")
 
 
 def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
-    found = fit(recipe, models, instance)
-    size = found.tensor_parallel
-    if found.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(found.instance).engine.args:
+    sized = fit(recipe, models, instance)
+    size = sized.tensor_parallel
+    if sized.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(sized.instance).engine.args:
         unit = "logical cores" if instance.neuron_cores else "accelerators"
-        message = f"{found.instance}: the models need {size} {unit}, and the engine uses one by default"
+        message = f"{sized.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.types) > 1 and recipe.platform_rules.has_settings_by_type:
-            hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
-        message, severity = _verdict(found, message)
+        if len(recipe.platform.instance_types) > 1 and recipe.platform_rules.has_settings_by_type:
+            hint = f"For this type only: `{{type: {sized.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
+        message, severity = _verdict(sized, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
-    if found.fits or (recipe.engine_rules.explains_hardware and not found.weights_gib):  # not sized
+    if sized.fits or (recipe.engine_rules.explains_hardware and not sized.weights_gib):  # not sized
         return
     others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
-    message, severity = _verdict(found, f"{found.instance}: {found.reason}")
-    if found.largest_context:
-        hint = f"Set it to {found.largest_context} or less. {others}"
+    message, severity = _verdict(sized, f"{sized.instance}: {sized.reason}")
+    if sized.largest_context:
+        hint = f"Set it to {sized.largest_context} or less. {others}"
         yield Finding("memory.context", message, _LENGTH, hint=hint, severity=severity)
     else:
         hint = f"{others} See: toolkit fit {recipe.path}"
         yield Finding("memory.does-not-fit", message, path, hint=hint, severity=severity)
 
 
-def _verdict(found: Fit, message: str) -> tuple[str, Severity]:
+def _verdict(sized: Fit, message: str) -> tuple[str, Severity]:
     """The message with the estimate's uncertainty, and a warning instead of an error if that could change it."""
-    if not found.doubtful:
+    if not sized.doubtful:
         return message, "error"
-    return f"{message} (an estimate that may be off by {found.uncertainty_gib:.1f} GiB)", "warning"
+    return f"{message} (an estimate that may be off by {sized.uncertainty_gib:.1f} GiB)", "warning"
 
 
 def _cheapest(recipe: Recipe, models: Lock) -> str:
     able = [instance for instance in recipe.platform_rules.instances() if instance.accelerator]
-    found = [item.instance for item in fits(recipe, models, able) if item.fits]
-    return ", ".join(found[:_OFFERED]) or "none, with these settings"
+    fitting = [item.instance for item in fits(recipe, models, able) if item.fits]
+    return ", ".join(fitting[:_OFFERED]) or "none, with these settings"

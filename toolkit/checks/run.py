@@ -8,28 +8,24 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from pathlib import Path
+from typing import Any
 
+from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.container import check_container
-from toolkit.checks.expect import check_expect
-from toolkit.checks.folders import folder_hint, folder_of_that_name
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
-from toolkit.checks.no_effect import check_no_effect
-from toolkit.checks.overrides import check_overrides
-from toolkit.checks.pair import check_pair
-from toolkit.checks.quality import check_quality
-from toolkit.checks.tags import check_tags
-from toolkit.checks.target import check_target
+from toolkit.checks.models import check_pair, check_quality, check_target
+from toolkit.checks.sections import check_expect, check_overrides, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
-from toolkit.checks.workloads import check_workloads
+from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
-from toolkit.findings import Finding, Report
-from toolkit.loading import load
+from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import nearest_line
@@ -37,6 +33,51 @@ from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
+from toolkit.text import inert
+
+_SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
+
+
+@dataclass(frozen=True)
+class Report:
+    """All findings on one recipe. Truthy exactly when none of them is an error."""
+
+    recipe: str
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding is an error."""
+        return not self.errors
+
+    @property
+    def errors(self) -> Sequence[Finding]:
+        """The findings that stop a deployment."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __repr__(self) -> str:
+        lines = [finding.line_for(self.recipe) for finding in self.findings]
+        head = f"<Report {self.recipe}: {'ok' if self.ok else f'{len(self.errors)} errors'}>"
+        return inert("\n".join([head, *lines]))
+
+    def _repr_html_(self) -> str:
+        verdict = "✔ no errors" if self.ok else f"✘ {_count(len(self.errors), 'error')}"
+        rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
+        parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
+        return card(
+            self.recipe, *parts, says=in_tone(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document of `toolkit check --json`."""
+        return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+
+    def to_pandas(self) -> Any:
+        """A pandas DataFrame, one row for each finding."""
+        return data_frame(self.to_dict()["findings"])
 
 
 def check(
@@ -56,9 +97,9 @@ def check(
     except RecipeError as error:
         return Report(error.recipe, error.findings)
     models, on_models = _models(complete, to_train)
-    found = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
-    found += account(complete) if account else ()
-    located = [_with_line(finding, complete) for finding in found]
+    findings = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
+    findings += account(complete) if account else ()
+    located = [_with_line(finding, complete) for finding in findings]
     return Report(str(complete.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
 
 
@@ -136,8 +177,8 @@ def _model(
             return None, [Finding("model.unreadable", error.message, key, hint=hint)]
         stale = locked is not None and locked != facts
         message = "the model in this folder has changed since the lock file was written"
-        found = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
-        return facts, [found] if stale else []
+        stale_finding = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
+        return facts, [stale_finding] if stale else []
     if locked is None and source.kind == "hub" and (folder := folder_of_that_name(recipe, source)):
         message = f"`{source}` names a model on the hub, and there is a folder of that name"
         hint = f"For the folder, write `model: {folder}`. For the hub's model, run: toolkit lock {recipe.path}"
@@ -175,3 +216,48 @@ def _with_line(finding: Finding, recipe: Recipe) -> Finding:
     """With its line, and commands of its hint about this recipe."""
     hint = re.sub(r"\bRECIPE\b", shlex.quote(str(recipe.path)), finding.hint)
     return replace(finding, line=nearest_line(finding.path, recipe.lines), hint=hint)
+
+
+def _severity(finding: Finding) -> Fragment:
+    sign, tone = _SIGNS.get(finding.severity, ("", "soft"))
+    return in_tone(f"{sign} {finding.severity}", tone)
+
+
+def _words(finding: Finding) -> Fragment:
+    """What is wrong, and below it the edit to make."""
+    return prose(finding.message, in_tone(finding.hint, "soft"))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def folder_of_that_name(recipe: Recipe, source: ModelSource) -> str:
+    """How the recipe names a folder that is written like a hub id; empty where there is no such folder."""
+    for base in (_base(recipe), Path.cwd()):
+        if (base / source.written).is_dir():
+            return _from(_base(recipe), base / source.written)
+    return ""
+
+
+def folder_hint(recipe: Recipe, source: ModelSource) -> str:
+    """The edit for a folder that does not exist; empty where nothing like it is known."""
+    folder = Path(source.written)
+    if folder.is_dir():
+        return ""
+    at_shell = Path.cwd() / os.path.relpath(folder, _base(recipe))
+    if at_shell.is_dir():
+        return f"Write `model: {_from(_base(recipe), at_shell)}`: the path begins at the recipe's folder."
+    known = sorted({name for head in lookup.heads() for name in (head.target, head.repo)})
+    if hub := next((name for name in known if name.partition("/")[2].lower() == folder.name.lower()), ""):
+        return f"Write `model: {hub}` for the hub's model. A folder of yours is `./{folder.name}` beside the recipe."
+    return ""
+
+
+def _base(recipe: Recipe) -> Path:
+    return recipe.path.resolve().parent
+
+
+def _from(base: Path, folder: Path) -> str:
+    written = os.path.relpath(folder.resolve(), base)
+    return written if written.startswith("..") else f"./{written}"

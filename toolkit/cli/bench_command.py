@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+import toolkit
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.api.measuring import BenchOptions
     from toolkit.measure.report import BenchReport
 
 _PERCENT = 100
@@ -25,7 +26,7 @@ _Number = TypeVar("_Number", int, float)
 
 def _share(text: str) -> float:
     """A share of 1, written as `5%` or `0.05`."""
-    (share,) = _parsed([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
+    (share,) = _parse([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
     share /= _PERCENT if text.strip().endswith("%") else 1
     if not 0 < share < 1:
         raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
@@ -34,23 +35,23 @@ def _share(text: str) -> float:
 
 def counts_of(text: str) -> tuple[int, ...]:
     """Numbers of concurrent requests, separated by commas."""
-    found = _parsed(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
-    if not 1 <= min(found) <= max(found) <= _MOST_CONCURRENT:
+    counts = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
+    if not 1 <= min(counts) <= max(counts) <= _MOST_CONCURRENT:
         message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
         raise typer.BadParameter(message)
-    return found
+    return counts
 
 
 def _numbers(text: str) -> tuple[float, ...]:
     """Rates or acceptance lengths, separated by commas."""
-    found = _parsed(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
-    if not all(0 < number <= _LARGEST_NUMBER for number in found):
+    numbers = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
+    if not all(0 < number <= _LARGEST_NUMBER for number in numbers):
         message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
         raise typer.BadParameter(message)
-    return found
+    return numbers
 
 
-def _parsed(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
+def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
     try:
         return tuple(map(number, parts))
     except ValueError as error:
@@ -150,9 +151,7 @@ def prove(
     as_json: Json = False,
 ) -> None:
     """A minute of measuring: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one is not so."""
-    from toolkit import api
-
-    report = api.bench(
+    report = toolkit.bench(
         what,
         baseline=baseline,
         workloads=[str(path) for path in prompts or ()],
@@ -194,8 +193,6 @@ def bench(
 
     Ctrl-C ends it early, with what it has.
     """
-    from toolkit import api
-
     if compare:
         _compare(*compare, as_json)
         return
@@ -209,25 +206,33 @@ def bench(
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
         _require_page(html)
-    measure = partial(
-        api.bench,
-        arms=arm or (),
-        workloads=[*map(str, prompts or ()), *(workload or ())],
-        concurrency=counts_of(concurrency),
-        rates=_numbers(rate) if rate else (),
-        max_tokens=max_tokens,
-        fixed_length=fixed_length,
-        precision=_share(precision),
-        seed=seed,
-        journal=resume,
-        publish=publish,
-        model=model or "",
-        platform=platform,
-    )
+    seconds = seconds_of(time)
+    options: BenchOptions = {
+        "workloads": [*map(str, prompts or ()), *(workload or ())],
+        "concurrency": counts_of(concurrency),
+        "rates": _numbers(rate) if rate else (),
+        "max_tokens": max_tokens,
+        "precision": _share(precision),
+        "seed": seed,
+        "publish": publish,
+        "model": model or "",
+    }
     if what_if_acceptance:
         lengths = _numbers(what_if_acceptance)
-        measure = partial(api.what_if, lengths=lengths, dummy_weights=dummy_weights, platform=platform, measure=measure)
-    report = measure(what, baseline=baseline, seconds=seconds_of(time))
+        report = toolkit.what_if(
+            what, lengths, baseline=baseline, seconds=seconds, dummy_weights=dummy_weights, platform=platform, **options
+        )
+    else:
+        report = toolkit.bench(
+            what,
+            baseline=baseline,
+            arms=arm or (),
+            seconds=seconds,
+            fixed_length=fixed_length,
+            journal=resume,
+            platform=platform,
+            **options,
+        )
     if html:
         _write_page(report, html)
     _answer(report, as_json, *_after_bench(what))
@@ -271,8 +276,8 @@ def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
 def _compare(before: Path, after: Path, as_json: bool) -> None:
     from toolkit.cli.report_text import comparison_text
     from toolkit.measure.compare import compare
-    from toolkit.measure.saved_report import read_report
+    from toolkit.measure.report import read_report
 
-    found = compare(read_report(before), read_report(after))
-    answer(found.to_dict(), as_json, lambda: comparison_text(found))
-    exit_unless(found.ok)
+    comparison = compare(read_report(before), read_report(after))
+    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison))
+    exit_unless(comparison.ok)

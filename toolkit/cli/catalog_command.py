@@ -36,10 +36,10 @@ def register(app: typer.Typer) -> None:
 
 def status(as_json: Json = False) -> None:
     """Show how old the facts are, and what the last update found. Needs no network."""
-    from toolkit import api
+    from toolkit.api.facts import catalog_status
 
-    found = api.catalog_status()
-    answer(found.to_dict(), as_json, lambda: _status_text(found))
+    age = catalog_status()
+    answer(age.to_dict(), as_json, lambda: _status_text(age))
     if not as_json:
         next_step("catalog", "update")
 
@@ -50,33 +50,33 @@ def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> N
     Needs no credentials. The installed toolkit is left as it is. Exits with 3 where a source could not be read; what
     the others have is kept.
     """
-    from toolkit import api
+    from toolkit.api.facts import catalog_update
 
     say("reading AWS's price list; it is large")
-    found = api.catalog_update(region or (), ec2=ec2)
-    answer(found.to_dict(), as_json, lambda: _update_text(found))
-    if found.failed:
+    changes = catalog_update(region or (), ec2=ec2)
+    answer(changes.to_dict(), as_json, lambda: _update_text(changes))
+    if changes.failed:
         raise typer.Exit(_EXIT_CODE_OUTSIDE)
     if not as_json:
         next_step("catalog", "status")
 
 
-def _status_text(found: CatalogStatus) -> str:
-    rows = [(file.name, str(file.date), str(file.days), "over 90 days" if file.old else "") for file in found.files]
+def _status_text(status: CatalogStatus) -> str:
+    rows = [(file.name, str(file.date), str(file.days), "over 90 days" if file.old else "") for file in status.files]
     lines = [table(("file", "date", "days", ""), rows)]
-    if not found.read:
+    if not status.read:
         return "\n".join([*lines, "Nothing newer was read yet."])
-    lines += [f"{found.own_file}:", *(f"  {source}: read on {day}" for source, day in found.read.items())]
+    lines += [f"{status.own_file}:", *(f"  {source}: read on {day}" for source, day in status.read.items())]
     for what, names in (
-        ("images", found.images),
-        ("instance types", found.types),
-        (f"versions of {registry.engine_title()}", found.versions),
-        ("heads", found.heads),
+        ("images", status.images),
+        ("instance types", status.types),
+        (f"versions of {registry.engine_title()}", status.versions),
+        ("heads", status.heads),
     ):
         lines += [f"new {what}: {', '.join(names)}"] if names else []
     return "\n".join(lines)
 
 
-def _update_text(found: CatalogUpdate) -> str:
-    lines = [*found.changed, *(f"not read: {line}" for line in (*found.unread, *found.failed))]
-    return "\n".join([*lines, f"wrote {found.own_file}"] if lines else [f"nothing is new; wrote {found.own_file}"])
+def _update_text(changes: CatalogUpdate) -> str:
+    lines = [*changes.changed, *(f"not read: {line}" for line in (*changes.unread, *changes.failed))]
+    return "\n".join([*lines, f"wrote {changes.own_file}"] if lines else [f"nothing is new; wrote {changes.own_file}"])

@@ -13,8 +13,8 @@ _LONGEST_SECONDS = 7 * 24 * 3600
 
 def seconds_of(text: str) -> float:
     """Seconds of a duration such as `90s`, `2m` or `1h`. A bare number is refused: it may be meant as minutes."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _SECONDS[found["unit"]] if found else 0.0
+    parts = _DURATION.fullmatch(text.strip())
+    seconds = float(parts["number"]) * _SECONDS[parts["unit"]] if parts else 0.0
     if text.isdecimal() and 0 < int(text) < _LONGEST_SECONDS:
         units = "sm" if int(text) >= _SECONDS["min"] else "ms"
         raise typer.BadParameter(f"{text!r} has no unit: write {' or '.join(text + unit for unit in units)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import toolkit
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
     from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
-    from toolkit.endpoint.listing import Deployed
     from toolkit.endpoint.metrics import Metrics
+    from toolkit.endpoint.platform import Deployed
     from toolkit.measure.report import BenchReport
     from toolkit.planning.plan import Plan
 
@@ -60,12 +61,12 @@ def deploy(
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
-    from toolkit import api
+    from toolkit.api.deployment import read_plan
 
     if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="Such as: toolkit deploy tiny/p-eagle")
     if saved:
-        plan = api.read_plan(saved, recipe, platform=platform)
+        plan = read_plan(saved, recipe, platform=platform)
         say(plan_text(plan))
         exit_unless(
             confirm(
@@ -76,7 +77,7 @@ def deploy(
         endpoint = plan.apply(wait=wait)
     else:
         approve = None if yes else approve_price
-        endpoint = api.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
+        endpoint = toolkit.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
     finish(endpoint, waited=wait, proof=proof, as_json=as_json, called=None if platform else recipe)
 
 
@@ -124,17 +125,15 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
-    from toolkit import api
-
-    found = api.status(platform=platform, all_regions=all_regions)
-    for line in found.not_listed:
+    listing = toolkit.status(platform=platform, all_regions=all_regions)
+    for line in listing.not_listed:
         say(f"not listed: {line}")
-    answer(found.to_dict(), as_json, lambda: _status_text(found.endpoints))
-    if not as_json and found.endpoints:
-        next_step("invoke", found.endpoints[0].name, "Hello")
+    answer(listing.to_dict(), as_json, lambda: _status_text(listing.endpoints))
+    if not as_json and listing.endpoints:
+        next_step("invoke", listing.endpoints[0].name, "Hello")
     elif not as_json:
         next_step("deploy", "tiny/p-eagle", "--platform", "local")
-    if found.errors:
+    if listing.errors:
         raise typer.Exit(_DID_NOT_ANSWER)
 
 
@@ -146,10 +145,8 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Return an endpoint to what it ran before its last update. A second rollback undoes the first."""
-    from toolkit import api
-
     exit_unless(confirm(f"Roll {name} back to what it ran before its last update?", yes))
-    endpoint = api.rollback(name, platform=platform, wait=wait)
+    endpoint = toolkit.rollback(name, platform=platform, wait=wait)
     status = endpoint.status()
     answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {status.status}, runs {status.config}")
     if not as_json:
@@ -165,10 +162,8 @@ def invoke(
     as_json: Json = False,
 ) -> None:
     """Send a prompt to an endpoint and stream the answer to stdout."""
-    from toolkit import api
-
     text = sys.stdin.read() if prompt == "-" else prompt
-    stream = api.connect(name, platform=platform).stream(text, max_tokens=max_tokens, temperature=temperature)
+    stream = toolkit.connect(name, platform=platform).stream(text, max_tokens=max_tokens, temperature=temperature)
     if not as_json:
         for piece in stream:
             sys.stdout.write(piece)
@@ -206,13 +201,11 @@ def logs(
     as_json: Json = False,
 ) -> None:
     """Print the log of an endpoint's containers."""
-    from toolkit import api
-
     if follow and (as_json or tail):
         other, value = ("--json", "") if as_json else ("--tail", f" {tail}")
         raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}{value}")
     seconds, wanted = seconds_of(since) if since else None, grep.lower()
-    endpoint = api.connect(name, platform=platform)
+    endpoint = toolkit.connect(name, platform=platform)
     lines: Iterable[str] = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
     lines = deque(lines, maxlen=tail) if tail else lines
     if as_json:
@@ -231,10 +224,8 @@ def metrics(
     as_json: Json = False,
 ) -> None:
     """Show an endpoint's recent requests, errors, latencies and acceptance rate."""
-    from toolkit import api
-
-    found = api.connect(name, platform=platform).metrics(minutes)
-    answer(found.to_dict(), as_json, lambda: _metrics_text(found))
+    measured = toolkit.connect(name, platform=platform).metrics(minutes)
+    answer(measured.to_dict(), as_json, lambda: _metrics_text(measured))
     if not as_json:
         next_step("bench", name)
 
@@ -246,11 +237,9 @@ def watch(
     as_json: Json = False,
 ) -> None:
     """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
-    from toolkit import api
-
-    found = api.watch(name, minutes=minutes, platform=platform)
-    answer(found.to_dict(), as_json, lambda: repr(found))
-    exit_unless(found.ok)
+    watched = toolkit.watch(name, minutes=minutes, platform=platform)
+    answer(watched.to_dict(), as_json, lambda: repr(watched))
+    exit_unless(watched.ok)
 
 
 def destroy(
@@ -260,19 +249,17 @@ def destroy(
     as_json: Json = False,
 ) -> None:
     """Remove an endpoint, its baseline, and everything that was created for them."""
-    from toolkit import api
-
     exit_unless(confirm(f"Remove {name} and everything created for it?", yes))
-    done = api.destroy(name, platform=platform)
+    done = toolkit.destroy(name, platform=platform)
     answer(done.to_dict(), as_json, lambda: _removed_text(name, done))
     if not as_json:
         next_step("status")
 
 
-def _status_text(found: Sequence[Deployed]) -> str:
+def _status_text(listed: Sequence[Deployed]) -> str:
     from toolkit.platforms import session_of
 
-    if not found:
+    if not listed:
         return "no endpoints"
     head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
     rows = [
@@ -285,10 +272,10 @@ def _status_text(found: Sequence[Deployed]) -> str:
             "?" if item.price_per_hour is None else f"{item.price_per_hour:.2f}",
             item.failure_reason,
         )
-        for item in found
+        for item in listed
     ]
-    known = [item.price_per_hour for item in found if item.price_per_hour is not None]
-    more = "" if len(known) == len(found) else " (without endpoints of unknown price)"
+    known = [item.price_per_hour for item in listed if item.price_per_hour is not None]
+    more = "" if len(known) == len(listed) else " (without endpoints of unknown price)"
     return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
 
 
@@ -306,6 +293,6 @@ def _removed_text(name: str, done: Plan) -> str:
     return f"removed {len(done.actions)} resources" + (f"\n{kept}" if kept else "; nothing remains")
 
 
-def _metrics_text(found: Metrics) -> str:
-    rows = table((f"last {found.minutes} minutes", found.endpoint), list(found.rows()))
-    return "\n\n".join([rows, *found.notes])
+def _metrics_text(measured: Metrics) -> str:
+    rows = table((f"last {measured.minutes} minutes", measured.endpoint), list(measured.rows()))
+    return "\n\n".join([rows, *measured.notes])

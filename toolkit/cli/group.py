@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, cast
 
+import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from toolkit.cli.commands import CommandsByName
 from toolkit.cli.help import EXAMPLES, GROUPS
 from toolkit.cli.usage import require_once, usage_error
 
@@ -78,10 +79,10 @@ class Commands(TyperGroup):
 
 def _epilog(examples: Sequence[str]) -> str:
     unwrapped = "\b\n"
-    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _folded(example))])
+    return unwrapped + "\n".join(["Examples:", *(line for example in examples for line in _fold(example))])
 
 
-def _folded(example: str) -> Iterator[str]:
+def _fold(example: str) -> Iterator[str]:
     """A command over as many lines as the terminal needs; a shell reads them as one."""
     room = shutil.get_terminal_size().columns - len("      ") - len(" \\")
     line = " "
@@ -91,3 +92,39 @@ def _folded(example: str) -> Iterator[str]:
             line = "     "
         line += f" {word}"
     yield line
+
+
+_MODULES: Mapping[str, tuple[str, ...]] = {
+    "new_command": ("new", "import"),
+    "recipes_command": ("recipes",),
+    "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit"),
+    "endpoint_commands": ("deploy", "status", "invoke", "logs", "metrics", "watch", "rollback", "destroy"),
+    "bench_command": ("prove", "bench"),
+    "tune_command": ("tune", "improve"),
+    "make_commands": ("compile", "convert", "train"),
+    "explain_commands": ("docs", "explain"),
+    "catalog_command": ("catalog",),
+    "local_commands": ("local", "doctor"),
+    "render_command": ("render",),
+}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+class CommandsByName(Mapping[str, Any]):
+    """All commands, as typer's groups hold them."""
+
+    def __init__(self) -> None:
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            app = typer.Typer(rich_markup_mode=None)
+            import_module(f"toolkit.cli.{_MODULE_OF[name]}").register(app)
+            self._built.update(typer.main.get_group(app).commands)
+        return self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODULE_OF)
+
+    def __len__(self) -> int:
+        return len(_MODULE_OF)

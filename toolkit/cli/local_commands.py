@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import typer
 
+import toolkit
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
@@ -22,7 +23,6 @@ def register(app: typer.Typer) -> None:
 @local.command()
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
-    from toolkit import api
     from toolkit.platforms.local.session import require_system
 
     require_system()
@@ -40,7 +40,7 @@ def status(as_json: Json = False) -> None:
         if not as_json:
             next_step("deploy", "tiny/p-eagle", "--platform", "local")
         return
-    endpoints = [asdict(item) for item in api.endpoints(platform="local")]
+    endpoints = [asdict(item) for item in toolkit.endpoints(platform="local")]
     lines = [
         f"running, pid {running.pid}",
         f"AWS APIs        {running.control_url}",

@@ -1,4 +1,4 @@
-"""`toolkit new`: a recipe for a model, from its name."""
+"""A recipe that is written: for a model, by its name (`toolkit new`), or from another tool's settings (`import`)."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs, table
+from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
+    from toolkit.api.importing import ImportedRecipe
     from toolkit.api.proposing import NewRecipe
+
 
 Goal = Literal["latency", "throughput"]
 
 
 def register(app: typer.Typer) -> None:
     app.command()(new)
+    app.command("import")(import_)
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,12 @@ def new(
     Looks for drafters in the toolkit's catalogue and on the Hugging Face hub; without a network it goes by what it
     knows. Nothing is started. In a terminal it asks what you leave out.
     """
-    from toolkit.api import new as make
+    from toolkit.api.proposing import new as make
 
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or as_json)
-    wanted = _asked(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
+    wanted = (
+        _ask_for_answers(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
+    )
     made = make(
         model,
         out=out,
@@ -78,7 +85,7 @@ def _defaults(platform: str | None, goal: Goal | None, max_price: float | None, 
     return _Answers(platform or "sagemaker", goal or "latency", max_price, context)
 
 
-def _asked(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
+def _ask_for_answers(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
     """What was not given, asked on the terminal; Enter takes the default."""
     say("A few questions; Enter takes what stands in brackets.")
     where = platform or _ask("Where", "sagemaker", get_args(AnyPlatform))
@@ -94,8 +101,8 @@ def _ask(question: str, default: str, allowed: tuple[str, ...]) -> str:
             raise typer.BadParameter(f"{text} is none of: {', '.join(allowed)}")
         return text
 
-    found: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
-    return found
+    chosen: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
+    return chosen
 
 
 def _ask_number(question: str, default: str) -> float | None:
@@ -115,10 +122,10 @@ def _ask_number(question: str, default: str) -> float | None:
 
 
 def _text(made: NewRecipe) -> str:
-    rows = [(_short(choice.key), _shown(choice.value), choice.why) for choice in made.choices]
+    rows = [(_short(choice.key), _show(choice.value), choice.why) for choice in made.choices]
     findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
-    found = [table(("choice", "value", "why"), rows), *findings, *made.notes]
-    return paragraphs(found)
+    parts = [table(("choice", "value", "why"), rows), *findings, *made.notes]
+    return paragraphs(parts)
 
 
 def _short(key: str) -> str:
@@ -126,7 +133,7 @@ def _short(key: str) -> str:
     return key.removesuffix(".name").rpartition(".")[2]
 
 
-def _shown(value: object) -> str:
+def _show(value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -136,3 +143,45 @@ def _next_steps(made: NewRecipe) -> None:
     if made.rehearsal:
         say("To rehearse it on this machine, which costs nothing:")
         next_step("deploy", str(made.rehearsal))
+
+
+def import_(
+    file: Annotated[str, typer.Argument(help=f"A file with {registry.importable()}; `-` reads stdin.")],
+    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
+    name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
+    variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write a recipe from an engine's command line, or from another tool's YAML.
+
+    Nothing is run. What a recipe has no place for is listed, with the reason.
+    """
+    from toolkit.api.importing import import_recipe
+
+    imported = import_recipe(_read(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
+    answer(imported.to_dict(), as_json, lambda: _import_text(imported))
+    exit_unless(imported.ok)
+    if not as_json:
+        next_step("lock", str(imported.path))
+        next_step("plan", str(imported.path))
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    path = Path(file)
+    if not path.is_file():
+        hint = f"To give a command directly: echo '{registry.example_command()}' | toolkit import -"
+        raise UsageError(f"{file}: no such file", hint=hint)
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
+
+
+def _import_text(imported: ImportedRecipe) -> str:
+    say(f"Wrote {imported.path}, from {imported.source}.")
+    lines = [f"{finding.message}. {finding.hint}".rstrip() for finding in imported.left_out]
+    checks = [finding.line_for(str(imported.path)) for finding in imported.findings if finding.severity != "info"]
+    return paragraphs([*lines, *checks] or ["all of it is in the recipe; no findings"])

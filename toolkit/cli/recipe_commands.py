@@ -1,13 +1,15 @@
-"""Commands that read recipes. They write nothing but lock files, saved plans and images."""
+"""Commands that read recipes, and on which instance types they fit. They write lock files, saved plans and images."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+import toolkit
 from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import paragraphs, table
@@ -17,10 +19,13 @@ from toolkit.files import write_whole
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
-    from toolkit.findings import Finding, Report
+    from toolkit.checks.run import Report
+    from toolkit.findings import Finding
     from toolkit.planning.plan import Plan
     from toolkit.recipe.recipe import Recipe as CompleteRecipe
+
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
@@ -37,7 +42,7 @@ PlatformName = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    for command in (check, plan, build, lock, schema):
+    for command in (check, plan, fit, build, lock, schema):
         app.command()(command)
 
 
@@ -99,7 +104,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
-    from toolkit.api import plan as make
+    from toolkit.api.deployment import plan as make
 
     if as_json and form != "table":
         raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
@@ -129,7 +134,7 @@ def plan_text(plan: Plan, *, cost: bool = True) -> str:
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
-    from toolkit.api import template
+    from toolkit.api.export import template
     from toolkit.planning.resources import NO_ACCOUNT
     from toolkit.platforms.sagemaker.rules import RULES
     from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST
@@ -178,21 +183,21 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
-    from toolkit import api
+    from toolkit.api.images import scan as read_scan
     from toolkit.platforms.sagemaker.repository import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)
         return
-    image = api.build(recipe, platform=platform, builder=builder)
+    image = toolkit.build(recipe, platform=platform, builder=builder)
     if not scan:
         answer({"image": image}, as_json, lambda: image)
         next_step("deploy", recipe)
         return
-    found = api.scan(recipe, platform=platform)
-    text = ", ".join(f"{number} {severity.lower()}" for severity, number in found.items()) or "no vulnerabilities"
-    answer({"image": image, "findings": found}, as_json, lambda: f"{image}\nECR's scan found: {text}")
-    exit_unless(not any(found.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
+    weaknesses = read_scan(recipe, platform=platform)
+    text = ", ".join(f"{number} {severity.lower()}" for severity, number in weaknesses.items()) or "no vulnerabilities"
+    answer({"image": image, "findings": weaknesses}, as_json, lambda: f"{image}\nECR's scan found: {text}")
+    exit_unless(not any(weaknesses.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
 
 def _print_admin_template(recipe: str) -> None:
@@ -238,3 +243,46 @@ def schema() -> None:
 def _report_text(report: Report) -> str:
     lines = [finding.line_for(report.recipe) for finding in report.findings]
     return paragraphs(lines or [f"{report.recipe}: no findings"])
+
+
+Source = Annotated[
+    str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+]
+Types = Annotated[
+    list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
+]
+Sort = Annotated[
+    Literal["price", "kv-price"],
+    typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+]
+
+
+_SHOWN = 10
+
+
+def fit(
+    recipe: Source,
+    instance: Types = None,
+    sort: Sort = "price",
+    every: Annotated[bool, typer.Option("--all", help="Print every type, not the first ten.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
+    fits = toolkit.fit(recipe, instances=instance or (), sort=sort)
+    answer({**fits.to_dict(), "recipe": recipe}, as_json, lambda: _fit_text(fits, recipe, every or bool(instance)))
+    exit_unless(fits.ok)
+    if not as_json and not recipe.endswith(".lock.json"):
+        next_step("plan", recipe)
+
+
+def _fit_text(fits: Fits, recipe: str, whole: bool) -> str:
+    """A table of the types that were sized, below it the others by reason; without `whole` of the first ones only."""
+    if not whole and len(fits) > _SHOWN:
+        fitting = sum(one.fits for one in fits)
+        more = f"{max(fitting - _SHOWN, 0)} more fit, {len(fits) - max(fitting, _SHOWN)} do not"
+        every = f"{more}. All of them: toolkit fit {shlex.quote(recipe)} --all"
+        return f"{_fit_text(fits.first(_SHOWN), recipe, True)}\n{every}"
+    from toolkit.api.fitting import COLUMNS, fit_cells
+
+    tables = [table(COLUMNS, [fit_cells(one) for one in fits.sized])] if fits.sized else []
+    return "\n".join([*tables, *fits.reasons(), *fits.notes])

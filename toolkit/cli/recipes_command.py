@@ -47,16 +47,15 @@ def list_recipes(
     if method:
         methods.method(method)  # an unknown one is an error, not an empty list
     everything = recipes()
-    found = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
+    matching = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
     head = ("recipe", "method", "K", "$/h", "description")
     rows = [
-        (item.name, item.recipe.method, item.tokens, item.dollars, item.recipe.description or "")
-        for item in found.listed
+        (item.name, item.recipe.method, item.tokens, item.dollars, item.recipe.description) for item in matching.listed
     ]
     nothing = f"none of the {len(everything)} recipes; for a model of yours: toolkit new MODEL"
-    answer(found.to_dict(), as_json, lambda: table(head, rows) if rows else nothing)
+    answer(matching.to_dict(), as_json, lambda: table(head, rows) if rows else nothing)
     if rows and not as_json:
-        next_step("recipes", "show", found.listed[0].name)
+        next_step("recipes", "show", matching.listed[0].name)
 
 
 @recipes_app.command()
@@ -67,18 +66,18 @@ def show(
     """Show a recipe: its text, what it costs, whether it fits, and what was measured."""
     from toolkit.api.catalogue import show_recipe
 
-    found = show_recipe(recipe)
-    answer(found.to_dict(), as_json, lambda: _shown(found))
+    listed = show_recipe(recipe)
+    answer(listed.to_dict(), as_json, lambda: _show(listed))
     if not as_json:
-        say(f"To change it, copy it: cp {found.recipe.path} {Path(found.recipe.path).name}")
+        say(f"To change it, copy it: cp {listed.recipe.path} {Path(listed.recipe.path).name}")
         next_step("plan", recipe)
 
 
-def _shown(found: Listed) -> str:
-    text = found.recipe.path.read_text(encoding="utf-8").rstrip()
-    parts = [f"Price: {found.price_text}"]
-    parts += [f"Fit: {line}" for line in found.fit_lines]
-    if evidence := found.recipe.evidence:
+def _show(listed: Listed) -> str:
+    text = listed.recipe.path.read_text(encoding="utf-8").rstrip()
+    parts = [f"Price: {listed.price_text}"]
+    parts += [f"Fit: {line}" for line in listed.fit_lines]
+    if evidence := listed.recipe.evidence:
         head = ("measured", "K", "requests", "tokens/step", "speedup", "hardware", "source")
         rows = [
             (

@@ -35,7 +35,7 @@ def render(
     as_json: Json = False,
 ) -> None:
     """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
-    from toolkit.api import render as make
+    from toolkit.api.export import render as make
     from toolkit.platforms.kubernetes.rules.jobs import wait_command
     from toolkit.platforms.kubernetes.rules.manifests import APPLY
     from toolkit.platforms.kubernetes.rules.yaml import files, text

@@ -9,7 +9,8 @@ from toolkit.cli.table import table, terminal_width
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
 from toolkit.measure.headline import comparable, headline, speedup_of
-from toolkit.measure.report import BenchReport, WhatIf
+from toolkit.measure.measurement import WhatIf
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
@@ -18,7 +19,7 @@ from toolkit.measure.wording import (
     between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
-    filled,
+    drop_empty_columns,
     latencies,
     sign,
     small_print,
@@ -32,9 +33,9 @@ _LONGEST_LINE = 120
 def report_text(report: BenchReport, room: int | None = None) -> str:
     """The report, at most `room` characters wide: by default the terminal's width, or unlimited in a log or pipe."""
     room = terminal_width() if room is None else room
-    found = headline(report)
+    short = headline(report)
     parts = [
-        _lines([f"{report.title}: {found.title}", *found.sentences], room),
+        _lines([f"{report.title}: {short.title}", *short.sentences], room),
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
         _lines([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
@@ -46,15 +47,15 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def comparison_text(found: Comparison, room: int | None = None) -> str:
+def comparison_text(comparison: Comparison, room: int | None = None) -> str:
     """Two reports side by side, as wide as a report."""
     room = terminal_width() if room is None else room
-    speedups, arms = speedup_rows(found), arm_rows(found)
+    speedups, arms = speedup_rows(comparison), arm_rows(comparison)
     parts = [
-        _lines([found.title], room),
+        _lines([comparison.title], room),
         table(SPEEDUP_COLUMNS, speedups, room) if speedups else "",
-        table(*filled(ARM_COLUMNS, arms), room) if arms else "",
-        _lines([*found.notes()], room),
+        table(*drop_empty_columns(ARM_COLUMNS, arms), room) if arms else "",
+        _lines([*comparison.notes()], room),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -68,12 +69,14 @@ def _verdicts(report: BenchReport, room: int) -> str:
     return table(("holds", "claim", "workload", "detail"), rows, room) if rows else ""
 
 
-def _what_if(found: WhatIf, room: int) -> str:
-    sentences = _lines([*break_even_acceptance_in_words(found)], room)
-    return f"What if drafts were accepted otherwise\n{table(WHAT_IF, what_if_rows(found), room)}\n\n{sentences}"
+def _what_if(answers: WhatIf, room: int) -> str:
+    sentences = _lines([*break_even_acceptance_in_words(answers)], room)
+    return f"What if drafts were accepted otherwise\n{table(WHAT_IF, what_if_rows(answers), room)}\n\n{sentences}"
 
 
 def _figures(report: BenchReport, workload: str, room: int) -> str:
     arms = [arm for arm in report.arms if arm.workload == workload]
-    speed = table(*filled(COLUMNS, [cells(arm, speedup_of(report, arm)) for arm in arms]), room)
-    return f"{inert(workload)}\n{speed}\n\n{table(*filled(LATENCIES, [latencies(arm) for arm in arms]), room)}"
+    speed = table(*drop_empty_columns(COLUMNS, [cells(arm, speedup_of(report, arm)) for arm in arms]), room)
+    return (
+        f"{inert(workload)}\n{speed}\n\n{table(*drop_empty_columns(LATENCIES, [latencies(arm) for arm in arms]), room)}"
+    )

@@ -23,7 +23,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | No
     """
     room = terminal_width() if room is None else room
     rows = [tuple(map(inert, row)) for row in rows]
-    if (plain := _unwrapped([head, *rows], room)) is not None:
+    if (plain := _fit_unwrapped([head, *rows], room)) is not None:
         return plain
     if widths := _widths([head, *rows], room):
         return _columns([head, tuple("-" * width for width in widths), *rows], widths)
@@ -32,7 +32,7 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]], room: int | No
     return "\n\n".join(_columns(list(zip(head, row, strict=True)), widths) for row in rows)
 
 
-def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
+def _fit_unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
     """The table, if every cell is one line of plain ASCII and all columns fit; else None."""
     if not all(cell.isascii() and cell.isprintable() and cell == cell.strip() for row in rows for cell in row):
         return None
@@ -48,10 +48,10 @@ def _unwrapped(rows: Sequence[tuple[str, ...]], room: int) -> str | None:
 def paragraphs(texts: Sequence[str]) -> str:
     """Texts below one another, wrapped to the terminal; lines with a command stay whole."""
     room = terminal_width()
-    return "\n".join(line for text in texts for line in _wrapped(inert(text), room))
+    return "\n".join(line for text in texts for line in _wrap_lines(inert(text), room))
 
 
-def _wrapped(text: str, room: int) -> list[str]:
+def _wrap_lines(text: str, room: int) -> list[str]:
     lines = text.splitlines()
     return [
         part for line in lines for part in ([line] if len(line) <= room or _COMMAND.search(line) else _wrap(line, room))

@@ -1,4 +1,4 @@
-"""`toolkit tune`: the best setting of a recipe's speculation, found by measuring."""
+"""Commands that look for what is faster: the best setting (`tune`), a better head for a live endpoint (`improve`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import typer
 
 from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
 from toolkit.cli.durations import seconds_of
-from toolkit.cli.output import answer, confirm, exit_unless, next_step
-from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
+from toolkit.cli.endpoint_commands import Name
+from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 from toolkit.cli.table import table, terminal_width
 
 if TYPE_CHECKING:
+    from toolkit.api.improvement import ImprovementPlan
     from toolkit.measure.tune_report import TuneReport
     from toolkit.recipe.schema import Slo
+
 
 _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
@@ -26,7 +29,8 @@ _LONGEST_LINE = 120
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(tune)
+    for command in (tune, improve):
+        app.command()(command)
 
 
 def tune(
@@ -97,7 +101,7 @@ def tune(
 def tune_text(report: TuneReport, room: int | None = None) -> str:
     """The report as text, at most `room` characters wide; by default as wide as the terminal."""
     from toolkit.measure.tune_report import COLUMNS
-    from toolkit.measure.wording import filled
+    from toolkit.measure.wording import drop_empty_columns
 
     room = terminal_width() if room is None else room
     rows = [row.cells(report.winner) for row in report.rows]
@@ -105,13 +109,13 @@ def tune_text(report: TuneReport, room: int | None = None) -> str:
         textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
         for line in (f"{report.title}: {report.answer}", *report.lines())
     ]
-    return "\n\n".join([head, table(*filled(COLUMNS, rows), room), "\n".join(below)])
+    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), "\n".join(below)])
 
 
 def _ks(text: str) -> tuple[int, ...]:
     """The K of `1-10`, or of `3,5,7`."""
-    if found := _RANGE.fullmatch(text):
-        first, last = int(found["first"]), int(found["last"])
+    if span := _RANGE.fullmatch(text):
+        first, last = int(span["first"]), int(span["last"])
         ks = tuple(range(first, min(last, _MOST_K + 1) + 1))
     else:
         ks = tuple(int(part) for part in text.split(",") if part.isdecimal())
@@ -124,8 +128,52 @@ def _slo(text: str) -> Slo:
     """The limits of `ttft=0.5,tpot=50ms`."""
     from toolkit.recipe.schema import Slo
 
-    found = [_LIMIT.fullmatch(part) for part in text.split(",")]
-    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in found if limit}
-    if len(limits) < len(found) or not min(limits.values()) > 0:
+    parts = [_LIMIT.fullmatch(part) for part in text.split(",")]
+    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in parts if limit}
+    if len(limits) < len(parts) or not min(limits.values()) > 0:
         raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms with each limit once and above 0")
     return Slo(**limits)
+
+
+def improve(
+    name: Name,
+    concurrency: Annotated[str, typer.Option(help="Numbers of concurrent requests.", metavar="N,…")] = "1",
+    time: Annotated[str, typer.Option(help="Measure both heads this long at most.", metavar="T")] = "5m",
+    promote: Annotated[bool, typer.Option(help="Deploy the new head if it is better.")] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and what it costs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Continue a live endpoint's head on its traffic, measure it beside the old one, deploy it if it is better.
+
+    The traffic is what the endpoint captures of its requests, else `training.data` of its recipe. Exit code 1 if the
+    new head was not promoted. Run it again to go on where it was interrupted.
+    """
+    from toolkit.api import improvement
+
+    loads, seconds = counts_of(concurrency), seconds_of(time)
+    if dry_run:
+        planned = improvement.improve_plan(name, platform=platform)
+        answer(planned.to_dict(), as_json, lambda: _plan_text(planned))
+        return
+    approve = None if yes else _approve_price
+    improved = improvement.improve(
+        name, concurrency=loads, seconds=seconds, promote=promote, platform=platform, approve=approve
+    )
+    answer(improved.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in improved.rows()))
+    exit_unless(bool(improved) or not promote)
+    if not as_json:
+        next_step("prove" if promote else "deploy", name)
+
+
+def _approve_price(planned: ImprovementPlan) -> None:
+    """Ask before something is made that is billed."""
+    say(_plan_text(planned))
+    if planned.price:
+        exit_unless(confirm(f"This starts {planned.price}. Go on?", yes=False))
+
+
+def _plan_text(planned: ImprovementPlan) -> str:
+    rows = "\n".join(f"{key}: {text}" for key, text in planned.rows())
+    return f"{rows}\n\n{plan_text(planned.training, cost=False)}" if planned.training else rows

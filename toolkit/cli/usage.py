@@ -5,7 +5,6 @@ It goes by the commands themselves, so that a new option needs nothing here.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,34 +14,8 @@ from typer.core import TyperGroup
 
 from toolkit.cli.help import EXAMPLES
 from toolkit.errors import UsageError
+from toolkit.words import meant, our_word
 
-# What other tools call the same.
-_COMMANDS = {
-    "apply": "deploy", "benchmark": "bench", "chat": "invoke", "complete": "invoke", "config": "doctor",
-    "configure": "doctor", "create": "new", "curl": "invoke", "delete": "destroy", "down": "destroy",
-    "export": "render", "init": "new", "launch": "deploy", "lint": "check", "list": "status", "log": "logs",
-    "login": "doctor", "ls": "status", "predict": "invoke", "ps": "status", "push": "deploy", "queue": "status",
-    "remove": "destroy", "rm": "destroy", "run": "deploy", "serve": "deploy", "start": "deploy", "stop": "destroy",
-    "terminate": "destroy", "test": "prove", "undo": "rollback", "up": "deploy", "validate": "check",
-    "verify": "prove",
-}  # fmt: skip
-_OPTIONS = {
-    "--assume-yes": "--yes", "--duration": "--time", "--filter": "--grep", "--force": "--yes", "--output": "--out",
-    "--profile-name": "--profile", "--search": "--grep", "--seconds": "--time", "--last": "--tail",
-    "--lines": "--tail", "--n": "--tail",
-}  # fmt: skip
-# What is an argument here, and an option of other tools.
-_ARGUMENTS = ("--endpoint", "--f", "--file", "--filename", "--model", "--name", "--prompt", "--recipe")
-# Another command does what is meant: without the option, the typed one would do it in earnest.
-_INSTEAD: Mapping[tuple[str, ...], str] = {
-    ("deploy", "--dry-run"): "plan",
-    ("deploy", "--plan-only"): "plan",
-    ("deploy", "--check"): "check",
-}
-_PLATFORMS = {
-    "aws": "sagemaker", "cluster": "kubernetes", "docker": "local", "eks": "kubernetes", "here": "local",
-    "k8s": "kubernetes", "laptop": "local", "localhost": "local",
-}  # fmt: skip
 # Values for arguments that were left out.
 _VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}
 _MISSING, _EXTRA = "Missing argument", "Got unexpected extra argument"
@@ -88,14 +61,14 @@ def _hint(message: str, option: str | None, root: TyperGroup, typed: list[str]) 
     if message.startswith(_MISSING):
         values = [_VALUES.get(name.upper(), "") for name in _required_from(command, message)]
         return _run([*typed, *values]) if values and all(values) else _example(path)
-    if found := _MISSING_OPTION.match(message):
-        return _run([*typed, found[1], found[1].lstrip("-")])
+    if parts := _MISSING_OPTION.match(message):
+        return _run([*typed, parts[1], parts[1].lstrip("-")])
     if message.startswith(_EXTRA):
         return _fewer(path, command, typed)
-    if found := _WRITE.search(message):
-        return _run(_with(typed, found["wrong"], found["right"]))
-    if found := _OPTION_WITH_VALUE.match(message):
-        return _other_value(message, found["option"], path, command, typed)
+    if parts := _WRITE.search(message):
+        return _run(_with(typed, parts["wrong"], parts["right"]))
+    if parts := _OPTION_WITH_VALUE.match(message):
+        return _other_value(message, parts["option"], path, command, typed)
     return _help(path)
 
 
@@ -110,13 +83,12 @@ def _other_value(message: str, option: str, path: list[str], command: Any, typed
     """With a value that the option takes: the nearest choice, the limit, or what it usually has."""
     index = next(number for number, word in enumerate(typed) if word.partition("=")[0] == option)
     value = typed[index].partition("=")[2] or typed[index + 1]
-    if found := _ONE_OF.search(message):
-        choices = re.findall(r"'([^']*)'", found["choices"])
-        meant = _PLATFORMS.get(value.lower(), value.lower())
-        near = difflib.get_close_matches(meant, choices, n=1, cutoff=0.4) or choices
+    if bound := _ONE_OF.search(message):
+        choices = re.findall(r"'([^']*)'", bound["choices"])
+        near = meant(value, choices, "platform", cutoff=0.4) or choices
         return _run(_with(typed, value, near[0]))
-    found = _BOUND.search(message)
-    usual = found["bound"] if found else _number_in(value, message) or _usual(_spellings(command).get(option))
+    bound = _BOUND.search(message)
+    usual = bound["bound"] if bound else _number_in(value, message) or _usual(_spellings(command).get(option))
     return _run(_with(typed, value, usual)) if usual else _help(path)
 
 
@@ -125,8 +97,8 @@ def _number_in(value: str, message: str) -> str:
     kind, number = _NOT_A_NUMBER.search(message), _NUMBER.search(value)
     if not kind or not number:
         return ""
-    found = float(number[1]) * (1024 if number[2] else 1)
-    return f"{found:g}" if kind[1] == "number" else str(int(found))
+    meant_number = float(number[1]) * (1024 if number[2] else 1)
+    return f"{meant_number:g}" if kind[1] == "number" else str(int(meant_number))
 
 
 def _usual(parameter: Any) -> str:
@@ -158,8 +130,7 @@ def _other_command(unknown: str, path: Sequence[str], group: TyperGroup, typed: 
     if not path and unknown in ("help", "version"):
         behind = typed[typed.index(unknown) + 1 :]
         return _run(["--version"]) if unknown == "version" else _help(behind)
-    known = _COMMANDS.get(unknown.lower()) if not path else None
-    near = [known] if known else difflib.get_close_matches(unknown.lower(), group.commands, n=1)
+    near = meant(unknown, group.commands, *(() if path else ("command",)))
     if not near and "--model" in _spellings(group):  # of `recipes`, where such a word is a filter
         near = [f"--model={unknown}"]
     return _run(_with(typed, unknown, near[0])) if near else _help(path)
@@ -181,22 +152,21 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     name = "--" + written.partition("=")[0].lstrip("-").replace("_", "-")
     if name in _spellings(root) and path:
         return _before_the_command(name, written, _takes_value(_spellings(root)[name]), typed)
-    if instead := _INSTEAD.get((*path, name)):
+    if instead := our_word(" ".join((*path, name)), "instead"):
         return _run(_with(_without(typed, written, with_value=False), path[0], instead))
-    if name in _ARGUMENTS and not all(map(_options_of, command.params)):
+    if our_word(name, "argument") and not all(map(_options_of, command.params)):
         return _run(_as_argument(typed, written))
-    known = name if name in here else _OPTIONS.get(name, "")
-    elsewhere = [other for other, found in root.commands.items() if name in _spellings(found)]
-    if known not in here and elsewhere:
+    elsewhere = [other for other, its_command in root.commands.items() if name in _spellings(its_command)]
+    if name not in here and our_word(name, "option") not in here and elsewhere:
         value = _takes_value(_spellings(root.commands[elsewhere[0]])[name])
         return f"`{name}` is an option of {', '.join(elsewhere)}. Without it: {_line(_without(typed, written, value))}"
-    near = [known] if known in here else difflib.get_close_matches(name, here, n=1)
+    near = [name] if name in here else meant(name, here, "option")
     if not near:
         return f"Its options: {_line([*path, '-h'])}"
     corrected = written.replace(written.partition("=")[0], near[0], 1)
     if path and typed.index(written) < typed.index(path[0]):
         value = _takes_value(here[near[0]])
-        return _run([*_without(typed, written, value), corrected, *_taken(typed, written, value)[1:]])
+        return _run([*_without(typed, written, value), corrected, *_take(typed, written, value)[1:]])
     return _run([corrected if word == written else word for word in typed])
 
 
@@ -207,12 +177,12 @@ def _as_argument(typed: Sequence[str], written: str) -> list[str]:
 
 
 def _before_the_command(name: str, written: str, value: bool, typed: list[str]) -> str:
-    moved = [*_taken(typed, written, value), *_without(typed, written, value)]
+    moved = [*_take(typed, written, value), *_without(typed, written, value)]
     return f"`{name}` stands before the command. {_run(moved)}"
 
 
 def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
-    """As many words as the command takes: a prompt without quotes is one, of other things the first counts."""
+    """Without the words that are too many: those of a prompt without quotes are joined, of others the first stay."""
     names = [parameter.name for parameter in command.params if not _options_of(parameter)]
     words = _words(command, typed[typed.index(path[-1]) + 1 :])
     rest = [word for word in typed if word not in words and word not in path]
@@ -228,12 +198,12 @@ def _fewer(path: list[str], command: Any, typed: list[str]) -> str:
 
 def _words(command: Any, typed: Sequence[str]) -> list[str]:
     """What was typed that is neither an option nor its value."""
-    found, is_value, spellings = [], False, _spellings(command)
+    words, is_value, spellings = [], False, _spellings(command)
     for word in typed:
         if not is_value and not word.startswith("-"):
-            found.append(word)
+            words.append(word)
         is_value = not is_value and _takes_value(spellings.get(word))
-    return found
+    return words
 
 
 def _options_of(parameter: Any) -> list[str]:
@@ -250,11 +220,11 @@ def _takes_value(parameter: Any) -> bool:
 
 def _with(typed: Sequence[str], old: str, new: str) -> list[str]:
     """With the first word `old`, or the value `old` of `--option=old`, replaced."""
-    found = next(index for index, word in enumerate(typed) if old in (word, word.partition("=")[2]))
-    return [*typed[:found], typed[found].removesuffix(old) + new, *typed[found + 1 :]]
+    index_of_old = next(index for index, word in enumerate(typed) if old in (word, word.partition("=")[2]))
+    return [*typed[:index_of_old], typed[index_of_old].removesuffix(old) + new, *typed[index_of_old + 1 :]]
 
 
-def _taken(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
+def _take(typed: Sequence[str], word: str, with_value: bool) -> list[str]:
     index = typed.index(word)
     return list(typed[index : index + 1 + (with_value and "=" not in word)])
 

@@ -1,7 +1,8 @@
-"""How to reach an endpoint's OpenAI route: its URL and credentials."""
+"""How to reach an endpoint's OpenAI route: its URL and credentials, and lines for other clients that have them."""
 
 from __future__ import annotations
 
+import json
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,3 +36,51 @@ class OpenAIAccess:
 def is_loopback(url: str) -> bool:
     """Whether the URL is on this machine, so that proxies of the environment must not be used."""
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+_LINES = """\
+base URL  {base_url}
+model     {model}
+token     info.token(): valid for a limited time, ask again for each session; never printed here
+
+openai     OpenAI(base_url={url}, api_key=info.token).chat.completions.create(model={name}, messages=…)
+LangChain  ChatOpenAI(base_url={url}, api_key=info.token, model={name})
+LiteLLM    completion(model={litellm}, api_base={url}, api_key=info.token(), messages=…)
+curl       python -c 'import toolkit as t; print("Authorization: Bearer", t.connect({name}).connect_info().token())' \\
+             | curl {base_url}/chat/completions -H @- -H 'Content-Type: application/json' \\
+                 -d '{body}'"""
+_OWN_AUTHORITY = """
+TLS        this server's certificate is signed by an authority of its own: `endpoint.openai()` knows it, other clients
+           must be given the certificate of that authority"""
+
+
+@dataclass(frozen=True, repr=False)
+class ConnectInfo:
+    """Base URL and model of an endpoint's OpenAI route, and `token()`, which returns a bearer token valid now.
+
+    Its text has a ready line for openai, LangChain, LiteLLM and curl. The token is in none of them.
+    """
+
+    model: str
+    access: OpenAIAccess = field(compare=False)
+
+    @property
+    def base_url(self) -> str:
+        """The URL that OpenAI clients call `base_url`."""
+        return self.access.base_url
+
+    def token(self) -> str:
+        """A bearer token that is valid now. Keep it out of logs."""
+        return self.access.token()
+
+    def __repr__(self) -> str:
+        name, url = json.dumps(self.model), json.dumps(self.base_url)
+        text = _LINES.format(
+            base_url=self.base_url,
+            model=self.model,
+            url=url,
+            name=name,
+            litellm=json.dumps(f"openai/{self.model}"),
+            body=json.dumps({"model": self.model, "messages": [{"role": "user", "content": "Hello"}]}),
+        )
+        return text + (_OWN_AUTHORITY if self.access.tls else "")

@@ -5,28 +5,15 @@ from __future__ import annotations
 import reprlib
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise, zip_longest
 from math import ceil
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from toolkit.endpoint.answer_card import answer_card
+from toolkit.display import card, facts, fold, verbatim
 from toolkit.endpoint.events import Choice, Delta, Drafts, Event, EventReader, Usage
-from toolkit.endpoint.options import require_known
 from toolkit.errors import InvocationError
-
-Message = Mapping[str, str]
-
-
-class Invoker(Protocol):
-    """Sends requests to endpoints. `endpoint` is a name, or `name/component` for an inference component of it."""
-
-    def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
-
-    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        """The container's answer as it arrives, in chunks that may end anywhere."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +106,23 @@ class Generation:
         return f"<Generation of {self.completion_tokens} tokens in {self.latency:.2f} s: {reprlib.repr(self.text)}>"
 
     def _repr_html_(self) -> str:
-        return answer_card(self)
+        return _card(self)
+
+
+def _card(answer: Generation) -> str:
+    acceptance = answer.acceptance
+    positions = ", ".join(f"{share:.0%}" for share in acceptance.per_position) if acceptance else ""
+    rate = f", {answer.completion_tokens / answer.latency:.0f} tokens/s" if answer.latency else ""
+    reasoning = f", {answer.reasoning_tokens} of them reasoning" if answer.reasoning_tokens else ""
+    rows = [
+        ("tokens", f"{answer.completion_tokens}{reasoning}{rate}"),
+        ("first token", f"{answer.ttft * 1000:.0f} ms, then one in {answer.tpot * 1000:.1f} ms"),
+        ("acceptance", f"{acceptance.length:.2f} tokens per target step" if acceptance else "no drafts"),
+        ("accepted by position", positions),
+    ]
+    parts = (verbatim(answer.text), fold("reasoning", answer.reasoning), facts(rows))
+    says = "cut at max_tokens" if answer.cut else answer.finish_reason
+    return card("Answer", *parts, says=says, tone="fair" if answer.cut else "soft")
 
 
 class Stream:
@@ -134,7 +137,7 @@ class Stream:
         """The finished answer; reads what has not been read yet. Raises InvocationError."""
         for _ in self._pieces:
             pass
-        return _whole(self._result)
+        return _require(self._result)
 
     def __iter__(self) -> Iterator[str]:
         return self._pieces
@@ -157,7 +160,7 @@ class AsyncStream:
     async def result(self) -> Generation:
         async for _ in self._pieces:
             pass
-        return _whole(self._result)
+        return _require(self._result)
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self._pieces
@@ -294,25 +297,11 @@ def _reasoning_tokens(pieces: Sequence[_Piece], tokens: Sequence[int]) -> int:
     return sum(tokens[:last]) + round(tokens[last] * share)
 
 
-def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
-    """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ.
-
-    Raises UsageError for an option that chat requests do not have.
-    """
-    require_known(options)
-    options = {**options, **options.get("extra_body", {})}
-    options.pop("extra_body", None)
-    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    defaults = {"max_tokens": 256, "temperature": 0}
-    fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}
-    return {"messages": messages, **defaults, **options, **fixed}
-
-
 def _broken() -> InvocationError:
     return InvocationError("the stream ended too early", hint="Send the request again.")
 
 
-def _whole(result: Generation | None) -> Generation:
+def _require(result: Generation | None) -> Generation:
     if result is None:  # reading raised an error, which the caller caught
         raise _broken()
     return result

@@ -14,7 +14,7 @@ import httpx
 
 from toolkit.endpoint import refusal
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.retry import retried, retried_async
+from toolkit.endpoint.refusal import retry, retry_async
 from toolkit.errors import EndpointNotFound, InvocationError
 
 _LONGEST_ERROR = 64 * 1024
@@ -42,7 +42,7 @@ def stream(
             return answer
 
     with httpx.Client(**_settings(access, read_seconds)) as client:
-        answer = retried(send, sleep)
+        answer = retry(send, sleep)
         with _broken_stream(endpoint):
             yield from answer.iter_bytes()
 
@@ -65,7 +65,7 @@ async def stream_async(
             return answer
 
     async with httpx.AsyncClient(**_settings(access, read_seconds)) as client:
-        answer = await retried_async(send, sleep)
+        answer = await retry_async(send, sleep)
         with _broken_stream(endpoint):
             async for part in answer.aiter_bytes():
                 yield part
@@ -117,12 +117,12 @@ def _broken_stream(endpoint: str) -> Iterator[None]:
 
 def _text(parts: Iterable[bytes]) -> str:
     """The beginning of an error: what is longer says no more."""
-    found = b""
+    content = b""
     for part in parts:
-        found += part
-        if len(found) >= _LONGEST_ERROR:
+        content += part
+        if len(content) >= _LONGEST_ERROR:
             break
-    return found[:_LONGEST_ERROR].decode(errors="replace")
+    return content[:_LONGEST_ERROR].decode(errors="replace")
 
 
 async def _few(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

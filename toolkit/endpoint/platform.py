@@ -1,20 +1,32 @@
-"""What a handle and a measurement need of a platform."""
+"""What a handle and a measurement need of a platform: requests, logs, metrics, and what `toolkit status` lists."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from toolkit.apply.waiter import Waitable
+from toolkit.apply.waiter import LogLine, Waitable
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.generation import Invoker
 from toolkit.endpoint.metrics import Figure, Metrics
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
 
+
 VARIANT_MARK = "@"
 """In an address, between the name of an endpoint and that of one of its production variants."""
+
+
+class Invoker(Protocol):
+    """Sends requests to endpoints. `endpoint` is a name, or `name/component` for an inference component of it."""
+
+    def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
+
+    def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
+        """The container's answer as it arrives, in chunks that may end anywhere."""
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
@@ -45,3 +57,49 @@ class EndpointPlatform(Waitable, Invoker, Protocol):
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         """Key and content of each object below `s3://bucket/…`, by key. Raises UsageError where there is no S3."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """An endpoint created by the toolkit. `created` is in seconds since 1970, `instances` are pairs of type and count.
+
+    `price_per_hour` is in US dollars, None if unknown; `status` is one of
+    apply.waiter.EndpointStatus; `region` is an AWS region, or the `context/namespace` of a cluster.
+    """
+
+    name: str
+    platform: str
+    region: str
+    status: str
+    config: str
+    created: float
+    instances: tuple[tuple[str, int], ...]
+    price_per_hour: float | None
+    failure_reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit status --json`."""
+        return asdict(self)
+
+
+def read_log(
+    platform: Waitable,
+    endpoint: str,
+    follow: bool = False,
+    since: float | None = None,
+    clock: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[LogLine]:
+    """Log lines, oldest first: all, or the last `since` seconds. `follow` then waits for new ones.
+
+    Each line is read once. Raises EndpointNotFound, also if the endpoint is removed meanwhile.
+    """
+    first = clock() - since if since is not None else 0.0
+    bookmarks: dict[str, str] = {}
+    while True:
+        for line in platform.logs(endpoint, bookmarks=bookmarks):
+            if line.time >= first:
+                yield line
+        if not follow:
+            return
+        sleep(platform.poll_seconds)

@@ -1,10 +1,14 @@
-"""Error responses of a container as exceptions. Platforms translate the errors of their own APIs."""
+"""Error responses of a container as exceptions, and requests sent again that no model has begun to process.
+
+Platforms translate the errors of their own APIs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from toolkit import documents
 from toolkit.errors import InvocationError
@@ -58,3 +62,39 @@ def message_in(text: str) -> str:
     error = document.get("error", document) if isinstance(document, dict) else None
     message = error.get("message") if isinstance(error, dict) else error
     return message if isinstance(message, str) else text
+
+
+_RETRIES = 3
+_FIRST_PAUSE_SECONDS = 0.5
+
+T = TypeVar("T")
+
+
+def retry(send: Callable[[], T], sleep: Callable[[float], None]) -> T:
+    """The result of `send`, tried again up to three times if the error is transient. Raises InvocationError."""
+    for pause in _pauses():
+        try:
+            return send()
+        except InvocationError as error:
+            if not error.transient:
+                raise
+        sleep(pause)
+    return send()
+
+
+async def retry_async(send: Callable[[], Awaitable[T]], sleep: Callable[[float], Awaitable[None]]) -> T:
+    """`retry` for event loops."""
+    for pause in _pauses():
+        try:
+            return await send()
+        except InvocationError as error:
+            if not error.transient:
+                raise
+        await sleep(pause)
+    return await send()
+
+
+def _pauses() -> Iterator[float]:
+    """Exponential backoff with jitter, so that callers throttled together do not return together."""
+    for attempt in range(_RETRIES):
+        yield _FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(0.5, 1)  # noqa: S311

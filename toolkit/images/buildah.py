@@ -10,9 +10,19 @@ from contextlib import contextmanager
 
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import Log, build_failure, last_words, logins, push_failure, run, secret_folder
-from toolkit.images.context import EPOCH, build_arguments, build_context
-from toolkit.images.publish import verified
+from toolkit.images.command import (
+    EPOCH,
+    Log,
+    build_arguments,
+    build_context,
+    build_failure,
+    last_words,
+    logins,
+    push_failure,
+    run,
+    secret_folder,
+)
+from toolkit.images.publish import verify_pushed
 from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -66,7 +76,7 @@ class BuildahBuilder:
             if ended.code:
                 raise push_failure(program, ended, str(target), _ROOM)
             with Registry(target.registry, self._credentials) as registry:
-                return verified(registry, target, digest.read_text(encoding="utf-8").strip())
+                return verify_pushed(registry, target, digest.read_text(encoding="utf-8").strip())
 
 
 def _program() -> str | None:

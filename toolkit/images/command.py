@@ -1,27 +1,32 @@
-"""Run an external build tool: stream its output, end it when we end, and explain its failure."""
+"""Build with an external tool: write the folder that it builds from, stream its output, explain its failure."""
 
 from __future__ import annotations
 
 import base64
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
+from toolkit.images.reference import parse
+from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.images.wheels import fetch_wheels
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from toolkit.images.auth import Credentials  # imports httpx
     from toolkit.images.docker_config import Login
     from toolkit.images.reference import Reference
+
 
 Log = Callable[[str], None]
 
@@ -79,7 +84,7 @@ def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None 
 
 def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
     """Why a Dockerfile could not be built: the step, the last line, and a hint. `room`: how to free disk space."""
-    step = next((found[1] for line in reversed(ended.lines) if (found := _STEP.fullmatch(line))), "")
+    step = next((match[1] for line in reversed(ended.lines) if (match := _STEP.fullmatch(line))), "")
     words = last_words(ended)
     if _FULL_DISK.search(words):
         return BuildError(f"{tool}: the disk is full: {words}", hint=room)
@@ -110,10 +115,10 @@ def last_words(ended: Ended) -> str:
 
 def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, Login]:
     """The available logins for the images' registries, in the format of Docker's and podman's files."""
-    found = {registry: credentials(registry) for registry in {image.registry for image in images}}
+    accounts = {registry: credentials(registry) for registry in {image.registry for image in images}}
     return {
         registry: {"auth": base64.b64encode(":".join(account).encode()).decode()}
-        for registry, account in found.items()
+        for registry, account in accounts.items()
         if account is not None
     }
 
@@ -137,3 +142,49 @@ def _end(process: subprocess.Popen[str]) -> None:
                 process.wait(_GRACE_SECONDS)
     assert process.stdout is not None
     process.stdout.close()
+
+
+EPOCH = 0  # of every file and of the image itself, in seconds: the same image has the same digest tomorrow
+
+
+@contextmanager
+def build_context(spec: ImageSpec) -> Iterator[Path]:
+    """The folder, until the block ends. Raises BuildError."""
+    with ExitStack() as stack:
+        try:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolkit-build-")))
+            context = folder / "context"
+            context.mkdir()
+            (context / "Dockerfile").write_text(spec.dockerfile, encoding="utf-8")
+            _write({**spec.files, **fetch_wheels(spec.wheels, spec.python, folder)}, context / "rootfs")
+        except OSError as error:
+            hint = "Make room, or set TMPDIR to a folder of a disk that has it."
+            raise BuildError(f"cannot write the build context: {error}", hint=hint) from error
+        yield context
+
+
+def build_arguments(spec: ImageSpec) -> list[str]:
+    """The options that give the Dockerfile its ARGs: the base, and the time where it asks for one."""
+    base = parse(spec.base)
+    # buildah takes no reference that has both
+    arguments = {"BASE_IMAGE": str(replace(base, tag=None) if base.digest else base)}
+    if "ARG SOURCE_DATE_EPOCH" in spec.dockerfile:
+        arguments["SOURCE_DATE_EPOCH"] = str(EPOCH)
+    return [option for name, value in arguments.items() for option in ("--build-arg", f"{name}={value}")]
+
+
+def _write(files: dict[str, ContextFile], root: Path) -> None:
+    """Files below `root` with their modes; folders are open to all, as they are in images."""
+    root.mkdir()
+    for path, file in files.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if file.source is not None:
+            shutil.copyfile(file.source, target)
+        else:
+            target.write_bytes(file.content or b"")
+        target.chmod(file.mode)
+    for entry in (root, *root.rglob("*")):
+        if entry.is_dir():
+            entry.chmod(0o755)
+        os.utime(entry, (EPOCH, EPOCH))

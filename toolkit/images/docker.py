@@ -19,11 +19,21 @@ from typing import Any
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import Ended, Log, build_failure, last_words, logins, push_failure, run, secret_folder
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import (
+    Ended,
+    Log,
+    build_arguments,
+    build_context,
+    build_failure,
+    last_words,
+    logins,
+    push_failure,
+    run,
+    secret_folder,
+)
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import HUB_LOGIN, docker_folder, read_config
-from toolkit.images.publish import publish, staged
+from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import DOCKER_HUB, Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -65,7 +75,7 @@ class DockerBuilder:
         with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
-            pushed = staged(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
+            pushed = staging_reference(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
             network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
             platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
             command = ["docker", "build", *network, *platform, *build_arguments(spec)]
@@ -76,8 +86,8 @@ class DockerBuilder:
             if ended.code:
                 raise push_failure("docker", ended, str(pushed), _ROOM)
         with Registry(target.registry, self._credentials) as registry:
-            found = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
-            return publish(registry, target, found.as_schema_2())
+            image = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
+            return publish(registry, target, image.as_schema_2())
 
 
 @contextmanager
@@ -99,15 +109,15 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
 
 
 def _engine(variables: dict[str, str]) -> str:
-    """The engine's architecture and the kind of its store; empty where we may not ask, as Studio's proxy may say."""
+    """The engine's architecture and the kind of its store; empty if asking is forbidden, as by Studio's proxy."""
     ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _discard, variables)
     return "" if ended.code else "\n".join(ended.lines)
 
 
 def _pushed_digest(ended: Ended) -> str:
     for line in reversed(ended.lines):
-        if found := _PUSHED.fullmatch(line):
-            return found[1]
+        if match := _PUSHED.fullmatch(line):
+            return match[1]
     raise BuildError(f"docker push did not report the digest: {last_words(ended)}")
 
 

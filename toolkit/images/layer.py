@@ -84,13 +84,13 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile | None) -> None:
         archive.addfile(entry)
         return
     entry.mode = file.mode
-    with _opened(file) as stream:
+    with _open(file) as stream:
         entry.size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         archive.addfile(entry, stream)
 
 
-def _opened(file: ContextFile) -> IO[bytes]:
+def _open(file: ContextFile) -> IO[bytes]:
     return io.BytesIO(file.content or b"") if file.source is None else file.source.open("rb")
 
 

@@ -16,10 +16,10 @@ STAGED = "-staged-"
 """In tags under which an engine pushes what is not yet known to be schema 2: after the image's own tag."""
 
 
-def staged(image: Reference, mark: str) -> Reference:
-    """Where to push first, since an engine with containerd's store pushes OCI, and the tag itself may be immutable.
+def staging_reference(image: Reference, mark: str) -> Reference:
+    """A temporary tag to push to: an engine with containerd's store pushes OCI, and the real tag may be immutable.
 
-    `mark` is another one for every build: the engine's image has another digest each time.
+    `mark` differs for every build, because the image's digest does.
     """
     return replace(image, tag=f"{image.tag or 'latest'}{STAGED}{mark}")
 
@@ -32,10 +32,10 @@ def publish(registry: Registry, image: Reference, manifest: Manifest) -> str:
     existing = registry.find_manifest(image.repository, image.selector)
     if existing is None or existing.digest != manifest.digest:
         registry.put_manifest(image.repository, image.selector, manifest)
-    return verified(registry, image, manifest.digest)
+    return verify_pushed(registry, image, manifest.digest)
 
 
-def verified(registry: Registry, image: Reference, digest: str | None = None) -> str:
+def verify_pushed(registry: Registry, image: Reference, digest: str | None = None) -> str:
     """Digest of an image that SageMaker can take: Docker schema 2, linux/amd64, and `digest` if one is expected.
 
     Raises BuildError.

@@ -47,11 +47,11 @@ def parse(text: str) -> Reference:
         message = f"{text!r} is not an image reference"
         hint = "Write registry/repository:tag or registry/repository@sha256:…, with the repository in lower case."
         raise UsageError(message, hint=hint)
-    found = Reference(parts["registry"], parts["repository"], parts["tag"], parts["digest"])
-    if found.registry not in (DOCKER_HUB, f"index.{DOCKER_HUB}"):
-        return found
-    repository = found.repository if "/" in found.repository else f"library/{found.repository}"
-    return replace(found, registry=DOCKER_HUB, repository=repository)
+    reference = Reference(parts["registry"], parts["repository"], parts["tag"], parts["digest"])
+    if reference.registry not in (DOCKER_HUB, f"index.{DOCKER_HUB}"):
+        return reference
+    repository = reference.repository if "/" in reference.repository else f"library/{reference.repository}"
+    return replace(reference, registry=DOCKER_HUB, repository=repository)
 
 
 def same_repository(image: str, other: str) -> bool:

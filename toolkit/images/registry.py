@@ -190,11 +190,11 @@ class Registry:
         self, method: str, url: httpx.URL | str, repository: str, **options: Unpack[_Options]
     ) -> httpx.Response:
         """One request and its answer. Raises LoginExpired, httpx.RequestError and BuildError."""
-        return self._whole(self._send(method, url, repository, **options))
+        return self._read_whole(self._send(method, url, repository, **options))
 
-    def _whole(self, answer: httpx.Response) -> httpx.Response:
+    def _read_whole(self, answer: httpx.Response) -> httpx.Response:
         try:
-            return documents.whole(answer)
+            return documents.read_whole(answer)
         except documents.Unfit as error:
             asked = f"{answer.request.method} {answer.request.url.path}"
             raise BuildError(f"{self.host}: the answer to {asked} cannot be used: {error}") from error
@@ -231,7 +231,7 @@ class Registry:
             if is_passing(answer):
                 raise httpx.ReadError(f"HTTP {answer.status_code}")
             if answer.status_code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
-                self.expect(self._whole(answer), httpx.codes.OK)
+                self.expect(self._read_whole(answer), httpx.codes.OK)
             # who does not know ranges sends all of it
             skip = start if answer.status_code == httpx.codes.OK else 0
             missing = blob.size - start
@@ -269,7 +269,7 @@ class Registry:
             answer = self._client.send(request, stream=True)
         if answer.status_code != httpx.codes.UNAUTHORIZED or not self._is_ours(answer.request.url):
             return answer
-        self._whole(answer)
+        self._read_whole(answer)
         self._login.renew(scopes, login, answer.headers.get("WWW-Authenticate", ""))
         raise LoginExpired
 

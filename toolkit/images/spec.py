@@ -1,10 +1,11 @@
-"""An image to build, as data: what every builder gets."""
+"""An image to build, as data, and what a builder makes of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -42,3 +43,17 @@ class ImageSpec:
     python: str
     needs_run: bool
     tag: str
+
+
+class Builder(Protocol):
+    """One way to build. `name` is the word for it on the command line."""
+
+    @property
+    def name(self) -> str:
+        """`append`, `docker`, `buildah` or `codebuild`."""
+
+    def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
+        """Build, push to `destination` (registry/repository:tag), and give the pushed manifest's digest.
+
+        The manifest is Docker schema 2: SageMaker refuses OCI. Raises BuildError.
+        """

@@ -165,7 +165,7 @@ class _Upload:
         raise AssertionError("expect() of no status raises")
 
     def _find_offset(self, error: _InterruptedError) -> None:
-        """Go on where the registry says. One that does not say is sent what it has not confirmed, and may object."""
+        """Continue where the registry says. If it does not say, send again all that it has not confirmed."""
         offset = self.offset if error.offset is None else error.offset
         if not (error.gone or error.spoilt) and error.offset is None and self.location is not None:
             answer = self.registry.request("GET", self.location, self.repository)

@@ -1,23 +1,19 @@
-"""What is measured: an arm, and how it is reached."""
+"""What is measured: an endpoint, an arm, and how it is reached."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, Self
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
+from toolkit.endpoint.wire import Chunk
+from toolkit.measure.workload import GENERAL, Workload
 from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
-
-
-class Chunk(NamedTuple):
-    """Bytes of an answer that arrived `seconds` after the request was sent."""
-
-    seconds: float
-    content: bytes
 
 
 class Connection(Protocol):
@@ -65,3 +61,47 @@ class Arm:
     max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None
     expected: Expected = field(repr=False, default=Expected())
+
+
+@dataclass(frozen=True)
+class Served:
+    """An endpoint on a platform, or one inference component or production variant of it.
+
+    `baseline` is the same endpoint without speculation, as a name or `name/component`, if it exists; `speculative` is
+    False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
+    for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
+    `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
+    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
+    garbage, for measuring speed only.
+    """
+
+    name: str
+    platform: EndpointPlatform
+    baseline: str | None = None
+    speculative: bool = True
+    workloads: tuple[Workload, ...] = (GENERAL,)
+    expected: Expected = field(default=Expected())
+    component: str | None = None
+    price_per_hour: float | None = None
+    reports_drafts: bool = True
+    served_with: Mapping[str, str] = field(default_factory=dict)
+    synthetic_acceptance_length: float | None = None
+    target: str = ""
+    max_model_len: int | None = None
+    variant: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The name to send requests to: the endpoint's, `name/component`, or `name@variant`."""
+        if self.variant:
+            return f"{self.name}{VARIANT_MARK}{self.variant}"
+        return f"{self.name}/{self.component}" if self.component else self.name
+
+    @property
+    def twin(self) -> Self | None:
+        """Its baseline, as an endpoint of its own."""
+        if self.baseline is None:
+            return None
+        name, _, component = self.baseline.partition("/")
+        twin = replace(self, name=name, component=component or None, baseline=None, speculative=False)
+        return replace(twin, synthetic_acceptance_length=None)

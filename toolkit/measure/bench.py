@@ -9,14 +9,13 @@ from typing import Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
-from toolkit.measure.counters import counted
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
-from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
-from toolkit.measure.load import closed_loop, open_loop
-from toolkit.measure.lossless import paired
-from toolkit.measure.report import ArmReport, BenchReport, Verdict
-from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.load import closed_loop, count_drafts, open_loop
+from toolkit.measure.lossless import pair_answers
+from toolkit.measure.measurement import ArmReport, Verdict
+from toolkit.measure.report import BenchReport
+from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.run import again, run
 from toolkit.measure.scoring import Scoring
 from toolkit.measure.stream_clock import Ask, Timing
@@ -42,7 +41,7 @@ async def measure(
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     speed = verdicts(results, summary, real, design.baseline)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
-    judged, ending = await _judged(design, real, measured, progress)
+    judged, ending = await _judge(design, real, measured, progress)
     return BenchReport(
         title,
         verdicts=(
@@ -66,7 +65,7 @@ async def measure(
 
 
 def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
-    """Sends requests to arms; before another engine is asked than last, it waits until that has settled.
+    """A function that sends requests to arms. When the arm changes, it waits `settle_seconds` first.
 
     `seed` decides at what moments open loops ask.
     """
@@ -81,7 +80,7 @@ def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
             block = open_loop(arm, asks, load.value, timing, seed=f"{seed} {asks[0].round} {asks[0].prompt}")
         else:
             block = closed_loop(arm, asks, round(load.value), timing)
-        return await counted(arm.connection, block, without_counters)
+        return await count_drafts(arm.connection, block, without_counters)
 
     return send
 
@@ -89,7 +88,7 @@ def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
 _Ending = Literal["complete", "interrupted", "broken off"]
 
 
-async def _judged(
+async def _judge(
     design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scoring], object]
 ) -> tuple[tuple[Verdict, ...], _Ending]:
     """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And how it ended."""
@@ -123,7 +122,7 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     point = row.workload, row.concurrency or row.rate, row.concurrency is None
     at = [item for item in results if (item.workload, item.load, item.open_loop) == point]
     answers = [item for item in successful(at) if item.arm == row.arm]
-    pairs = paired(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
+    pairs = pair_answers(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
     same = sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
     return same / len(pairs) if pairs else None
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from toolkit.measure.report import Speedup
+from toolkit.measure.measurement import Speedup
 
 BatchSizes = tuple[int, int, int]
 """First and last batch size, both included, and the K for them: an entry of `num_speculative_tokens_per_batch_size`."""
@@ -40,9 +40,9 @@ def break_even_in_words(speedups: Sequence[Speedup]) -> list[str]:
     for item in speedups:
         measured.setdefault(_arm_and_workload(item), []).append(item.concurrency or 0)
     return [
-        f"{found.arm} on {found.workload} {_in_words(found.concurrency, max(measured[found.arm, found.workload]))}"
-        for found in break_even(speedups)
-        if len(measured[found.arm, found.workload]) > 1
+        f"{point.arm} on {point.workload} {_in_words(point.concurrency, max(measured[point.arm, point.workload]))}"
+        for point in break_even(speedups)
+        if len(measured[point.arm, point.workload]) > 1
     ]
 
 

@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.display import bullets, card, table
-from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval, load, ratio, sign
 from toolkit.text import inert
 
@@ -146,7 +147,7 @@ ARM_COLUMNS = ("workload", "load", "arm", "tok/s", "TTFT ms", "ITL ms", "accepta
 """Columns of the figures: before → now, times as medians."""
 
 
-def speedup_rows(found: Comparison) -> list[tuple[str, ...]]:
+def speedup_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """The speedups in the order of SPEEDUP_COLUMNS."""
     words = {True: "faster", False: "slower", None: "not shown"}
     return [
@@ -156,11 +157,11 @@ def speedup_rows(found: Comparison) -> list[tuple[str, ...]]:
             interval(change.after),
             f"{ratio(change.ratio)} ({change.low:.2f}-{change.high:.2f}), {words[change.better]}",
         )
-        for change in found.speedups
+        for change in comparison.speedups
     ]
 
 
-def arm_rows(found: Comparison) -> list[tuple[str, ...]]:
+def arm_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """The figures in the order of ARM_COLUMNS."""
     return [
         (
@@ -172,7 +173,7 @@ def arm_rows(found: Comparison) -> list[tuple[str, ...]]:
             _both(_median(change.before.itl), _median(change.after.itl)),
             _both(_number(change.before.acceptance_length, 2), _number(change.after.acceptance_length, 2)),
         )
-        for change in found.arms
+        for change in comparison.arms
     ]
 
 
@@ -180,8 +181,8 @@ def _both(before: str, after: str) -> str:
     return f"{before or '-'} → {after or '-'}" if before or after else ""
 
 
-def _median(found: Percentiles | None) -> str:
-    return f"{found.p50 * 1000:.1f}" if found else ""
+def _median(times: Percentiles | None) -> str:
+    return f"{times.p50 * 1000:.1f}" if times else ""
 
 
 def _number(value: float | None, digits: int) -> str:

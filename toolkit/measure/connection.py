@@ -21,9 +21,9 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
+from toolkit.endpoint.wire import Chunk, Client, Response
 from toolkit.errors import InvocationError, PlatformError, UsageError
-from toolkit.measure.arm import Chunk, Connection
-from toolkit.measure.wire import Client, Response
+from toolkit.measure.arm import Connection
 
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
@@ -65,12 +65,12 @@ class HttpConnection:
             return await self.invoker(body)
         route = "completions" if "prompt" in body else "chat/completions"
         return refusal.parse_answer(
-            self.name, await self._whole("POST", f"{self._base}/{route}", {"model": self.model, **body})
+            self.name, await self._read("POST", f"{self._base}/{route}", {"model": self.model, **body})
         )
 
     async def models(self) -> dict[str, ServedModel]:
         """The models that it serves by name, as far as it lists them. Raises InvocationError."""
-        listed = refusal.parse_answer(self.name, await self._whole("GET", f"{self._base}/models")).get("data")
+        listed = refusal.parse_answer(self.name, await self._read("GET", f"{self._base}/models")).get("data")
         found = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
         return {str(item.get("id")): _served_model(item) for item in found}
 
@@ -89,13 +89,13 @@ class HttpConnection:
             return False
 
     async def _metrics(self) -> bytes:
-        return await self._whole("GET", f"{self._base.removesuffix('/v1')}/metrics")
+        return await self._read("GET", f"{self._base.removesuffix('/v1')}/metrics")
 
     @property
     def _base(self) -> str:
         return urlsplit(self.access.base_url).path
 
-    async def _whole(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
+    async def _read(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         async with self._answer(method, path, body) as response:
             return await _content(response, documents.LIMITS.size)
 
@@ -112,7 +112,7 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            raise InvocationError(f"{self.name}: {error or 'no connection in time'}") from error
+            raise InvocationError(f"{self.name}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -213,10 +213,10 @@ async def _only_model(connection: HttpConnection) -> str:
 async def served_model(connection: HttpConnection) -> ServedModel:
     """The model that is asked, as far as its server tells."""
     try:
-        found = await connection.models()
+        models = await connection.models()
     except InvocationError:
-        found = {}
-    return found.get(connection.model, ServedModel(connection.model))
+        models = {}
+    return models.get(connection.model, ServedModel(connection.model))
 
 
 def _served_model(listed: Mapping[str, Any]) -> ServedModel:
@@ -247,9 +247,9 @@ def _key(variable: str | None) -> str:
 
 async def _content(response: Response, longest: int) -> bytes:
     """The whole body, up to just beyond the longest that is read."""
-    found = bytearray()
+    content = bytearray()
     async for chunks in response.chunks():
-        found += b"".join(chunk.content for chunk in chunks)
-        if len(found) > longest:
+        content += b"".join(chunk.content for chunk in chunks)
+        if len(content) > longest:
             break
-    return bytes(found)
+    return bytes(content)

@@ -1,8 +1,64 @@
-"""The acceptance that a recipe's evidence lets expect of its endpoint."""
+"""The acceptance that a recipe's evidence lets expect of its endpoint, and whether a live one still has it."""
 
 from __future__ import annotations
 
-from toolkit.recipe.recipe import Recipe
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit.endpoint.metrics import Metrics
+from toolkit.recipe.resolve import Recipe
+from toolkit.text import inert
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Acceptance of an endpoint over the last `minutes`. `holds` is None if it is unknown, or nothing is expected."""
+
+    endpoint: str
+    minutes: int
+    acceptance_length: float | None
+    floor: float | None
+    holds: bool | None
+    detail: str
+
+    @property
+    def ok(self) -> bool:
+        """False only if acceptance is known to be too low."""
+        return self.holds is not False
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit watch --json`."""
+        keys = ("endpoint", "minutes", "acceptance_length", "floor", "holds", "detail")
+        return {"ok": self.ok, **{key: getattr(self, key) for key in keys}}
+
+    def __repr__(self) -> str:
+        word = {True: "yes", False: "NO ", None: "?  "}[self.holds]
+        return inert(f"{word} acceptance of {self.endpoint}: {self.detail}")
+
+
+def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
+    """Compare an endpoint's metrics with its recipe's evidence; without a recipe nothing is expected."""
+    length, floor = _acceptance_length(metrics, recipe), acceptance_floor(recipe) if recipe else None
+    detail = f"{length:.2f} tokens per target step" if length else "no draft tokens were counted"
+    if length and floor:
+        detail += f"; {floor:g} or more is expected, {MARGIN_PERCENT} % of the lowest in the recipe's evidence"
+    elif length:
+        why = "its evidence has no acceptance length for this K" if recipe else "give its recipe instead of its name"
+        detail += f"; what to expect is unknown: {why}"
+    holds = length >= floor if length and floor else None
+    return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail)
+
+
+def _acceptance_length(metrics: Metrics, recipe: Recipe | None) -> float | None:
+    """The engine's own figure; else from the share of accepted draft tokens, if every draft has K of them."""
+    engine, k = metrics.engine, draft_length(recipe) if recipe else None
+    if engine.acceptance_length or k is None or engine.acceptance_rate is None:
+        return engine.acceptance_length
+    return 1 + k * engine.acceptance_rate
+
 
 MARGIN_PERCENT = 80
 """Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""

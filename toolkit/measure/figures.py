@@ -14,7 +14,8 @@ import altair as alt
 import vl_convert
 
 from toolkit.measure.headline import SpeedupClass, baseline_at, speedup_class, speedup_of
-from toolkit.measure.report import ArmReport, BenchReport, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import load, ratio
 from toolkit.text import inert
 
@@ -156,11 +157,11 @@ def _acceptance(report: BenchReport) -> Figure | None:
 
 def _lowest_load(arms: Sequence[ArmReport]) -> list[ArmReport]:
     """The first measurement of each arm on each workload that has acceptance: it hardly depends on the load."""
-    found: dict[tuple[str, str], ArmReport] = {}
+    lowest: dict[tuple[str, str], ArmReport] = {}
     for arm in arms:
         if arm.acceptance_per_position:
-            found.setdefault((arm.workload, arm.arm), arm)
-    return [*found.values()]
+            lowest.setdefault((arm.workload, arm.arm), arm)
+    return [*lowest.values()]
 
 
 def _by_load(
@@ -168,9 +169,9 @@ def _by_load(
 ) -> Figure | None:
     """A line with a band for each arm over the load, one panel for each workload."""
     rows = [
-        {"workload": inert(arm.workload), "arm": inert(arm.arm), "load": load(arm), **found}
+        {"workload": inert(arm.workload), "arm": inert(arm.arm), "load": load(arm), **figure}
         for arm in report.arms
-        if (found := figure_of(arm)) is not None
+        if (figure := figure_of(arm)) is not None
     ]
     if not rows:
         return None
@@ -226,10 +227,10 @@ def _names(rows: Sequence[Row], key: str) -> list[str]:
     return [*dict.fromkeys(row[key] for row in rows)]
 
 
-def _spread(found: Percentiles | None) -> Row | None:
-    if found is None:
+def _spread(times: Percentiles | None) -> Row | None:
+    if times is None:
         return None
-    median, most = found.p50 * _MILLISECONDS, found.p90 * _MILLISECONDS
+    median, most = times.p50 * _MILLISECONDS, times.p90 * _MILLISECONDS
     return {"middle": median, "low": median, "high": most}
 
 

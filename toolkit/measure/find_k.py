@@ -1,4 +1,11 @@
-"""Find the best K with few measurements: two tell what all others would be, and the best of those is confirmed."""
+"""Find the best K with few measurements: two tell what all others would be, and the best of those is confirmed.
+
+Whether the draft token at a position is accepted hardly depends on how many tokens are drafted after it. So one
+measured curve of acceptance per position, a_1 … a_n, gives the acceptance length of every smaller K:
+L(K) = 1 + a_1 + … + a_K (Leviathan et al. 2023, section 3.1, with measured instead of geometric a_j). The time of a
+target step grows linearly with K: each further token is drafted and verified at a constant cost. Two measured K give
+that line, and the predicted speed is L(K) / T(K).
+"""
 
 from __future__ import annotations
 
@@ -6,8 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-
-from toolkit.measure.predict import Measured, seconds_per_token
 
 _FEWEST = 3
 # One measurement for three K that could be measured.
@@ -27,7 +32,7 @@ class Trial:
 
     @property
     def speeds(self) -> Speeds:
-        return {workload: found.seconds_per_token for workload, found in self.measured.items()}
+        return {workload: curve.seconds_per_token for workload, curve in self.measured.items()}
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) 
     first = [ordered[-1], ordered[len(ordered) // _SHARE - 1 if len(ordered) >= _SHARE else 0]]
     trials = [Trial(k, measure(k)) for k in dict.fromkeys(first)]
     while len(trials) < min(most, len(ordered)):
-        predicted = _predicted(trials, ordered)
+        predicted = _predict(trials, ordered)
         best = min(predicted, key=lambda k: _cost(predicted[k], predicted[k]), default=trials[0].k)
         measured = {trial.k for trial in trials}
         if best in measured:
@@ -61,22 +66,55 @@ def find_k(ks: Sequence[int], measure: Callable[[int], Mapping[str, Measured]]) 
         trials.append(Trial(best, measure(best), predicted.get(best)))
     shared = set.intersection(*(set(trial.speeds) for trial in trials))
     winner = min(trials, key=lambda trial: _cost(trial.speeds, shared or trial.speeds))
-    return Found(tuple(trials), _predicted(trials, ordered) if len(trials) > 1 else {}, winner.k)
+    return Found(tuple(trials), _predict(trials, ordered) if len(trials) > 1 else {}, winner.k)
 
 
-def _predicted(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
+def _predict(trials: Sequence[Trial], ks: Sequence[int]) -> dict[int, Speeds]:
     """Predictions for all K by workload, from the largest K that was measured and the smallest.
 
     Empty if they share no workload.
     """
     low, high = min(trials, key=lambda trial: trial.k), max(trials, key=lambda trial: trial.k)
     by_workload = {
-        workload: seconds_per_token(low.measured[workload], found, ks)
-        for workload, found in high.measured.items()
+        workload: seconds_per_token(low.measured[workload], curve, ks)
+        for workload, curve in high.measured.items()
         if workload in low.measured
     }
-    return {k: {workload: found[k] for workload, found in by_workload.items()} for k in ks} if by_workload else {}
+    return {k: {workload: curve[k] for workload, curve in by_workload.items()} for k in ks} if by_workload else {}
 
 
 def _cost(speeds: Speeds, workloads: Iterable[str]) -> float:
     return fmean(math.log(speeds[workload]) for workload in workloads)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An arm at one K: seconds per output token, and the share of steps that accepted each position of a draft."""
+
+    k: int
+    seconds_per_token: float
+    acceptance_per_position: tuple[float, ...]
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Seconds of a target step, drafting included."""
+        return self.seconds_per_token * acceptance_length(self.acceptance_per_position, self.k)
+
+
+def acceptance_length(per_position: Sequence[float], k: int) -> float:
+    """Tokens per target step with K draft tokens, the bonus token included."""
+    return 1 + sum(per_position[:k])
+
+
+def seconds_per_token(low: Measured, high: Measured, ks: Sequence[int]) -> dict[int, float]:
+    """The predicted seconds per output token of each K up to the larger one that was measured.
+
+    A step without drafts takes some time too, so below the smaller K no step is shorter than in proportion to K.
+    """
+    slope = (high.seconds_per_step - low.seconds_per_step) / (high.k - low.k)
+
+    def step(k: int) -> float:
+        on_line = low.seconds_per_step + slope * (k - low.k)
+        return max(on_line, low.seconds_per_step * k / low.k) if k < low.k else on_line
+
+    return {k: step(k) / acceptance_length(high.acceptance_per_position, k) for k in ks if k <= high.k}

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from toolkit.measure.measurement import ArmReport, Claim, Measurement, Speedup, Verdict
 from toolkit.measure.wording import dollars, load_in_words, ratio
-
-if TYPE_CHECKING:
-    from toolkit.measure.report import ArmReport, BenchReport, Claim, Speedup, Verdict
 
 Answer = Literal["yes", "no", "mixed", "not shown"]
 SpeedupClass = Literal["pays", "costs", "not shown"]
@@ -49,14 +47,14 @@ class Headline:
     sentences: tuple[str, ...]
 
 
-def headline(report: BenchReport) -> Headline:
+def headline(report: Measurement) -> Headline:
     """The title and sentences that a report begins with."""
     answer = _answer(report)
     speed = _speed(report) if comparable(report) else ()
     return Headline(answer, _title(report, answer), (*_faults(report), *speed, *_answers(report)))
 
 
-def comparable(report: BenchReport) -> bool:
+def comparable(report: Measurement) -> bool:
     """Whether a speedup means anything: not if the arms differ in more than speculation, or give other answers."""
     return not any(verdict.holds is False and verdict.claim in _INCOMPARABLE for verdict in report.verdicts)
 
@@ -66,19 +64,19 @@ def speedup_class(speedup: Speedup) -> SpeedupClass:
     return "not shown" if speedup.pays is None else "pays" if speedup.pays else "costs"
 
 
-def best_point(report: BenchReport) -> Speedup | None:
+def best_point(report: Measurement) -> Speedup | None:
     """Where speculation pays most; None if it is shown to pay nowhere."""
     pays = (speedup for speedup in report.speedups if speedup_class(speedup) == "pays")
     return max(pays, key=lambda speedup: speedup.ratio, default=None)
 
 
-def speedup_of(report: BenchReport, arm: ArmReport) -> Speedup | None:
+def speedup_of(report: Measurement, arm: ArmReport) -> Speedup | None:
     """The speedup of an arm's measurement; None for the baseline."""
     point = (arm.arm, arm.workload, arm.concurrency, arm.rate)
     return next((s for s in report.speedups if (s.arm, s.workload, s.concurrency, s.rate) == point), None)
 
 
-def baseline_at(report: BenchReport, point: ArmReport | Speedup) -> ArmReport | None:
+def baseline_at(report: Measurement, point: ArmReport | Speedup) -> ArmReport | None:
     """The baseline's measurement at the same workload and load."""
     compared = {speedup.arm for speedup in report.speedups}
     measured_at = (point.workload, point.concurrency, point.rate)
@@ -86,14 +84,14 @@ def baseline_at(report: BenchReport, point: ArmReport | Speedup) -> ArmReport | 
     return next((arm for arm in alike if arm.arm not in compared), None)
 
 
-def prices_at(report: BenchReport, point: Speedup) -> tuple[str, str] | None:
+def prices_at(report: Measurement, point: Speedup) -> tuple[str, str] | None:
     """What a million output tokens cost at a point, of the arm and of the baseline; None where a price is unknown."""
     arm = next((arm for arm in report.arms if speedup_of(report, arm) == point), None)
     ours, theirs = (item and item.price_per_million_output_tokens for item in (arm, baseline_at(report, point)))
     return (dollars(ours), dollars(theirs)) if ours and theirs else None
 
 
-def _answer(report: BenchReport) -> Answer:
+def _answer(report: Measurement) -> Answer:
     failed = {verdict.claim for verdict in report.verdicts if verdict.holds is False}
     pays = any(verdict.claim == "pays" and verdict.holds for verdict in report.verdicts)
     if failed:
@@ -101,7 +99,7 @@ def _answer(report: BenchReport) -> Answer:
     return "yes" if pays else "not shown"
 
 
-def _title(report: BenchReport, answer: Answer) -> str:
+def _title(report: Measurement, answer: Answer) -> str:
     if answer == "yes":
         return "Speculation pays"
     pays = [verdict for verdict in report.verdicts if verdict.claim == "pays"]
@@ -119,38 +117,38 @@ def _workloads(verdicts: Sequence[Verdict], holds: bool) -> str:
     return ", ".join(verdict.workload or "all workloads" for verdict in verdicts if verdict.holds is holds)
 
 
-def _faults(report: BenchReport) -> Iterator[str]:
+def _faults(report: Measurement) -> Iterator[str]:
     for verdict in report.verdicts:
         if verdict.holds is False and verdict.claim != "pays":
             yield f"{verdict.workload}: {verdict.detail}" if verdict.workload else verdict.detail
 
 
-def _speed(report: BenchReport) -> Iterator[str]:
+def _speed(report: Measurement) -> Iterator[str]:
     """The best point that pays, what it costs, and the worst that does not."""
-    found = [speedup_class(speedup) for speedup in report.speedups]
-    costs = [s for s, judged in zip(report.speedups, found, strict=True) if judged == "costs"]
+    classes = [speedup_class(speedup) for speedup in report.speedups]
+    costs = [s for s, judged in zip(report.speedups, classes, strict=True) if judged == "costs"]
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
-        yield f"{_compared(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
+        yield f"{_comparison(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
         yield from _price(report, best)
     if worst:
-        yield f"It costs elsewhere: {_compared(worst)}." if best else f"{_compared(worst)}."
+        yield f"It costs elsewhere: {_comparison(worst)}." if best else f"{_comparison(worst)}."
     yield from _cheapest(report)
-    if unclear := found.count("not shown"):
-        yield f"{unclear} of {len(found)} points: no difference shown."
+    if unclear := classes.count("not shown"):
+        yield f"{unclear} of {len(classes)} points: no difference shown."
 
 
-def _compared(speedup: Speedup) -> str:
+def _comparison(speedup: Speedup) -> str:
     load = f"on {speedup.workload}, {load_in_words(speedup)}"
     return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {load}"
 
 
-def _price(report: BenchReport, best: Speedup) -> Iterator[str]:
+def _price(report: Measurement, best: Speedup) -> Iterator[str]:
     if prices := prices_at(report, best):
         yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
 
 
-def _cheapest(report: BenchReport) -> Iterator[str]:
+def _cheapest(report: Measurement) -> Iterator[str]:
     """The point with the lowest price of a token among those that meet the SLO."""
     priced = [
         (row.price_per_million_output_tokens, row)
@@ -163,9 +161,9 @@ def _cheapest(report: BenchReport) -> Iterator[str]:
         yield f"The cheapest point within the SLO is {at}: {dollars(price)} per million output tokens."
 
 
-def _answers(report: BenchReport) -> Iterator[str]:
-    found = {verdict.holds for verdict in report.verdicts if verdict.claim == "lossless"}
-    if found == {True}:
+def _answers(report: Measurement) -> Iterator[str]:
+    outcomes = {verdict.holds for verdict in report.verdicts if verdict.claim == "lossless"}
+    if outcomes == {True}:
         yield "Its answers are the target model's own."
-    elif None in found and False not in found:
+    elif None in outcomes and False not in outcomes:
         yield "Whether its answers are the target model's own is not shown."

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
-from toolkit.measure.lossless import paired
-from toolkit.measure.report import Verdict
+from toolkit.measure.lossless import pair_answers
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.01
@@ -73,7 +73,7 @@ def compare_identity(
     reason: str,
 ) -> Identity:
     """Compare answers by token ids, or by text where the engine returns no ids. `again` are the baseline's second."""
-    ours, own = paired(successful(answers), reference), paired(successful(again), reference)
+    ours, own = pair_answers(successful(answers), reference), pair_answers(successful(again), reference)
     return Identity(arm, _identical(ours), len(ours), _identical(own), len(own), reason)
 
 

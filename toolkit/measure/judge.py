@@ -9,7 +9,7 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.identity import Identity, compare_identity
 from toolkit.measure.lossless import Floor, Lossless, compare, measure_floor
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import SameTarget, other_name, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled
@@ -74,8 +74,8 @@ async def judge(
         floor = await measure_floor(scorer, reference)
     except InvocationError as error:
         second, reason = answers(again), str(error)
-        found = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
-        judged = [Judgement(one.arm, one, None) for one in found]
+        identities = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
+        judged = [Judgement(one.arm, one, None) for one in identities]
     else:
         judged = [await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms]
     return tuple(
@@ -104,12 +104,12 @@ async def judge_alone(
         floor = replace(await measure_floor(scorer, answers), largest_gap=0.0)
     except InvocationError as error:
         return Verdict("lossless", None, f"{arm.name}: its answers cannot be scored: {error.message}"), target
-    found = await compare(arm.name, scorer, floor, answers, ())
-    shown = f"{found.beyond} of {found.tokens} tokens lie more than {floor.limit:.3g} nats below its own target's first"
+    own = await compare(arm.name, scorer, floor, answers, ())
+    shown = f"{own.beyond} of {own.tokens} tokens lie more than {floor.limit:.3g} nats below its own target's first"
     detail = f"{arm.name}: {shown} choice, twice the rounding noise"
-    if found.worst:
-        detail += f": {found.worst.shown}, {found.worst.gap:.3g} nats below its {found.worst.first}"
-    return Verdict("lossless", found.holds, detail), target
+    if own.worst:
+        detail += f": {own.worst.shown}, {own.worst.gap:.3g} nats below its {own.worst.first}"
+    return Verdict("lossless", own.holds, detail), target
 
 
 async def _judge(

@@ -1,17 +1,23 @@
-"""Requests under load: a closed loop keeps a number of them running, an open loop sends them at a rate."""
+"""Requests under load: a closed loop keeps a number of them running, an open loop sends them at a rate.
+
+The acceptance of their drafts is counted by the engine where it does not report it with each answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import Any
 
-from toolkit.measure.arm import Arm
+from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing, timed
+from toolkit.measure.stream_clock import Ask, Timing, time_request
 
 Done = Callable[[RequestResult], object]
 
@@ -29,7 +35,7 @@ async def closed_loop(
 
     async def keep_asking() -> None:
         for ask in _until_stopped(waiting, timing):
-            result = await timed(arm, ask, timing, concurrency)
+            result = await time_request(arm, ask, timing, concurrency)
             results.append(result)
             done(result)
 
@@ -48,7 +54,7 @@ async def open_loop(
     loop = asyncio.get_running_loop()
 
     async def ask_once(ask: Ask) -> None:
-        result = await timed(arm, ask, timing, rate, open_loop=True)
+        result = await time_request(arm, ask, timing, rate, open_loop=True)
         results.append(result)
         done(result)
 
@@ -102,3 +108,38 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
+
+
+async def count_drafts(
+    connection: Connection, block: Awaitable[list[RequestResult]], needless: list[Connection]
+) -> list[RequestResult]:
+    """The results of a block of requests, with what the engine's counters grew by meanwhile as their acceptance.
+
+    Results that have their own acceptance stay as they are. Connections where that is so, and those without counters,
+    join `needless`, and are not asked again: a page of counters costs the engine time. The counters know no single
+    requests: each result gets a share of the growth by its output tokens, so only sums over whole blocks are exact,
+    and other traffic counts too.
+    """
+    if connection in needless:
+        return await block
+    before = await connection.acceptance()
+    results = await block
+    if before is None or any(result.acceptance for result in results):
+        needless.append(connection)
+        return results
+    after = await connection.acceptance()
+    growth = after - before if after else None
+    if growth is None or min(growth.histogram, default=0) < 0:  # the engine was started anew
+        return results
+    return _share(growth, results)
+
+
+def _share(acceptance: Acceptance, results: Sequence[RequestResult]) -> list[RequestResult]:
+    tokens = [0, *accumulate(result.output_tokens for result in results)]
+    if not tokens[-1]:
+        return list(results)
+    shares = [[round(count * part / tokens[-1]) for part in tokens] for count in acceptance.histogram]
+    histograms = zip(*([later - earlier for earlier, later in pairwise(share)] for share in shares), strict=True)
+    return [
+        replace(result, acceptance=Acceptance(histogram)) for result, histogram in zip(results, histograms, strict=True)
+    ]

@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from math import ceil, exp, lgamma, log
 
 from toolkit.errors import InvocationError
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import MOST_TOKENS, Choice, Score, Scorer, decode
 
@@ -165,7 +165,7 @@ async def compare(
     scored = [(result, await scorer.of(result)) for result in chosen]
     scores = [score for _, answer in scored for score in answer]
     gaps = [score.gap for score in scores if score.gap > 0]
-    pairs = paired(chosen, reference)
+    pairs = pair_answers(chosen, reference)
     return Lossless(
         arm=arm,
         pairs=len(pairs),
@@ -188,7 +188,7 @@ def sample(results: Sequence[RequestResult], most: int = _MOST_ANSWERS) -> list[
     return order[:: ceil(len(order) / most)] if order else []
 
 
-def paired(
+def pair_answers(
     answers: Iterable[RequestResult], reference: Iterable[RequestResult]
 ) -> list[tuple[RequestResult, RequestResult]]:
     """Answers of two arms to the same request."""
@@ -233,11 +233,11 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
         at_once = await asyncio.gather(*(decode(scorer.connection, text, _DECODED_TOKENS) for text in others))
     except InvocationError:
         return []
-    found: list[tuple[float, float]] = []
+    changes: list[tuple[float, float]] = []
     for text, answer in zip((*texts[::3], *others), (*alone, *at_once), strict=True):
         scores = await scorer.scores(text, [decoded.token for decoded in answer])
-        found += [change(decoded.best, score) for decoded, score in zip(answer, scores)]  # noqa: B905 - long ones are cut
-    return found
+        changes += [change(decoded.best, score) for decoded, score in zip(answer, scores)]  # noqa: B905 - long ones are cut
+    return changes
 
 
 def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
@@ -263,13 +263,13 @@ def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
 
 
 def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Mismatch | None:
-    found = (
+    worst = (
         _mismatch(result, position, score.token, score)
         for result, answer in scored
         for position, score in enumerate(answer)
         if score.gap > limit
     )
-    return max(found, key=lambda one: one.gap, default=None)
+    return max(worst, key=lambda one: one.gap, default=None)
 
 
 async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]], scorer: Scorer) -> Mismatch | None:
@@ -281,20 +281,20 @@ async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]]
         for position, (our, their) in enumerate(scores):
             if our.token.token != their.token.token:
                 gap = abs(our.gap - their.gap)
-                return Mismatch(ours.workload, ours.prompt, position + 1, _named(our.token), _named(their.token), gap)
+                return Mismatch(ours.workload, ours.prompt, position + 1, _name(our.token), _name(their.token), gap)
     return None
 
 
 def _mismatch(result: RequestResult, position: int, token: Choice, score: Score) -> Mismatch:
-    return Mismatch(result.workload, result.prompt, position + 1, _named(token), _named(score.best[0]), score.gap)
+    return Mismatch(result.workload, result.prompt, position + 1, _name(token), _name(score.best[0]), score.gap)
 
 
-def _named(choice: Choice) -> str:
+def _name(choice: Choice) -> str:
     return repr(choice.text) if choice.text else f"token {choice.token}"
 
 
-def _sentences(found: Lossless) -> Iterator[str]:
-    floor = found.floor
+def _sentences(lossless: Lossless) -> Iterator[str]:
+    floor = lossless.floor
     if not floor.greedy:
         yield (
             f"the baseline's own answers are not greedy: a token lies {floor.largest_gap:.3g} nats below the target's "
@@ -303,25 +303,25 @@ def _sentences(found: Lossless) -> Iterator[str]:
         return
     own = f"{floor.below_first} of the baseline's own {floor.tokens}"
     noise = f"{floor.limit:.3g} nats, twice the baseline's rounding noise"
-    if found.worst:
+    if lossless.worst:
         yield (
-            f"{found.beyond} of {found.tokens} tokens are not the target's: {found.worst.shown}, "
-            f"{found.worst.gap:.3g} nats below its {found.worst.first}; rounding explains {noise}"
+            f"{lossless.beyond} of {lossless.tokens} tokens are not the target's: {lossless.worst.shown}, "
+            f"{lossless.worst.gap:.3g} nats below its {lossless.worst.first}; rounding explains {noise}"
         )
-    elif found.too_many:
-        yield f"{found.below_first} of {found.tokens} tokens are not the target's first choice, against {own}"
+    elif lossless.too_many:
+        yield f"{lossless.below_first} of {lossless.tokens} tokens are not the target's first choice, against {own}"
     else:
         yield (
-            f"{found.tokens} tokens scored by the target: {found.below_first} are not its first choice "
+            f"{lossless.tokens} tokens scored by the target: {lossless.below_first} are not its first choice "
             f"(against {own}), none by more than {noise}"
         )
-    if found.holds is not False:
-        yield f"One wrong token in {int(1 / found.seen_rate)} would have been seen with 95 % certainty"
-    if found.holds is None:
+    if lossless.holds is not False:
+        yield f"One wrong token in {int(1 / lossless.seen_rate)} would have been seen with 95 % certainty"
+    if lossless.holds is None:
         yield f"Too few tokens to tell: send more prompts, until it is one in {1 / _WANTED_RATE:.0f}"
-    yield f"{found.identical} of {found.pairs} answers are the baseline's token for token"
-    if found.difference:
-        first = found.difference
+    yield f"{lossless.identical} of {lossless.pairs} answers are the baseline's token for token"
+    if lossless.difference:
+        first = lossless.difference
         yield f"The first difference: {first.shown} instead of {first.first}, {first.gap:.3g} nats apart"
-    if found.unscored:
-        yield f"{found.unscored} answers were not scored: they are empty, or their prompts are too long"
+    if lossless.unscored:
+        yield f"{lossless.unscored} answers were not scored: they are empty, or their prompts are too long"

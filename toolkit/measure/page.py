@@ -10,8 +10,8 @@ from toolkit.display import bullets
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
-from toolkit.measure.notebook import figures_html, what_if_html
-from toolkit.measure.report import BenchReport, Verdict
+from toolkit.measure.measurement import Verdict
+from toolkit.measure.report import BenchReport, figures_html, what_if_html
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html
 
@@ -93,11 +93,11 @@ def page_html(report: BenchReport) -> str:
     require_packages()
     from toolkit.measure.figures import break_even_map, figures
 
-    found = headline(report)
+    short = headline(report)
     valid = comparable(report)
     break_even = _figure(break_even_map(report), break_even_in_words(report.speedups)) if valid else ""
     body = (
-        _banner(report, found),
+        _banner(report, short),
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
         f'<div class="row">{_verdicts(report.verdicts)}{break_even}</div>',
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
@@ -105,14 +105,14 @@ def page_html(report: BenchReport) -> str:
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{_soft(LEGEND)}</section>',
         f"<section><h2>How it was measured</h2>{bullets(small_print(report))}</section>",
     )
-    title = html(f"{report.title}: {found.title}")
+    title = html(f"{report.title}: {short.title}")
     return _PAGE.format(title=title, style=_STYLE, body="\n".join(body))
 
 
-def _banner(report: BenchReport, found: Headline) -> str:
-    said = "".join(f"<p>{html(sentence)}</p>" for sentence in found.sentences)
+def _banner(report: BenchReport, short: Headline) -> str:
+    said = "".join(f"<p>{html(sentence)}</p>" for sentence in short.sentences)
     name = f'<div class="soft">{html(report.title)}</div>'
-    return f'<header class="{_CLASSES[found.answer]}">{name}<h1>{html(found.title)}</h1>{said}</header>'
+    return f'<header class="{_CLASSES[short.answer]}">{name}<h1>{html(short.title)}</h1>{said}</header>'
 
 
 def _tiles(report: BenchReport) -> str:

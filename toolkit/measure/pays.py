@@ -1,4 +1,4 @@
-"""The rule by which an arm pays or costs.
+"""The rule by which an arm pays or costs, and by which a new head is better than the one that serves.
 
 **Several looks.** A workload pays if an arm does at any load. With m arms and loads that are m chances of an error, so
 each is judged by a wider interval: that of Student's quantile 1 - 0.025/m instead of 0.975. Where nothing differs, the
@@ -8,11 +8,18 @@ is gained" needs every load to show that, so it needs no correction.
 
 The measurement may stop early, which is not a further look: it stops when its intervals are narrow (`statistics.py`),
 not when one of them reaches a verdict.
+
+Two heads both draft, so they are compared by how they draft. The time per output token (TPOT) decides, not the time
+between arrivals (ITL): an arrival brings all tokens of a step, so a head of which more drafts are accepted has fewer
+arrivals, and none of them comes sooner.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
+
+from toolkit.measure.measurement import Gain, Measurement
 
 # A smaller difference is worth no deployment, and clocks are no better.
 _SMALLEST_GAIN = 1.01
@@ -47,3 +54,41 @@ def verdict_pays(speedup: Ratio | None, noise: Ratio | None) -> bool | None:
     if speedup.low > max(_SMALLEST_GAIN, itself):
         return True
     return False if speedup.high < min(1 / _SMALLEST_GAIN, itself) else None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether to promote the new head, and why or why not. `gain` is where it does best; None without figures."""
+
+    promote: bool
+    reason: str
+    gain: Gain | None = None
+
+
+def decide(report: Measurement) -> Decision:
+    """Promote if acceptance length and TPOT are both better by their 95 % intervals.
+
+    It has to be better at one load at least, and worse at none. For the TPOT the rule is that by which an arm pays in
+    `bench`; the noise is known only where the time sufficed to ask all prompts twice: asked twice in the
+    first round, the old head would find its prompt in the cache that it has just filled. A single request that failed
+    more often than with the old head is a reason not to.
+    """
+    failed = sum(row.failed if row.arm != "baseline" else -row.failed for row in report.arms)
+    if not report.complete:
+        return Decision(False, "the measurement was not finished")
+    if failed > 0:
+        return Decision(False, f"{failed} more of the requests to it failed than of those to the head before")
+    if any(verdict.claim == "lossless" and verdict.holds is False for verdict in report.verdicts):
+        return Decision(False, "its answers are not those of the head before")
+    if not report.gains:
+        return Decision(False, "too few answers of both heads could be compared")
+    best = max(report.gains, key=lambda gain: min(gain.decoding.low, gain.acceptance.low))
+    if any(verdict_pays(gain.decoding, report.noise) is False for gain in report.gains):
+        return Decision(False, "it is surely slower at one load", best)
+    if any(gain.acceptance.high < 1 for gain in report.gains):
+        return Decision(False, "surely fewer of its drafts are accepted", best)
+    if best.acceptance.low <= 1:
+        return Decision(False, "its acceptance length is not surely higher", best)
+    if not verdict_pays(best.decoding, report.noise):
+        return Decision(False, "its time per output token is not surely shorter, or not by more than the noise", best)
+    return Decision(True, "acceptance length and time per output token are better by their 95 % intervals", best)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
+from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.captured import Objects, captured_workload
-from toolkit.measure.study import study_workloads
 from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.captured import captured
 from toolkit.recipe.hub import HubFiles, hub_client
-from toolkit.recipe.known import catalogue_dir
-from toolkit.recipe.prompts import parse_prompts, read_prompts
+from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.prompts import parse_prompts, prompt_of, read_prompts
 from toolkit.recipe.rows import ENDINGS
 
 SHIPPED = ("structured", "open-ended")
@@ -53,14 +54,14 @@ def read_workloads(
     if what == "study" or what.startswith("study/"):
         return _study(what)
     if what.startswith("s3://"):
-        return (_captured(what, objects),)
+        return (_read_captured(what, objects),)
     path = Path(what).expanduser()
     if path.suffix.lower() in ENDINGS or path.exists():
         return (_from_file(path),)
-    if found := _DATASET.fullmatch(DATASETS.get(what, what)):
-        name = what if what in DATASETS else PurePosixPath(found["repo"]).name
-        files = dataset(found["repo"], found["revision"])
-        return (_from_hub(name, found["repo"], found["part"] or "", files),)
+    if named := _DATASET.fullmatch(DATASETS.get(what, what)):
+        name = what if what in DATASETS else PurePosixPath(named["repo"]).name
+        files = dataset(named["repo"], named["revision"])
+        return (_from_hub(name, named["repo"], named["part"] or "", files),)
     names = ", ".join((*SHIPPED, "study", *DATASETS))
     hint = f"Give a file that exists, a data set of the hub as `org/name`, `s3://…`, or one of: {names}."
     raise UsageError(f"no workload is called {what}", hint=hint)
@@ -79,14 +80,14 @@ def _workload(name: str, prompts: tuple[Prompt, ...], source: str, note: str = "
 
 def _study(what: str) -> tuple[Workload, ...]:
     workloads = study_workloads()
-    found = tuple(workload for workload in workloads if what in ("study", workload.name))
-    if not found:
+    chosen = tuple(workload for workload in workloads if what in ("study", workload.name))
+    if not chosen:
         names = ", ".join(workload.name for workload in workloads)
         raise UsageError(f"no workload is called {what}", hint=f"Give `study` for all, or one of: {names}.")
-    return found
+    return chosen
 
 
-def _captured(prefix: str, objects: Objects | None) -> Workload:
+def _read_captured(prefix: str, objects: Objects | None) -> Workload:
     if objects is None:
         hint = "Measure an endpoint on SageMaker, or copy the files and give their paths."
         raise UsageError(f"{prefix} can be read only with a platform that has S3", hint=hint)
@@ -104,17 +105,104 @@ def _from_hub(name: str, repo: str, part: str, files: HubFiles) -> Workload:
 
 def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
     """The one file to read: of the test split where there is one."""
-    found = sorted(name for name in names if PurePosixPath(name).suffix in ENDINGS and part in name)
+    matching = sorted(name for name in names if PurePosixPath(name).suffix in ENDINGS and part in name)
     for split in _SPLITS:
-        of_split = [name for name in found if PurePosixPath(name).name.startswith(split)]
+        of_split = [name for name in matching if PurePosixPath(name).name.startswith(split)]
         if len(of_split) == 1:
             return of_split[0]
-    if len(found) == 1:
-        return found[0]
-    named = ", ".join(found[:_MOST_NAMED])
+    if len(matching) == 1:
+        return matching[0]
+    named = ", ".join(matching[:_MOST_NAMED])
     raise UsageError(
-        f"{repo} on the hub has {len(found)} files that could be meant{f': {named}' if named else ''}",
+        f"{repo} on the hub has {len(matching)} files that could be meant{f': {named}' if named else ''}",
         hint=f"Name one by a part of its path: {repo}:PART"
-        if found
+        if matching
         else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
     )
+
+
+Objects = Callable[[str], Iterable[tuple[str, bytes]]]
+"""Reads every object below a prefix such as `s3://bucket/data-capture/`: its key and content, oldest first."""
+
+# What a measurement can ask in its time; a day's capture may be gigabytes.
+_MOST_PROMPTS = 1000
+
+
+def captured_workload(prefix: str, objects: Iterable[tuple[str, bytes]]) -> Workload:
+    """The first thousand captured requests for text. Lines without such a request are counted, and never shown."""
+    lines = (line for _, content in objects for line in content.split(b"\n") if line.strip())
+    prompts: list[Prompt] = []
+    skipped = 0
+    for line in lines:
+        try:
+            prompts.append(_prompt(line))
+        except (UsageError, ValueError):
+            skipped += 1
+        if len(prompts) == _MOST_PROMPTS:
+            break
+    if not prompts:
+        hint = "Give the prefix of an endpoint's capture, and see that it captures the input (`CaptureMode: Input`)."
+        raise UsageError(f"{prefix} holds no captured requests for text ({skipped} other lines)", hint=hint)
+    others = f"; {skipped} lines were no requests for text" if skipped else ""
+    return Workload("captured", tuple(prompts), note=f"captured: {len(prompts)} captured requests{others}")
+
+
+def _prompt(line: bytes) -> Prompt:
+    """A line's request. Raises UsageError or ValueError, as for a request that is not JSON."""
+    return prompt_of(captured(documents.decode(line)).request, "a captured request")
+
+
+# The eight classes of prompts of AWS's study on speculative decoding with Trainium: 64 tokens in, up to 600 out. In
+# https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm, llmperf asks to repeat lines of
+# a text, which is one line again and again in seven classes, and Shakespeare's sonnets in one. The wording is ours.
+_LINES = {
+    "counting": "counting numbers from 1",
+    "a": "a",
+    "hello-world": "hello world",
+    "cat": "the cat sat on the mat.",
+    "json": "Output valid JSON with fixed keys",
+    "python": "Write a simple Python function skeleton",
+    "list-numbers": "List numbers from one to twenty",
+}
+_ASK = "Repeat lines of the following text, in any order, until you have written 600 tokens. Do not stop before:\n\n"
+_INPUT_TOKENS, _OUTPUT_TOKENS = 64, 600
+_SHAKESPEARE_PROMPTS = 8
+_SONNETS = """\
+Shall I compare thee to a summer's day?
+Thou art more lovely and more temperate:
+Rough winds do shake the darling buds of May,
+And summer's lease hath all too short a date;
+Sometime too hot the eye of heaven shines,
+And often is his gold complexion dimmed,
+And every fair from fair sometime declines,
+By chance, or nature's changing course untrimmed:
+But thy eternal summer shall not fade,
+Nor lose possession of that fair thou ow'st,
+Nor shall death brag thou wander'st in his shade,
+When in eternal lines to time thou grow'st,
+So long as men can breathe, or eyes can see,
+So long lives this, and this gives life to thee."""
+
+
+def study_workloads() -> tuple[Workload, ...]:
+    """A workload for each class, named `study/json` and so on. The same prompts on every call."""
+    shuffle = random.Random(0)  # noqa: S311 - an order, no secret
+    lines = _SONNETS.splitlines()
+    sonnets = [shuffle.sample(lines, len(lines)) for _ in range(_SHAKESPEARE_PROMPTS)]
+    repeated = {name: [[line] * _INPUT_TOKENS] for name, line in _LINES.items()}
+    texts = {**repeated, "shakespeare": sonnets}
+    return tuple(Workload(f"study/{name}", tuple(map(_repeat_prompt, prompts))) for name, prompts in texts.items())
+
+
+def _repeat_prompt(lines: list[str]) -> Prompt:
+    """The request with as many lines as make about 64 tokens, which words and marks stand for here."""
+    text = _ASK
+    for line in lines:
+        if _tokens(text + line) > _INPUT_TOKENS:
+            break
+        text += f"{line}\n"
+    return Prompt(({"role": "user", "content": text},), _OUTPUT_TOKENS)
+
+
+def _tokens(text: str) -> int:
+    return len(re.findall(r"\w+|[^\w\s]", text))

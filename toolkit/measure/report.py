@@ -1,225 +1,139 @@
-"""The result of a measurement, as users read it and as JSON."""
+"""A measurement as users see it: in the terminal, in a notebook, as JSON and as a table."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
-from toolkit.frames import data_frame
-from toolkit.measure.headline import headline, speedup_of
-from toolkit.measure.notebook import report_html
-from toolkit.measure.wording import sign
+from toolkit import documents
+from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, prose, table
+from toolkit.errors import UsageError
+from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
+from toolkit.measure.measurement import (
+    ArmReport,
+    ArmSpeedup,
+    Interval,
+    Measurement,
+    Percentiles,
+    Speedup,
+    WhatIfSpeedup,
+)
+from toolkit.measure.wording import (
+    COLUMNS,
+    LATENCIES,
+    WHAT_IF,
+    between_arms_in_words,
+    break_even_acceptance_in_words,
+    cells,
+    drop_empty_columns,
+    latencies,
+    sign,
+    small_print,
+    what_if_rows,
+)
 from toolkit.text import inert
 
-Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
-Source = Literal["synthetic", "steps"]
+_TONES: dict[Answer, Tone] = {"yes": "good", "no": "bad", "mixed": "fair", "not shown": "soft"}
+_SIGNS: dict[bool | None, Tone] = {True: "good", False: "bad", None: "soft"}
 
 
-@dataclass(frozen=True)
-class Percentiles:
-    """Percentiles of a time in seconds."""
-
-    p50: float
-    p90: float
-    p99: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A claim, and whether it holds; None: the measurement does not show it. `workload` is None for all of them."""
-
-    claim: Claim
-    holds: bool | None
-    detail: str
-    workload: str | None = None
-
-
-@dataclass(frozen=True)
-class ArmReport:
-    """One arm on one workload at one load.
-
-    `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
-    `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
-    that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
-    are its 95 % interval. `price_per_million_output_tokens` is in US dollars.
-    """
-
-    arm: str
-    workload: str
-    concurrency: int | None
-    requests: int
-    failed: int
-    incomplete: int
-    ttft: Percentiles | None
-    itl: Percentiles | None
-    tpot: Percentiles | None
-    e2e: Percentiles | None
-    output_tokens_per_second: float | None
-    rate: float | None = None
-    reasoning_share: float | None = None
-    acceptance_length: float | None = None
-    acceptance_per_position: tuple[float, ...] = ()
-    identical: float | None = None
-    goodput: float | None = None
-    meets_slo: bool | None = None
-    price_per_million_output_tokens: float | None = None
-    acceptance_length_low: float | None = None
-    acceptance_length_high: float | None = None
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """How many times faster an arm is than the baseline, with a 95 % interval.
-
-    `pays` is True if it pays, False if it costs, None if neither is shown (`pays.py`).
-    """
-
-    workload: str
-    concurrency: int | None
-    arm: str
-    ratio: float
-    low: float
-    high: float
-    rate: float | None = None
-    pays: bool | None = None
-
-
-@dataclass(frozen=True)
-class ArmSpeedup:
-    """How many times faster the first arm is than another one, with a 95 % interval: both were asked the same."""
-
-    workload: str
-    concurrency: int | None
-    arm: str
-    other: str
-    ratio: float
-    low: float
-    high: float
-    rate: float | None = None
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A ratio with its 95 % interval."""
-
-    ratio: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How much better an arm drafts than a baseline that drafts, too; above 1 is better.
-
-    `decoding` is the ratio of the tokens per second after each answer's first, which is 1/TPOT. `acceptance` is the
-    ratio of the acceptance lengths. The intervals of all points hold together in 95 % of all cases (Bonferroni).
-    """
-
-    workload: str
-    concurrency: int | None
-    arm: str
-    decoding: Interval
-    acceptance: Interval
-    rate: float | None = None
-
-
-@dataclass(frozen=True)
-class WhatIfSpeedup:
-    """How many times faster than the baseline an arm would be at an acceptance length, with a 95 % interval.
-
-    `source` says how that is known: measured with drafts that are accepted by chance (`synthetic`), or computed from
-    the measured `steps` per second of an arm whose acceptance is another.
-    """
-
-    workload: str
-    concurrency: int
-    arm: str
-    acceptance_length: float
-    ratio: float
-    low: float
-    high: float
-    source: Source
-
-
-@dataclass(frozen=True)
-class BreakEvenAcceptance:
-    """The acceptance length below which an arm is slower than the baseline, with a 95 % interval.
-
-    All three are computed from the arm's measured steps per second. None: no acceptance length is large enough.
-    """
-
-    workload: str
-    concurrency: int
-    arm: str
-    acceptance_length: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """What a drafter of other acceptance would do."""
-
-    speedups: tuple[WhatIfSpeedup, ...]
-    break_even: tuple[BreakEvenAcceptance, ...]
-
-
-@dataclass(frozen=True)
-class BenchReport:
-    """The result of a measurement. Truthy if no verdict fails.
-
-    `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
-    `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure.
-    """
-
-    title: str
-    verdicts: tuple[Verdict, ...]
-    arms: tuple[ArmReport, ...]
-    speedups: tuple[Speedup, ...] = ()
-    noise: Interval | None = None
-    notes: tuple[str, ...] = ()
-    setting: dict[str, Any] = field(default_factory=dict)
-    complete: bool = True
-    interrupted: bool = False
-    what_if: WhatIf | None = None
-    gains: tuple[Gain, ...] = ()
-    between_arms: tuple[ArmSpeedup, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether no verdict fails; one that is not shown does not."""
-        return all(verdict.holds is not False for verdict in self.verdicts)
-
-    def __bool__(self) -> bool:
-        return self.ok
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON document of `toolkit bench --json` and `toolkit prove --json`. Times are in seconds."""
-        return {"ok": self.ok, **asdict(self)}
+@dataclass(frozen=True, repr=False)
+class BenchReport(Measurement):
+    """A measurement with its looks: a line for each claim, HTML for notebooks, a table."""
 
     def __repr__(self) -> str:
-        found = headline(self)
+        short = headline(self)
         lines = [
             f"  {sign(v.holds):9} {v.claim}{f' ({v.workload})' if v.workload else ''}: {v.detail}"
             for v in self.verdicts
         ]
-        head = f"<BenchReport {self.title}: {found.title}>"
-        return inert("\n".join([head, *(f"  {sentence}" for sentence in found.sentences), *lines]))
+        head = f"<BenchReport {self.title}: {short.title}>"
+        return inert("\n".join([head, *(f"  {sentence}" for sentence in short.sentences), *lines]))
 
     def _repr_html_(self) -> str:
-        return report_html(self)
+        return _html(self)
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row for each arm, workload and load, with times in seconds."""
         return data_frame(_row(arm, speedup_of(self, arm)) for arm in self.arms)
 
 
+def _html(report: Measurement) -> str:
+    short = headline(report)
+    parts = (
+        prose(*short.sentences),
+        verdicts_html(report),
+        figures_html(report),
+        what_if_html(report),
+        fold("how it was measured", bullets(small_print(report))),
+    )
+    return card(short.title, *parts, says=report.title, tone=_TONES[short.answer])
+
+
+def verdicts_html(report: Measurement) -> Fragment:
+    rows = [
+        (in_tone(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], on_one_line(v.workload or ""), v.detail)
+        for v in report.verdicts
+    ]
+    return table(rows, ("", "claim", "workload", "detail"))
+
+
+def figures_html(report: Measurement) -> Fragment:
+    rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
+    head, rows = drop_empty_columns(("workload", *COLUMNS, *LATENCIES[2:]), rows)
+    between = bullets(between_arms_in_words(report) if comparable(report) else ())
+    return Fragment(f"{table((map(on_one_line, row) for row in rows), head)}{between}")
+
+
+def what_if_html(report: Measurement) -> Fragment:
+    """What a drafter of other acceptance would do, as a table; empty if that was not asked."""
+    if report.what_if is None or not comparable(report):
+        return Fragment("")
+    rows, words = what_if_rows(report.what_if), break_even_acceptance_in_words(report.what_if)
+    return Fragment(f"<h2>What if drafts were accepted otherwise</h2>{table(rows, WHAT_IF)}{bullets(words)}")
+
+
 def _row(arm: ArmReport, speedup: Speedup | None) -> dict[str, Any]:
     """The figures of an arm in one line: `ttft_p50`, `speedup_low` and the like."""
     times: dict[str, Percentiles | None] = {"ttft": arm.ttft, "itl": arm.itl, "tpot": arm.tpot, "e2e": arm.e2e}
     row = {key: value for key, value in asdict(arm).items() if key not in times}
-    for name, found in times.items():
-        row |= {f"{name}_{key}": value for key, value in asdict(found).items()} if found else {}
+    for name, percentiles in times.items():
+        row |= {f"{name}_{key}": value for key, value in asdict(percentiles).items()} if percentiles else {}
     if speedup:
         row |= {"speedup": speedup.ratio, "speedup_low": speedup.low, "speedup_high": speedup.high}
     return row
+
+
+# Beyond what any measurement gives; reckoning with larger ratios could overflow.
+_LARGEST_RATIO = 1e6
+
+
+def read_report(path: Path) -> BenchReport:
+    """The report in a file. Raises UsageError."""
+    hint = "Give a file that `toolkit bench … --json > FILE` wrote."
+    try:
+        report = documents.parse(BenchReport, documents.read_file(path))
+        _check_ratios(report)
+    except documents.Unfit as error:
+        raise UsageError(f"{path} is not a saved report: {error}", hint=hint) from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
+    return report
+
+
+def _check_ratios(report: BenchReport) -> None:
+    named: list[tuple[str, Speedup | ArmSpeedup | Interval | WhatIfSpeedup]] = [
+        *((f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)),
+        *((f"`between_arms.{i}`", item) for i, item in enumerate(report.between_arms)),
+        *(
+            (f"`what_if.speedups.{i}`", item)
+            for i, item in enumerate(report.what_if.speedups if report.what_if else ())
+        ),
+        *([("`noise`", report.noise)] if report.noise else []),
+        *((f"`gains.{i}.decoding`", item.decoding) for i, item in enumerate(report.gains)),
+        *((f"`gains.{i}.acceptance`", item.acceptance) for i, item in enumerate(report.gains)),
+    ]
+    for name, item in named:
+        if not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:
+            raise documents.Unfit(f"{name}: low, ratio and high should be positive and in this order")

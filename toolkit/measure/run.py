@@ -22,9 +22,8 @@ from itertools import count, islice
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
-from toolkit.measure.journal import Journal
 from toolkit.measure.machine import Machine
-from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.workload import Workload
@@ -140,9 +139,9 @@ class _Cell:
             return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
-    def add(self, found: Sequence[RequestResult]) -> None:
-        self.results += found
-        self.failed |= {item.prompt for item in found if item.outcome == "failed"}
+    def add(self, results: Sequence[RequestResult]) -> None:
+        self.results += results
+        self.failed |= {item.prompt for item in results if item.outcome == "failed"}
 
     def __str__(self) -> str:
         return f"{self.workload.name} with {self.load}"
@@ -252,10 +251,10 @@ class _Measurement:
         most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
         asks = list(islice(cell.asks, min(cell.block_size, most)))
         for arm in self._order(cell, asks) if asks else ():
-            found = await self._send(arm, asks, cell.load, self._timing)
-            cell.add(found)
+            results = await self._send(arm, asks, cell.load, self._timing)
+            cell.add(results)
             if self._journal:
-                self._journal.add(found)
+                self._journal.add(results)
             if self._timing.stopped:
                 return
         cell.asked += len(asks)
@@ -294,8 +293,8 @@ class _Measurement:
         """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
         if self._design.baseline and cell.asked >= cell.next_ratio:
             cell.next_ratio = cell.asked * _LOOK_AFTER
-            found = speedup(self._pairs(cell)[0])
-            cell.ratio = found.ratio if found else None
+            ratio = speedup(self._pairs(cell)[0])
+            cell.ratio = ratio.ratio if ratio else None
         return cell.ratio
 
     def _remaining(self, cell: _Cell) -> float:

@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from toolkit.measure.lossless import Floor, change, paired, sample
-from toolkit.measure.report import Verdict
+from toolkit.measure.lossless import Floor, change, pair_answers, sample
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import Scorer
 
@@ -71,7 +71,7 @@ def other_tokens(answers: Sequence[RequestResult], reference: Sequence[RequestRe
     Prompts differ with the tokenizer or the chat template, answers with the tokenizer, or with usage that is wrong. A
     template may contain the day, so a few prompts may differ.
     """
-    pairs = paired(successful(answers), reference)
+    pairs = pair_answers(successful(answers), reference)
     prompts = [(ours, theirs) for ours, theirs in pairs if _prompt(ours) != _prompt(theirs)]
     if 2 * len(prompts) > len(pairs):
         ours, theirs = prompts[0]

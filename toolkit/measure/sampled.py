@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import mean, stdev
 
-from toolkit.measure.lossless import paired, sample
-from toolkit.measure.report import Verdict
+from toolkit.measure.lossless import pair_answers, sample
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.scoring import Scorer
 
@@ -63,7 +63,7 @@ async def compare_sampled(
 ) -> Sampled:
     """Have the target score both arms' answers to the same requests, and test their difference."""
     differences = []
-    for ours, theirs in paired(sample(answers), reference):
+    for ours, theirs in pair_answers(sample(answers), reference):
         our, their = await scorer.of(ours), await scorer.of(theirs)
         if our and their:
             scored = [mean(score.token.logprob for score in scores) for scores in (our, their)]

@@ -39,7 +39,7 @@ from functools import lru_cache
 from statistics import NormalDist
 
 from toolkit.endpoint.generation import Acceptance
-from toolkit.measure.report import Interval, Percentiles
+from toolkit.measure.measurement import Interval, Percentiles
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.975
@@ -163,8 +163,8 @@ def busy_seconds(results: Iterable[RequestResult]) -> float:
 
 def tokens_and_steps(item: RequestResult) -> tuple[float, float]:
     """What the acceptance length is made of."""
-    found = item.acceptance or Acceptance()
-    return found.steps + found.accepted, found.steps
+    acceptance = item.acceptance or Acceptance()
+    return acceptance.steps + acceptance.accepted, acceptance.steps
 
 
 def _after_the_first(item: RequestResult) -> tuple[float, float]:
@@ -230,9 +230,9 @@ def _spread(pairs: Sequence[Pair]) -> _Spread | None:
     if len(pairs) < 2:
         return None
     each = _jackknife([[pair] for pair in pairs])
-    prompts = _grouped((pair.cluster, pair) for pair in pairs)
+    prompts = _group((pair.cluster, pair) for pair in pairs)
     variance, freedom = _jackknife(prompts) if len(prompts) > 1 else each
-    blocks = _grouped((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
+    blocks = _group((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
     if 1 < len(blocks) < len(pairs) and (by_block := _jackknife(blocks))[0] > each[0]:
         variance, freedom = variance + by_block[0] - each[0], min(freedom, by_block[1])
     return _Spread(_log_ratio(_sums(pairs)), variance, freedom, each[0])
@@ -257,7 +257,7 @@ def _log_ratio(sums: _Sums) -> float:
     return math.log(arm_tokens / arm_seconds * baseline_seconds / baseline_tokens)
 
 
-def _grouped(pairs: Iterable[tuple[Hashable, Pair]]) -> list[list[Pair]]:
+def _group(pairs: Iterable[tuple[Hashable, Pair]]) -> list[list[Pair]]:
     groups: dict[Hashable, list[Pair]] = defaultdict(list)
     for key, pair in pairs:
         groups[key].append(pair)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolkit.endpoint.generation import Answer, chat_body
+from toolkit.endpoint.generation import Answer
+from toolkit.endpoint.request import chat_body
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import NO_PENALTIES, Arm
 from toolkit.measure.result import Outcome, RequestResult
@@ -43,7 +44,7 @@ class Timing:
         return self.stop is not None and self.stop.is_set()
 
 
-async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
+async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
     """Send a request. A failure is a result too; so is a request cut by `stop`, which is incomplete."""
     answer, sent = Answer(), timing.clock()
     outcome: Outcome = "successful"
@@ -59,7 +60,7 @@ async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: 
         if not timing.stopped:
             raise
         outcome = "incomplete"
-    found = answer.so_far()
+    generation = answer.so_far()
     return RequestResult(
         arm=arm.name,
         workload=ask.workload.name,
@@ -67,20 +68,20 @@ async def timed(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: 
         round=ask.round,
         load=load,
         started=sent - timing.began,
-        seconds=found.latency if outcome == "successful" else timing.clock() - sent,
+        seconds=generation.latency if outcome == "successful" else timing.clock() - sent,
         outcome=outcome,
-        arrivals=found.arrivals,
-        prompt_tokens=found.prompt_tokens,
-        output_tokens=found.completion_tokens,
-        reasoning_tokens=found.reasoning_tokens,
-        finish_reason=found.finish_reason or None,
-        acceptance=found.acceptance,
+        arrivals=generation.arrivals,
+        prompt_tokens=generation.prompt_tokens,
+        output_tokens=generation.completion_tokens,
+        reasoning_tokens=generation.reasoning_tokens,
+        finish_reason=generation.finish_reason or None,
+        acceptance=generation.acceptance,
         error=error,
         open_loop=open_loop,
-        prompt_token_ids=found.prompt_token_ids,
-        token_ids=found.token_ids,
-        text=found.text,
-        reasoning=found.reasoning,
+        prompt_token_ids=generation.prompt_token_ids,
+        token_ids=generation.token_ids,
+        text=generation.text,
+        reasoning=generation.reasoning,
     )
 
 

@@ -10,8 +10,8 @@ from operator import add
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
+from toolkit.measure.measurement import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
@@ -72,10 +72,10 @@ class Results:
 
     @classmethod
     def of(cls, results: Iterable[RequestResult]) -> Results:
-        found: dict[Point, list[RequestResult]] = {}
+        by_point: dict[Point, list[RequestResult]] = {}
         for item in results:
-            found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
-        return cls(found)
+            by_point.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
+        return cls(by_point)
 
 
 def summarise(
@@ -92,8 +92,8 @@ def summarise(
     points = Results.of(everything).by_point
     limits = slos or {}
     rows = tuple(
-        row(point, arm, [item for item in found if item.arm == arm.name], limits.get(point.workload))
-        for point, found in points.items()
+        row(point, arm, [item for item in results_there if item.arm == arm.name], limits.get(point.workload))
+        for point, results_there in points.items()
         for arm in (*filter(None, [baseline]), *arms)
     )
     between = tuple(_between_arms(points, arms))
@@ -105,9 +105,9 @@ def summarise(
 
 
 def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm]) -> Iterator[ArmSpeedup]:
-    for point, found in points.items():
+    for point, there in points.items():
         for other in arms[1:]:
-            ratio = speedup(pairs_of(found, arms[0].name, other.name))
+            ratio = speedup(pairs_of(there, arms[0].name, other.name))
             if ratio:
                 at = point.workload, point.concurrency, arms[0].name, other.name
                 yield ArmSpeedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate)
@@ -115,9 +115,9 @@ def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequenc
 
 def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str) -> Iterator[Gain]:
     looks = len(points) * len(arms)
-    for point, found in points.items():
+    for point, there in points.items():
         for arm in arms:
-            faster, accepted = (of(found, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
+            faster, accepted = (of(there, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
             if faster and accepted:
                 yield Gain(point.workload, point.concurrency, arm.name, faster, accepted, point.rate)
 
@@ -126,9 +126,9 @@ def _speedups(
     points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Interval | None
 ) -> Iterator[Speedup]:
     loads = Counter(point.workload for point in points)
-    for point, found in points.items():
+    for point, there in points.items():
         for arm in arms:
-            pairs = pairs_of(found, arm.name, baseline)
+            pairs = pairs_of(there, arm.name, baseline)
             ratio, among_all = speedup(pairs), speedup(pairs, looks=loads[point.workload] * len(arms))
             if ratio:
                 at = point.workload, point.concurrency, arm.name
@@ -178,9 +178,9 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     return reduce(add, counted) if counted else None
 
 
-def _noise(found: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
+def _noise(by_point: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
     """The baseline against itself, over all points."""
-    pairs = [pair for results in found for pair in pairs_of(results, again(baseline), baseline)]
+    pairs = [pair for results in by_point for pair in pairs_of(results, again(baseline), baseline)]
     return speedup(pairs)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.endpoint.metrics import Figure, Unit
-from toolkit.measure.report import ArmReport, BenchReport, Speedup
+from toolkit.measure.measurement import ArmReport, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import load
 
 DIMENSIONS = ("Variant", "Workload", "Load")
@@ -34,10 +35,10 @@ def _of_arm(row: ArmReport) -> Iterator[_Named]:
         "TimePerOutputToken": row.tpot,
         "EndToEndLatency": row.e2e,
     }
-    for name, found in latencies.items():
-        if found:
-            yield f"{name}P50", found.p50, "Seconds"
-            yield f"{name}P99", found.p99, "Seconds"
+    for name, times in latencies.items():
+        if times:
+            yield f"{name}P50", times.p50, "Seconds"
+            yield f"{name}P99", times.p99, "Seconds"
     yield "AcceptanceLength", row.acceptance_length, "None"
     yield "Requests", row.requests, "Count"
     yield "FailedRequests", row.failed, "Count"

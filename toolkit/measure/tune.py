@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
-from toolkit.measure.predict import Measured
-from toolkit.measure.report import ArmReport, BenchReport, Claim, Percentiles, Speedup
+from toolkit.measure.find_k import Measured
+from toolkit.measure.measurement import ArmReport, Claim, Percentiles, Speedup
+from toolkit.measure.report import BenchReport
 from toolkit.recipe.schema import Slo
 
 Goal = Literal["latency", "cost"]
@@ -71,7 +72,7 @@ class Aim:
         if row is None:
             return False
         limits = ((row.ttft, self.slo.ttft), (row.tpot, self.slo.tpot), (row.e2e, self.slo.e2e))
-        return all(limit is None or _within(found, limit) for found, limit in limits)
+        return all(limit is None or _within(times, limit) for times, limit in limits)
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def point_name(point: Point) -> str:
     return f"{workload}, {concurrency} at a time"
 
 
-def measured(report: BenchReport, k: int) -> dict[str, Measured]:
+def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
     """An arm's speed by point, in units of the baseline's seconds per token. Raises PlatformError if there is none."""
     candidate = Candidate("", k, report)
     if not candidate.speedups:
@@ -132,11 +133,11 @@ def perhaps_as_good(best: Candidate, candidates: Sequence[Candidate]) -> list[st
     ]
 
 
-def scheduled(candidates: Sequence[Candidate], most_requests: int) -> tuple[BatchSizes, ...]:
+def find_schedule(candidates: Sequence[Candidate], most_requests: int) -> tuple[BatchSizes, ...]:
     """The K by batch size that follows from several K at several concurrencies; empty if one K suits them all."""
     speedups = [replace(item, arm=one.name) for one in candidates for item in one.report.speedups]
-    found = schedule(speedups, {one.name: one.k for one in candidates}, most_requests)
-    return found if len(found) > 1 else ()
+    sizes = schedule(speedups, {one.name: one.k for one in candidates}, most_requests)
+    return sizes if len(sizes) > 1 else ()
 
 
 def schedule_pays(by_batch: Candidate, fixed: Candidate) -> tuple[bool, str]:
@@ -218,16 +219,16 @@ def _hourly(row: ArmReport | None) -> float | None:
 
 
 def _ratio(candidate: Candidate, point: Point) -> float:
-    found = candidate.speedups.get(point)
-    return found.ratio if found else 1.0
+    speedup = candidate.speedups.get(point)
+    return speedup.ratio if speedup else 1.0
 
 
 def _acceptance(row: ArmReport | None) -> tuple[float, ...]:
     return row.acceptance_per_position if row else ()
 
 
-def _within(found: Percentiles | None, limit: float) -> bool:
-    return found is not None and found.p90 <= limit
+def _within(times: Percentiles | None, limit: float) -> bool:
+    return times is not None and times.p90 <= limit
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from toolkit.display import Tone, bullets, card, table
-from toolkit.frames import data_frame
+from toolkit.display import Tone, bullets, card, data_frame, table
 from toolkit.measure.tune import Aim, Candidate, Goal, Point
 from toolkit.measure.wording import dollars, interval, ratio
 from toolkit.recipe.schema import Evidence
@@ -88,8 +87,8 @@ class TuneReport:
         """The result in a sentence."""
         if self.winner is None:
             return "no setting is shown to be better than the baseline"
-        found = [row for row in self.rows if row.setting == self.winner and row.ratio is not None]
-        speeds = "; ".join(f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}" for row in found)
+        winners = [row for row in self.rows if row.setting == self.winner and row.ratio is not None]
+        speeds = "; ".join(f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}" for row in winners)
         return f"{self.winner} has the lowest {self.goal}: {speeds}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,7 +169,7 @@ def evidence(candidate: Candidate, command: str) -> list[Evidence]:
             workload=workload,
             num_speculative_tokens=None if candidate.schedule else candidate.k,
             concurrency=concurrency,
-            acceptance_length=_rounded(
+            acceptance_length=_round(
                 row.acceptance_length if (row := candidate.row((workload, concurrency))) else None
             ),
             speedup=round(speedup.ratio, 2),
@@ -183,5 +182,5 @@ def evidence(candidate: Candidate, command: str) -> list[Evidence]:
     ]
 
 
-def _rounded(value: float | None) -> float | None:
+def _round(value: float | None) -> float | None:
     return None if value is None else round(value, 2)

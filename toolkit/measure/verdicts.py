@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.report import ArmReport, Claim, Interval, Speedup, Verdict
+from toolkit.measure.measurement import ArmReport, Claim, Interval, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import acceptance_length, pairs_of, requests_needed, share
 from toolkit.measure.summary import Summary, acceptance_of, is_met
@@ -42,17 +42,17 @@ def verdicts(
     """All verdicts on speed and acceptance."""
     answers = successful(list(results))
     speculative = [arm for arm in arms if arm.speculative]
-    found = [_on(arm, answers, summary) for arm in speculative]
-    found += [_accepted(arm, answers) for arm in speculative if _can_be_seen(arm, answers)]
+    judged = [_on(arm, answers, summary) for arm in speculative]
+    judged += [_accepted(arm, answers) for arm in speculative if _can_be_seen(arm, answers)]
     if baseline:
-        found += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
+        judged += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
     for arm in speculative:
-        found += _as_published(arm, answers)
-        found += _as_expected(arm, answers, summary)
-    return tuple(_merged(found))
+        judged += _as_published(arm, answers)
+        judged += _as_expected(arm, answers, summary)
+    return tuple(_merge(judged))
 
 
-def _merged(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
+def _merge(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
     """One verdict for each claim and workload: that of the worst arm, with the details of all."""
     groups: dict[tuple[Claim, str | None], list[Verdict]] = {}
     for item in verdicts:
@@ -88,12 +88,12 @@ def _on_by_speed(arm: Arm, summary: Summary) -> Verdict:
     """An engine that does not count drafts speculates if it is faster; one that is not may speculate in vain."""
     if arm.reports_drafts is None:
         return Verdict("on", None, f"{arm.name}: {_UNSEEN}")
-    found = [item for item in summary.speedups if item.arm == arm.name]
-    if not found:
+    speedups = [item for item in summary.speedups if item.arm == arm.name]
+    if not speedups:
         return Verdict("on", None, f"{arm.name}: {_REPORTS_NONE}, and there is no baseline to compare its speed with")
-    shown = "; ".join(_at(item) for item in found)
+    shown = "; ".join(_at(item) for item in speedups)
     detail = f"{arm.name}: {_REPORTS_NONE}; speedup over the baseline: {shown}"
-    return Verdict("on", True if any(item.pays for item in found) else None, detail)
+    return Verdict("on", True if any(item.pays for item in speedups) else None, detail)
 
 
 def _accepted(arm: Arm, answers: Sequence[RequestResult]) -> Verdict:
@@ -123,9 +123,9 @@ def _baseline(baseline: Arm, answers: Sequence[RequestResult]) -> Verdict:
 def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> Iterator[Verdict]:
     """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
     for workload in dict.fromkeys(row.workload for row in summary.arms):
-        found = [item for item in summary.speedups if item.workload == workload]
-        judged = {item: item.pays for item in found if not _fails_more(item, summary, baseline)}
-        failing = [item for item in found if item not in judged]
+        speedups = [item for item in summary.speedups if item.workload == workload]
+        judged = {item: item.pays for item in speedups if not _fails_more(item, summary, baseline)}
+        failing = [item for item in speedups if item not in judged]
         if any(judged.values()):
             holds: bool | None = True
         else:
@@ -133,7 +133,7 @@ def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> 
         details = [f"{item.arm} {_word(item, pays)}: {_at(item)}" for item, pays in judged.items()]
         details += [f"{item.arm} not shown with {load_in_words(item)}: {_FAILS_MORE}" for item in failing]
         if holds is None:
-            details += _further(found, answers, baseline)
+            details += _further(speedups, answers, baseline)
         yield Verdict("pays", holds, "; ".join(details) or "too few pairs of answers to compare", workload)
 
 
@@ -151,9 +151,9 @@ def _word(item: Speedup, pays: bool | None) -> str:
     return "pays" if pays else "costs"
 
 
-def _further(found: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str) -> Iterator[str]:
+def _further(speedups: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str) -> Iterator[str]:
     """How many requests would settle the point that is most likely to pay."""
-    best = max(found, key=lambda item: item.ratio, default=None)
+    best = max(speedups, key=lambda item: item.ratio, default=None)
     if best is None:
         return
     point = best.workload, best.concurrency or best.rate, best.concurrency is None
@@ -216,11 +216,11 @@ def _at_least(arm: Arm, workload: str, name: str, bound: float, measured: Interv
 
 
 def _by_workload(arm: Arm, answers: Sequence[RequestResult]) -> dict[str, list[RequestResult]]:
-    found: dict[str, list[RequestResult]] = {}
+    by_name: dict[str, list[RequestResult]] = {}
     for item in answers:
         if item.arm == arm.name:
-            found.setdefault(item.workload, []).append(item)
-    return found
+            by_name.setdefault(item.workload, []).append(item)
+    return by_name
 
 
 def _length(answers: Sequence[RequestResult]) -> Interval | None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
 
 from toolkit.measure.arm import Arm
-from toolkit.measure.report import BreakEvenAcceptance, Interval, Source, Verdict, WhatIf, WhatIfSpeedup
+from toolkit.measure.measurement import BreakEvenAcceptance, Interval, Source, Verdict, WhatIf, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.summary import Results, acceptance_of
@@ -38,19 +38,19 @@ def other_acceptance(
     """
     speedups: list[WhatIfSpeedup] = []
     break_even: list[BreakEvenAcceptance] = []
-    closed = [(point, found) for point, found in Results.of(results).by_point.items() if not point.open_loop]
-    for (point, found), arm in product(closed, arms):
+    closed = [(point, there) for point, there in Results.of(results).by_point.items() if not point.open_loop]
+    for (point, there), arm in product(closed, arms):
         at = (point.workload, round(point.load), arm.name)
         source: Source = "synthetic" if arm.synthetic_acceptance_length else "steps"
-        for length, ratio in _speedups(found, arm, baseline, lengths):
+        for length, ratio in _speedups(there, arm, baseline, lengths):
             speedups.append(WhatIfSpeedup(*at, length, ratio.ratio, ratio.low, ratio.high, source))
-        if predicted(found, arm.name, baseline, 1.0):
-            ends = (_break_even_length(end, found, arm.name, baseline) for end in (_ratio, _high, _low))
+        if predict_speedup(there, arm.name, baseline, 1.0):
+            ends = (_break_even_length(end, there, arm.name, baseline) for end in (_ratio, _high, _low))
             break_even.append(BreakEvenAcceptance(*at, *ends))
     return WhatIf(tuple(speedups), tuple(break_even))
 
 
-def predicted(results: Sequence[RequestResult], arm: str, baseline: str, length: float) -> Interval | None:
+def predict_speedup(results: Sequence[RequestResult], arm: str, baseline: str, length: float) -> Interval | None:
     """The arm's speedup at an acceptance length; None for fewer than two pairs of answers."""
 
     def as_if(item: RequestResult) -> tuple[float, float]:
@@ -72,14 +72,14 @@ def _speedups(
 ) -> Iterator[tuple[float, Interval]]:
     """An arm that accepts drafts by chance was measured at its own length; all others follow from steps per second."""
     if chosen := arm.synthetic_acceptance_length:
-        if found := speedup(pairs_of(results, arm.name, baseline)):
-            yield chosen, found
+        if ratio := speedup(pairs_of(results, arm.name, baseline)):
+            yield chosen, ratio
         return
     drafted = acceptance_of(item for item in results if item.arm == arm.name)
     longest = len(drafted.histogram) if drafted else 1
     for length in lengths:
-        if length <= longest and (found := predicted(results, arm.name, baseline, length)):
-            yield length, found
+        if length <= longest and (ratio := predict_speedup(results, arm.name, baseline, length)):
+            yield length, ratio
 
 
 def target_steps(item: RequestResult) -> int:
@@ -89,16 +89,16 @@ def target_steps(item: RequestResult) -> int:
     return max(drafted.steps, after_first - drafted.accepted) if drafted else after_first
 
 
-def _ratio(found: Interval) -> float:
-    return found.ratio
+def _ratio(interval: Interval) -> float:
+    return interval.ratio
 
 
-def _low(found: Interval) -> float:
-    return found.low
+def _low(interval: Interval) -> float:
+    return interval.low
 
 
-def _high(found: Interval) -> float:
-    return found.high
+def _high(interval: Interval) -> float:
+    return interval.high
 
 
 def _break_even_length(
@@ -107,8 +107,8 @@ def _break_even_length(
     """The acceptance length at which that end of the speedup's interval is 1; None if it never is."""
 
     def reaches_one(length: float) -> bool:
-        found = predicted(results, arm, baseline, length)
-        return found is not None and end(found) >= 1
+        ratio = predict_speedup(results, arm, baseline, length)
+        return ratio is not None and end(ratio) >= 1
 
     low, high = 1 / _LONGEST, _LONGEST
     if not reaches_one(high):

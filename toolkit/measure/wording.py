@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from toolkit.measure.report import (
-        ArmReport,
-        ArmSpeedup,
-        BenchReport,
-        Interval,
-        Percentiles,
-        Source,
-        Speedup,
-        WhatIf,
-        WhatIfSpeedup,
-    )
+from toolkit.measure.measurement import (
+    ArmReport,
+    ArmSpeedup,
+    Interval,
+    Measurement,
+    Percentiles,
+    Source,
+    Speedup,
+    WhatIf,
+    WhatIfSpeedup,
+)
 
 _MILLISECONDS = 1000.0
 _SIGNS = {True: "yes", False: "NO", None: "not shown"}
@@ -51,9 +50,9 @@ def _concurrent(requests: int) -> str:
     return "one request at a time" if requests == 1 else f"{requests} concurrent requests"
 
 
-def milliseconds(found: Percentiles | None) -> str:
+def milliseconds(times: Percentiles | None) -> str:
     """Median and 99th percentile of a time: `12.5/40.1` milliseconds; empty if it was not measured."""
-    return f"{_short(found.p50 * _MILLISECONDS)}/{_short(found.p99 * _MILLISECONDS)}" if found else ""
+    return f"{_short(times.p50 * _MILLISECONDS)}/{_short(times.p99 * _MILLISECONDS)}" if times else ""
 
 
 def dollars(price: float | None) -> str:
@@ -66,7 +65,7 @@ def setting(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key}: {value}" for key, value in values.items())
 
 
-def between_arms_in_words(report: BenchReport) -> Iterator[str]:
+def between_arms_in_words(report: Measurement) -> Iterator[str]:
     """A sentence for each workload, load and other arm."""
     for item in report.between_arms:
         yield f"{item.workload}, {load_in_words(item)}: {item.arm} is {interval(item)} as fast as {item.other}."
@@ -117,18 +116,18 @@ WHAT_IF = ("workload", "load", "acceptance", "speedup", "from")
 _SOURCES: dict[Source, str] = {"synthetic": "drafts accepted by chance", "steps": "steps per second"}
 
 
-def what_if_rows(found: WhatIf) -> list[tuple[str, ...]]:
+def what_if_rows(answers: WhatIf) -> list[tuple[str, ...]]:
     """The rows below WHAT_IF, by workload and load."""
-    rows = sorted(found.speedups, key=lambda row: (row.workload, row.concurrency, row.acceptance_length))
+    rows = sorted(answers.speedups, key=lambda row: (row.workload, row.concurrency, row.acceptance_length))
     return [
         (row.workload, str(row.concurrency), f"{row.acceptance_length:g}", interval(row), _SOURCES[row.source])
         for row in rows
     ]
 
 
-def break_even_acceptance_in_words(found: WhatIf) -> Iterator[str]:
+def break_even_acceptance_in_words(answers: WhatIf) -> Iterator[str]:
     """A sentence for each workload and load."""
-    for row in found.break_even:
+    for row in answers.break_even:
         at = f"{row.workload}, {_concurrent(row.concurrency)}"
         if row.acceptance_length is None:
             yield f"{at}: speculation costs, whatever the acceptance."
@@ -137,7 +136,9 @@ def break_even_acceptance_in_words(found: WhatIf) -> Iterator[str]:
         yield f"{at}: speculation costs below an acceptance length of {row.acceptance_length:.2f} ({ends})."
 
 
-def filled(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def drop_empty_columns(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """A table without the columns that are empty in every row."""
     kept = [index for index in range(len(head)) if any(row[index] for row in rows)]
     return tuple(head[i] for i in kept), [tuple(row[i] for i in kept) for row in rows]
@@ -152,7 +153,7 @@ def losses(arms: Sequence[ArmReport]) -> Iterator[str]:
             yield f"{arm.workload}, load {load(arm)}, {arm.arm}: {lost}"
 
 
-def small_print(report: BenchReport) -> list[str]:
+def small_print(report: Measurement) -> list[str]:
     """What stands below the figures: requests, the noise, the notes and what was measured with."""
     noise = [f"Noise, the baseline against itself: {interval(report.noise)}"] if report.noise else []
     measured = [f"Measured with {setting(report.setting)}"] if report.setting else []

@@ -47,13 +47,15 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    found = recipe.engine_rules.compiled_parts(
+    compiled = recipe.engine_rules.compiled_parts(
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),
         _identity(recipe.drafter) if recipe.drafter else "",
     )
-    return {name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in found.items()}
+    return {
+        name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in compiled.items()
+    }
 
 
 def key(recipe: Recipe) -> str:
@@ -67,16 +69,16 @@ def prefix(artifacts_key: str) -> str:
 
 
 def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict[str, str]:
-    """What tells the container that its artifacts are in `folder`; nothing for a recipe that compiles at start.
+    """Environment variables that tell the container where its artifacts are. None for a recipe that compiles at start.
 
-    The parts, from which the container says what differs, are left out where they are longer than `longest`.
+    The list of parts, by which the container explains differences, is left out if it is longer than `longest`.
     """
     if not compiles_ahead(recipe):
         return {}
-    found = parts(recipe)
-    text = json.dumps(found, separators=(",", ":"))
+    named_parts = parts(recipe)
+    text = json.dumps(named_parts, separators=(",", ":"))
     known = {PARTS: text} if len(text) <= longest else {}
-    return {FOLDER: folder, KEY: digest(found)[:_KEY_CHARACTERS], **known}
+    return {FOLDER: folder, KEY: digest(named_parts)[:_KEY_CHARACTERS], **known}
 
 
 def expected_seconds(recipe: Recipe) -> int:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
 from toolkit import documents, registry
-from toolkit.display import Fragment, Tone, bullets, card, folded, table, toned, whole
+from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
-from toolkit.frames import data_frame
 from toolkit.text import inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
@@ -86,8 +85,8 @@ class Plan:
         """The configuration that each endpoint will run, by endpoint name; empty for a removal."""
         rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
         wanted = [action for action in self.actions if action.verb != "delete"]
-        found = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
-        return {name: config for name, config in found if config is not None}
+        served = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
+        return {name: config for name, config in served if config is not None}
 
     @property
     def unpinned_lines(self) -> list[str]:
@@ -150,14 +149,97 @@ class Plan:
 
     def _repr_html_(self) -> str:
         said = f"on {self.platform}: {self.size}, {self.cost}"
-        same = [_shown(action) for action in self.actions if action.verb == "reuse"]
-        unchanged = folded(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
-        changes = table(map(_shown, self.changes))
+        same = [_show(action) for action in self.actions if action.verb == "reuse"]
+        unchanged = fold(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
+        changes = table(map(_show, self.changes))
         return card(self.recipe, changes, unchanged, bullets([*self.notes, *self.unpinned_lines]), says=said)
 
 
-def _shown(action: Action) -> tuple[object, ...]:
+def _show(action: Action) -> tuple[object, ...]:
     """An action as a row of a table: what it does as a sign and a word, to what, why, and how long that takes."""
     sign, tone = _SIGNS.get(action.verb, ("", "soft"))
     minutes = f"about {action.expected_seconds / 60:.0f} min" if action.expected_seconds >= 60 else ""
-    return toned(f"{sign} {action.verb}", tone), action.kind, action.name, toned(action.reason, "soft"), whole(minutes)
+    return (
+        in_tone(f"{sign} {action.verb}", tone),
+        action.kind,
+        action.name,
+        in_tone(action.reason, "soft"),
+        on_one_line(minutes),
+    )
+
+
+_LONGEST = 120
+_NOTHING = object()
+_TAG = ", request.Tags."
+
+
+def differences(saved: Plan, derived: Plan) -> list[str]:
+    """Each difference in what the plans do, and where: `kind name, key: saved … / derived …`.
+
+    Reasons, notes and prices do nothing, and are not compared.
+    """
+    lines = [*_differ([], _scope(saved), _scope(derived))]
+    for title, ours, theirs in _pairs(saved, derived):
+        lines += _differ([title], _done(ours), _done(theirs))
+    return sorted(lines, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
+
+
+def same_scope(saved: Plan, derived: Plan) -> bool:
+    """Whether both are for the same endpoints on the same platform, in the same account and region."""
+    return _scope(saved) == _scope(derived)
+
+
+def _scope(plan: Plan) -> dict[str, str]:
+    names = ", ".join(plan.endpoints)
+    return {"platform": plan.platform, "account": plan.account, "region": plan.region, "endpoints": names}
+
+
+def _pairs(saved: Plan, derived: Plan) -> Iterator[tuple[str, Action | None, Action | None]]:
+    """Each action with its counterpart: of that kind and name, else another of that kind, whose name has changed."""
+    rest = list(saved.actions)
+    names = {(action.kind, action.name) for action in derived.actions}
+    for action in derived.actions:
+        key = (action.kind, action.name)
+        same = [item for item in rest if (item.kind, item.name) == key]
+        renamed = [item for item in rest if item.kind == action.kind and (item.kind, item.name) not in names]
+        counterpart = next(iter([*same, *renamed]), None)
+        if counterpart:
+            rest.remove(counterpart)
+        yield f"{action.kind} {action.name}", counterpart, action
+    for action in rest:
+        yield f"{action.kind} {action.name}", action, None
+
+
+def _done(action: Action | None) -> Any:
+    return {"name": action.name, "verb": action.verb, "request": action.request} if action else _NOTHING
+
+
+def _differ(path: list[str], saved: Any, derived: Any) -> Iterator[str]:
+    saved, derived = _parse(saved), _parse(derived)
+    if isinstance(saved, Mapping) and isinstance(derived, Mapping):
+        for key in dict.fromkeys((*derived, *saved)):
+            yield from _differ([*path, str(key)], saved.get(key, _NOTHING), derived.get(key, _NOTHING))
+    elif isinstance(saved, list) and isinstance(derived, list) and len(saved) == len(derived):
+        for number, (ours, theirs) in enumerate(zip(saved, derived, strict=True)):
+            yield from _differ([*path, str(number)], ours, theirs)
+    elif saved != derived:
+        action, *keys = path
+        at = f"{action}, {'.'.join(keys)}" if keys else action
+        yield f"{at}: saved {_short(saved)} / derived {_short(derived)}"
+
+
+def _parse(value: Any) -> Any:
+    """Policies and dashboards are JSON in a string: what they say is compared."""
+    if not (isinstance(value, str) and value.startswith(("{", "["))):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+
+
+def _short(value: Any) -> str:
+    if value is _NOTHING:
+        return "nothing"
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

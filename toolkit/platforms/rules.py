@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import Trainer
-from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.endpoint.platform import Deployed, EndpointPlatform
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.planning.rules import PlanRules

@@ -18,19 +18,19 @@ PROGRAM = "train"
 
 # The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
 _PACKAGES = ("training", "engines", "recipe", "catalog")
-_FILES = "__init__ display documents errors files findings frames home registry text version"
+_FILES = [
     "__init__",
     "display",
     "documents",
     "errors",
     "files",
     "findings",
-    "frames",
     "home",
     "registry",
     "text",
     "version",
-)
+    "words",
+]
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 
@@ -49,7 +49,8 @@ def pins() -> list[str]:
 
 def _library() -> dict[str, ContextFile]:
     package = Path(__file__).parents[1]
-    paths = [package / f"{name}.py" for name in _FILES.split()]
+    paths = [package / f"{name}.py" for name in _FILES]
+    paths += [package / "words.json"]
     paths += [path for name in _PACKAGES for path in (package / name).rglob("*") if path.suffix in (".py", ".json")]
     return {
         f"{ROOT}/library/toolkit/{path.relative_to(package).as_posix()}": ContextFile(content=path.read_bytes())

@@ -78,13 +78,13 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
     reasons: dict[str, str] = {}
     for drafter, types in product(wanted, groups(wishes)):
         try:
-            found = _with_drafter(wishes, target, drafter, types, folder)
+            proposal = _with_drafter(wishes, target, drafter, types, folder)
         except _Unfit as error:
             reasons.setdefault(drafter.name, str(error))
             continue
-        choices = sorted([*_drafting(drafter, able), *found.choices], key=lambda choice: _position(choice.key))
+        choices = sorted([*_drafting(drafter, able), *proposal.choices], key=lambda choice: _position(choice.key))
         others = [f"{name}: {reason}" for name, reason in reasons.items() if name != drafter.name]
-        return replace(found, recipe=_in_order(found.recipe), choices=choices, notes=tuple(others[:_OTHERS]))
+        return replace(proposal, recipe=_in_order(proposal.recipe), choices=choices, notes=tuple(others[:_OTHERS]))
     message = "\n  ".join([f"no recipe for {wishes.model} passes the checks", *_by_reason(reasons)])
     raise ToolkitError(message, hint=_way_out(wishes, target))
 
@@ -94,7 +94,7 @@ def _by_reason(reasons: Mapping[str, str]) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         names.setdefault(reason, []).append(name)
-    return [f"{', '.join(found)}: {reason}" for reason, found in names.items()]
+    return [f"{', '.join(drafters)}: {reason}" for reason, drafters in names.items()]
 
 
 def _position(key: str) -> int:
@@ -107,17 +107,17 @@ def _position(key: str) -> int:
 def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> Sequence[Drafter]:
     """The drafters of the method that is wished. Raises ToolkitError if there is none."""
     method = methods.method(wishes.method) if wishes.method else None
-    found = [drafter for drafter in able if method is None or drafter.method in (method.name, method.spelling_of)]
-    if found:
-        return found
+    matching = [drafter for drafter in able if method is None or drafter.method in (method.name, method.spelling_of)]
+    if matching:
+        return matching
     drafts = f"drafter of method `{wishes.method}`" if method else "drafter"
     on = f" on {wishes.hardware}" if wishes.hardware else ""
-    known = f"Known for it{on}: {_named(able)}. To train a P-EAGLE head of your own: toolkit train -h"
+    known = f"Known for it{on}: {_names(able)}. To train a P-EAGLE head of your own: toolkit train -h"
     hint = known if able else _elsewhere(wishes, target)
     raise ToolkitError(f"no {drafts} is known for {wishes.model}{on}", hint=hint)
 
 
-def _named(able: Sequence[Drafter]) -> str:
+def _names(able: Sequence[Drafter]) -> str:
     """The methods of the drafters."""
     return ", ".join(dict.fromkeys(drafter.method for drafter in able))
 
@@ -126,7 +126,7 @@ def _elsewhere(wishes: Wishes, target: ModelFacts) -> str:
     """The command without the hardware: on a GPU every model has a drafter, if only the text itself."""
     where = ["--platform", wishes.platform] if wishes.platform != Wishes.platform else []
     command = shlex.join(["toolkit", "new", wishes.model, *where])
-    return f"Elsewhere than on {wishes.hardware} it can draft with {_named(drafters(target))}: {command}"
+    return f"Elsewhere than on {wishes.hardware} it can draft with {_names(drafters(target))}: {command}"
 
 
 def _way_out(wishes: Wishes, target: ModelFacts) -> str:
@@ -278,12 +278,12 @@ def _instance(
     draft: _Draft, lock: Lock, wishes: Wishes, types: Sequence[Instance]
 ) -> tuple[_Draft, tuple[Choice, ...]]:
     try:
-        found = offers(draft.recipe(), lock, wishes.goal, types, wishes.max_price)
+        offered = offers(draft.recipe(), lock, wishes.goal, types, wishes.max_price)
     except ToolkitError as error:
         raise _Unfit(error.message) from error
-    problem = "" if found else _nothing_fits(draft, lock, wishes, types)
-    for index, offer in enumerate(found):
-        others = tuple(str(other) for other in found[index + 1 :][:_OTHERS])
+    problem = "" if offered else _nothing_fits(draft, lock, wishes, types)
+    for index, offer in enumerate(offered):
+        others = tuple(str(other) for other in offered[index + 1 :][:_OTHERS])
         for here, split in _on(draft, offer):
             wrong = next(_errors(here, lock), None)
             if wrong is None:

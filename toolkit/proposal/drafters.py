@@ -191,12 +191,12 @@ def _text(engine: str) -> Iterator[Drafter]:
             yield Drafter(method.name, default, why, f"the default of {method.name}")
 
 
-def _with_recipes(target: ModelFacts, found: Iterable[Drafter], engine: str) -> Iterator[Drafter]:
+def _with_recipes(target: ModelFacts, listed: Iterable[Drafter], engine: str) -> Iterator[Drafter]:
     """The drafters; those of a recipe that comes with the toolkit have its K and engine version."""
     recipes = _recipes(target, engine)
     ours = {(recipe.method, str(recipe.drafter or "").lower()): (name, recipe) for name, recipe in recipes}
     seen = set()
-    for drafter in found:
+    for drafter in listed:
         key = (drafter.method, (drafter.model or "").lower())
         if key in seen:
             continue
@@ -215,14 +215,14 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
 def _settings(recipe: Recipe) -> Mapping[str, Any]:
     """What the recipe says of its engine's shapes and flags."""
     engine = recipe.engine
-    found = {
+    settings = {
         "max_model_len": engine.max_model_len,
         "max_num_seqs": engine.max_num_seqs,
         "max_num_batched_tokens": engine.max_num_batched_tokens,
         "args": dict(engine.args),
         "env": dict(engine.env),
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in settings.items() if value}
 
 
 def _recipes(target: ModelFacts, engine: str) -> Iterator[tuple[str, Recipe]]:

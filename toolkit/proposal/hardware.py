@@ -35,34 +35,34 @@ class Offer:
 
 def engine_for(wishes: Wishes) -> str:
     """The engine for the hardware that is wished. Raises UsageError for hardware that the platform does not have."""
-    engines = (registry.engine_for(item) for item in _wished(wishes)) if wishes.hardware else ()
+    engines = (registry.engine_for(item) for item in _find_wished(wishes)) if wishes.hardware else ()
     return next(filter(None, engines), registry.default_engine())
 
 
 def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
     """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
     engine = registry.engine_rules(engine_for(wishes))
-    able = tuple(item for item in _wished(wishes) if engine.runs_on(item))
+    able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
     if not engine.explains_hardware:
         return [able]
     families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
     return [tuple(item for item in able if family(item.name) == name) for name in families]
 
 
-def _wished(wishes: Wishes) -> tuple[Instance, ...]:
+def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:
     rules, wished = registry.platform_rules(wishes.platform), (wishes.hardware or "").lower()
     if not rules.has_instance_types:
         if wished:
             hint = f"Leave out --hardware {wishes.hardware}, or name another --platform."
             raise UsageError(f"platform `{wishes.platform}` is this machine, whatever its hardware", hint=hint)
         return ()
-    found = tuple(item for item in rules.instances() if wished in f"{item.name} {item.accelerator}".lower())
-    if not found:
+    matching = tuple(item for item in rules.instances() if wished in f"{item.name} {item.accelerator}".lower())
+    if not matching:
         names = {family(item.name): item for item in rules.instances()}
         near = difflib.get_close_matches(wished, names, n=3, cutoff=0.5) or sorted(names)
         hint = f"Write one of: {', '.join(f'--hardware {name}' for name in near)}."
         raise UsageError(f"{wishes.platform} has no instance type called `{wishes.hardware}`", hint=hint)
-    return found
+    return matching
 
 
 def offers(
@@ -75,26 +75,26 @@ def offers(
     """
     there = [item for item in able_types(recipe) if item in among]
     try:
-        found = _sized(recipe, models, there, goal)
+        sized = _size(recipe, models, there, goal)
     except ToolkitError as error:
-        found = _by_weights(recipe, models, there, error)
-    return [offer for offer in found if max_price is None or (offer.price is not None and offer.price <= max_price)]
+        sized = _by_weights(recipe, models, there, error)
+    return [offer for offer in sized if max_price is None or (offer.price is not None and offer.price <= max_price)]
 
 
-def _sized(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Goal) -> list[Offer]:
+def _size(recipe: Recipe, models: Lock, instances: Sequence[Instance], goal: Goal) -> list[Offer]:
     known, _ = sizable(models)
     accelerators = "logical cores" if any(item.neuron_cores for item in instances) else "GPUs"
-    found = fits(recipe, known, instances, "kv-price" if goal == "throughput" else "price")
+    sized = fits(recipe, known, instances, "kv-price" if goal == "throughput" else "price")
     return [
         Offer(one.instance, one.tensor_parallel, one.price_per_hour, _room(one, accelerators))
-        for one in found
+        for one in sized
         if one.fits and not one.doubtful
     ]
 
 
-def _room(found: Fit, accelerators: str) -> str:
-    each = f" on each of {found.tensor_parallel} {accelerators}" if found.tensor_parallel > 1 else ""
-    return f"{found.weights_gib + found.drafter_gib:.0f} GiB of weights{each}, room for {found.kv_tokens:,} tokens"
+def _room(sized: Fit, accelerators: str) -> str:
+    each = f" on each of {sized.tensor_parallel} {accelerators}" if sized.tensor_parallel > 1 else ""
+    return f"{sized.weights_gib + sized.drafter_gib:.0f} GiB of weights{each}, room for {sized.kv_tokens:,} tokens"
 
 
 def _by_weights(recipe: Recipe, models: Lock, instances: Sequence[Instance], error: ToolkitError) -> list[Offer]:
@@ -103,5 +103,5 @@ def _by_weights(recipe: Recipe, models: Lock, instances: Sequence[Instance], err
     if not size:
         raise error
     room = f"by its {size / GIB:.0f} GiB of weights alone: the rest cannot be estimated"
-    found = by_weights(recipe, models, instances)
-    return [Offer(one.instance, one.tensor_parallel, one.price_per_hour, room) for one in found]
+    sized = by_weights(recipe, models, instances)
+    return [Offer(one.instance, one.tensor_parallel, one.price_per_hour, room) for one in sized]

@@ -83,20 +83,20 @@ def _head(client: httpx.Client, repo: str) -> Drafter | None:
         return None
     if not isinstance(config, dict) or model_config.problem(config):
         return None
-    found = next((item for item in methods.methods() if item.name == written_method(config)), None)
+    method = next((item for item in methods.methods() if item.name == written_method(config)), None)
     facts = ModelFacts(repo, files.source, config, None, None, revision=files.revision, partial=True)
     sizes = ("hidden_size", "vocab_size")
     if (
-        found is None
-        or registry.default_engine() not in found.engines
+        method is None
+        or registry.default_engine() not in method.engines
         or not all(facts.text_config.get(key) for key in sizes)
     ):
         return None
     tokens = _tokens(config)
-    why = "its config.json's" if tokens else f"the default of {found.name}: its config.json has none"
+    why = "its config.json's" if tokens else f"the default of {method.name}: its config.json has none"
     return Drafter(
-        found.name,
-        tokens or found.default_num_speculative_tokens,
+        method.name,
+        tokens or method.default_num_speculative_tokens,
         "its card on the hub says that it is for this model; nobody here has tried it",
         why,
         repo,

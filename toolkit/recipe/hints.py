@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from toolkit.findings import Finding
 from toolkit.recipe.assemble import names
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.section import LONGEST_NAME
+from toolkit.words import meant, our_word
 
 # What pydantic's type errors mean to someone who writes YAML. A `bool` is only expected as one of several scalars.
 _EXPECTED = {
@@ -27,32 +27,8 @@ _EXPECTED = {
     "model_type": "a mapping",
     "string_type": "text",
 }
-# Words of other tools, and the recipe's own for the same thing.
-_SYNONYMS = {
-    "aws": "sagemaker",
-    "context_length": "max_model_len",
-    "draft": "model",
-    "draft_model": "model",
-    "drafter": "model",
-    "eks": "kubernetes",
-    "folder": "model",
-    "gpu": "instance_types",
-    "id": "model",
-    "instance": "instance_types",
-    "instance_type": "instance_types",
-    "k": "num_speculative_tokens",
-    "k8s": "kubernetes",
-    "max_batch_size": "max_num_seqs",
-    "model_id": "model",
-    "model_name": "model",
-    "name": "model",
-    "num_draft_tokens": "num_speculative_tokens",
-    "ollama": "local",
-    "path": "model",
-    "prompt_lookup": "ngram",
-    "repo": "model",
-    "type": "name",
-}
+# The platform of an example: it costs nothing.
+_FREE = registry.platforms()[0]
 _OFF = ("false", "no", "off")
 _MISSING, _MEANT = "recipe.missing-key", re.compile(r"Did you mean `([^`]+)`")
 _NO_EXAMPLE = "…"
@@ -128,12 +104,12 @@ def _last(path: str) -> str:
 def _elsewhere(problem: Problem, known: Sequence[str]) -> str:
     """Where a key belongs that another section has; empty where this one has one that may be meant."""
     key = problem.key
-    if _SYNONYMS.get(key) in known:
+    if our_word(key, "recipe") in known:
         return ""
     sections = [name for name in problem.recipe if key in _fields_beside(problem.schema, (name, ""))]
     if sections:  # what speculation has too is seldom meant for it
         return f"It belongs to `{min(sections, key=lambda name: name == 'speculation')}`: write it below that."
-    if problem.keys[:-1] == ("engine",) and not difflib.get_close_matches(key.lower(), known, n=1, cutoff=0.5):
+    if problem.keys[:-1] == ("engine",) and not meant(key, known, cutoff=0.5):
         return f"If it is a flag of the engine, write `{key}: {problem.written}` below `args`."
     return ""
 
@@ -282,8 +258,7 @@ def _shown(problem: Problem) -> str:
 
 
 def _did_you_mean(word: str, known: list[str]) -> str:
-    near = [name for name in [_SYNONYMS.get(word.lower().replace("-", "_"), "")] if name in known]
-    near += difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.5)
+    near = meant(word, known, "recipe", "platform", cutoff=0.5)
     choices = f"Allowed: {', '.join(known)}."
     return f"Did you mean `{near[0]}`? {choices}" if near else choices
 

@@ -9,13 +9,14 @@ from dataclasses import is_dataclass
 from typing import Any
 
 import toolkit
-from toolkit import api, errors
+from toolkit import errors
 from toolkit.api.deployment import DeploymentPlan
 from toolkit.api.endpoint import Endpoint
-from toolkit.apply.explain import Explanation
-from toolkit.endpoint.connect_info import ConnectInfo
+from toolkit.apply.diagnose import Explanation
+from toolkit.checks.run import Report
+from toolkit.endpoint.access import ConnectInfo
 from toolkit.endpoint.generation import Generation, Stream
-from toolkit.findings import Finding, Report
+from toolkit.findings import Finding
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.recipe import Recipe
 from tools.docs.markdown import code, page, prose, table
@@ -41,7 +42,7 @@ _ONE_LINE = 90
 
 def python_page() -> str:
     """The public functions, the classes that they return, and the errors that they raise."""
-    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(api, name))]
+    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(toolkit, name))]
     classes = [part for cls in CLASSES for part in _class(cls)]
     listed = [cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, errors.ToolkitError)]
     rows = [(f"`{cls.__name__}`", f"`{cls.__bases__[0].__name__}`", inspect.getdoc(cls) or "") for cls in listed]
@@ -53,11 +54,13 @@ def python_page() -> str:
 
 def _class(cls: type) -> Iterator[str]:
     yield f"### {cls.__name__}"
-    yield from _documentation(cls)
+    ours = [base for base in cls.__mro__ if base.__module__.startswith("toolkit")]
+    for base in ours:
+        yield from _documentation(base)
     if is_dataclass(cls):
         fields = [name for name in cls.__dataclass_fields__ if not name.startswith("_")]
         yield f"Fields: {', '.join(f'`{name}`' for name in fields)}."
-    for name, member in vars(cls).items():
+    for name, member in (member for base in ours for member in vars(base).items()):
         if name.startswith("_"):
             continue
         if isinstance(member, property):
@@ -83,12 +86,12 @@ class _Bare(str):
 
 
 def _signature(function: Callable[..., Any]) -> str:
-    """Arguments one a line where they are many; a function as a default is a seam for tests, and no option of users."""
+    """Arguments one a line where they are many; names with an underscore are for tests."""
     signature = inspect.signature(function)
     shown = [
         item.replace(annotation=_bare(item.annotation))
         for item in signature.parameters.values()
-        if item.name != "self" and (item.default is item.empty or not callable(item.default))
+        if item.name != "self" and not item.name.startswith("_")
     ]
     text = str(signature.replace(parameters=shown, return_annotation=_bare(signature.return_annotation)))
     if len(text) <= _ONE_LINE:

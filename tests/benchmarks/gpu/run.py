@@ -40,12 +40,13 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
+from toolkit.measure.measurement import Interval
 from toolkit.measure.read_workloads import read_workloads
-from toolkit.measure.report import BenchReport, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup
-from toolkit.measure.what_if import other_acceptance, predicted
+from toolkit.measure.what_if import other_acceptance, predict_speedup
 from toolkit.measure.workload import Workload, prompts_of
 from toolkit.version import __version__
 
@@ -183,7 +184,7 @@ class Tried:
 
     def speedup(self, length: float, load: int) -> Interval | None:
         """Its speedup at an acceptance length."""
-        return predicted([item for item in self.results if item.load == load], self.arm.name, "baseline", length)
+        return predict_speedup([item for item in self.results if item.load == load], self.arm.name, "baseline", length)
 
     def measured(self, load: int) -> Interval | None:
         """Its speedup as it was."""

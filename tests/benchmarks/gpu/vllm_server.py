@@ -17,8 +17,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Chunk
 from toolkit.measure.connection import HttpConnection, connect_url
 
 _START_SECONDS = 1200

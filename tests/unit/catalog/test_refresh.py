@@ -15,7 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from toolkit.api import CatalogUpdate, catalog_status, catalog_update
+from toolkit.api.facts import CatalogUpdate, catalog_status, catalog_update
+from toolkit.api.outside import Outside
 from toolkit.catalog import lookup, published, updates
 from toolkit.catalog.refresh import Sources
 from toolkit.errors import PlatformError, UsageError
@@ -145,7 +146,11 @@ def site() -> Iterator[Site]:
 
 
 def update(site: Site, *regions: str, ec2: bool = False) -> CatalogUpdate:
-    return catalog_update(regions, ec2=ec2, today=TODAY, client=httpx.Client(timeout=5), sources=site.sources)
+    return catalog_update(
+        regions,
+        ec2=ec2,
+        _outside=Outside(today=lambda: TODAY, open_web=lambda: httpx.Client(timeout=5), sources=site.sources),
+    )
 
 
 def shipped() -> str:
@@ -176,7 +181,7 @@ def test_without_a_region_those_that_are_held_are_read_again(site: Site) -> None
     site.prices("eu-central-1", "EUC1", **{"2xlarge": "5.5"})
     found = update(site)
     assert "ml.g7e.2xlarge: 5.25 USD (eu-central-1, 2026-11-19) -> 5.5 USD (eu-central-1, 2026-11-19)" in found.changed
-    assert catalog_status(today=TODAY).regions == ("eu-central-1",)
+    assert catalog_status(_outside=Outside(today=lambda: TODAY)).regions == ("eu-central-1",)
 
 
 def test_only_hosting_per_hour_is_a_price_and_a_type_of_another_list_keeps_its_own(site: Site) -> None:
@@ -218,7 +223,7 @@ def test_names_that_the_catalogue_does_not_have_are_shown_as_new(site: Site) -> 
 
     update(site)
 
-    found = catalog_status(today=TODAY)
+    found = catalog_status(_outside=Outside(today=lambda: TODAY))
     assert found.types == ("ml.p7.48xlarge",)
     assert found.versions == ("0.34.0",)
     assert found.heads == ("amazon/Qwen9-P-EAGLE",)
@@ -252,7 +257,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_kept(site: Site) -> None:
         "versions of vLLM",
     ]
     assert "eu-west-9/index.json answered 404 Not Found" in found.failed[0]
-    assert list(catalog_status(today=TODAY).read) == ["prices in us-east-1"]
+    assert list(catalog_status(_outside=Outside(today=lambda: TODAY)).read) == ["prices in us-east-1"]
 
 
 def test_offline_is_an_error_of_the_outside_and_leaves_everything() -> None:
@@ -260,7 +265,9 @@ def test_offline_is_an_error_of_the_outside_and_leaves_everything() -> None:
         raise httpx.ConnectError("no route to host", request=request)
 
     with pytest.raises(PlatformError, match=r"nothing could be read\n  prices in us-east-1: .*no route to host"):
-        catalog_update(today=TODAY, client=httpx.Client(transport=httpx.MockTransport(refuse)))
+        catalog_update(
+            _outside=Outside(today=lambda: TODAY, open_web=lambda: httpx.Client(transport=httpx.MockTransport(refuse)))
+        )
     assert not updates.path().exists()
 
 
@@ -305,9 +312,12 @@ def test_a_damaged_file_of_the_user_is_named_with_the_way_out() -> None:
 
 
 def test_the_files_age_is_told() -> None:
-    ages = {file.name: (file.days, file.old) for file in catalog_status(today=date(2027, 3, 1)).files}
+    ages = {
+        file.name: (file.days, file.old)
+        for file in catalog_status(_outside=Outside(today=lambda: date(2027, 3, 1))).files
+    }
     assert ages["images.json"] == (99, True)
-    assert not any(file.old for file in catalog_status(today=TODAY).files)
+    assert not any(file.old for file in catalog_status(_outside=Outside(today=lambda: TODAY)).files)
 
 
 def test_a_list_of_the_hub_goes_on_at_its_next_page(site: Site) -> None:

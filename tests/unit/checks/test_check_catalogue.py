@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit import api
+import toolkit
 from toolkit.catalog import lookup
 from toolkit.catalog.updates import Update, write
 from toolkit.checks.run import check
@@ -49,7 +49,7 @@ def test_with_the_key_it_is_a_warning_and_can_be_planned(tmp_path: Path) -> None
     warning = found["warning catalogue.unlisted"]
     assert warning.message.startswith(f"the catalogue does not know {NEW_TYPE}: memory, ")
     assert warning.path == "unlisted.0"
-    config = next(action for action in api.plan(path).actions if action.kind == "EndpointConfig")
+    config = next(action for action in toolkit.plan(path).actions if action.kind == "EndpointConfig")
     assert NEW_TYPE in str(config.request)
 
 
@@ -85,7 +85,7 @@ def test_an_image_under_the_key_is_run(tmp_path: Path, written: str, address: st
     text = RECIPE.replace("{name: sagemaker, ", "{name: sagemaker, region: eu-west-1, ")
     path = recipe(tmp_path, text, f"['{written}']")
     assert written in codes(path)["warning catalogue.unlisted"].message
-    model = next(action for action in api.plan(path).actions if action.kind == "Model")
+    model = next(action for action in toolkit.plan(path).actions if action.kind == "Model")
     assert address in str(model.request)
 
 
@@ -107,7 +107,7 @@ def test_facts_over_90_days_old_are_named_once_in_check_and_plan(
     assert "the price of ml.g7e.2xlarge (2026-09-01)" in told
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1803859200")  # 2027-03-01
-    notes = [note for note in api.plan(path).notes if note.startswith("Catalogue: ")]
+    notes = [note for note in toolkit.plan(path).notes if note.startswith("Catalogue: ")]
     assert notes == [f"Catalogue: {told}. To renew prices, heads and images: toolkit catalog update"]
 
 

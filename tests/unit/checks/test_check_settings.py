@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, edit_config, write_pair, write_recipe, write_tokenizer
 
-from toolkit.checks.run import check
-from toolkit.findings import Finding, Report
+from toolkit.checks.run import Report, check
+from toolkit.findings import Finding
 
 
 def report(root: Path, *edits: tuple[str, str]) -> Report:

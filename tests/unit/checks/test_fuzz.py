@@ -19,9 +19,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from toolkit.checks.codes import codes
-from toolkit.checks.run import check
+from toolkit.checks.run import Report, check
 from toolkit.errors import UnreadableRecipe
-from toolkit.findings import Report
 
 FUZZ = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 REQUIRED = (

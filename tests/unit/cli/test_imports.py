@@ -26,7 +26,9 @@ print("loaded:", *sys.modules)
 """
 
 
-@pytest.mark.parametrize(("command", "also"), [("check", {"toolkit.api", "toolkit.planning.planner"}), ("plan", set())])
+@pytest.mark.parametrize(
+    ("command", "also"), [("check", {"toolkit.api.context", "toolkit.planning.planner"}), ("plan", set())]
+)
 def test_a_local_recipe_loads_only_what_the_command_needs(command: str, also: set[str], tmp_path: Path) -> None:
     process = subprocess.run(
         [sys.executable, "-c", LOADED, command, "tiny/p-eagle"],

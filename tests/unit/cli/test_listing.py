@@ -13,7 +13,7 @@ from toys import ToyBox, ToySession
 from toolkit import registry
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.cli.main import run
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError
 
 EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from toolkit.cli.endpoint_commands import _age, _status_text
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 
 
 def deployed(price: float | None) -> Deployed:

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from fakes import FakeClock, answer_events, event_stream
 
-from toolkit.endpoint.generation import Acceptance, Arrival, AsyncStream, Generation, Stream, chat_body
+from toolkit.endpoint.generation import Acceptance, Arrival, AsyncStream, Generation, Stream
+from toolkit.endpoint.request import chat_body
 from toolkit.errors import InvocationError
 
 EVENTS = answer_events([7, 8, 9], histogram=[1, 0, 2], prompt_token_ids=[1, 2])

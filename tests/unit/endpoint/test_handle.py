@@ -54,7 +54,7 @@ def handle(platform: OneEndpoint, **fields: Any) -> Endpoint:
     def destroyer(name: str) -> Plan:
         raise NotImplementedError
 
-    return Endpoint("chat", platform, destroyer, **fields)
+    return Endpoint("chat", platform, destroyer=destroyer, **fields)
 
 
 def tokens_of(server: ScriptedServer) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from fakes import FakeClock
 
-from toolkit.endpoint.retry import retried, retried_async
+from toolkit.endpoint.refusal import retry, retry_async
 from toolkit.errors import InvocationError
 
 THROTTLED = InvocationError("throttled", transient=True)
@@ -48,10 +48,10 @@ def in_event_loop(send: Callable[[], str], sleep: Callable[[float], None]) -> st
     async def asleep(seconds: float) -> None:
         sleep(seconds)
 
-    return asyncio.run(retried_async(asend, asleep))
+    return asyncio.run(retry_async(asend, asleep))
 
 
-both = pytest.mark.parametrize("ask", [retried, in_event_loop])
+both = pytest.mark.parametrize("ask", [retry, in_event_loop])
 Ask = Callable[[Callable[[], str], Callable[[float], None]], str]
 
 

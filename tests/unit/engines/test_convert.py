@@ -31,8 +31,8 @@ from safetensors.numpy import load_file, save_file
 from typer import Typer
 from typer.testing import CliRunner
 
-from toolkit.cli import convert_command
-from toolkit.cli.convert_command import check_head
+from toolkit.cli import make_commands
+from toolkit.cli.make_commands import check_head
 from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.recipe.known import catalogue_dir
@@ -338,8 +338,8 @@ def test_an_index_that_names_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def toolkit_convert(*arguments: object) -> tuple[int, str]:
     app = Typer()
-    convert_command.register(app)
-    ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    make_commands.register(app)
+    ended = CliRunner().invoke(app, ["convert", *(str(argument) for argument in arguments)])
     return ended.exit_code, ended.stdout
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.api import plan
+from toolkit.api.deployment import plan
 from toolkit.checks.run import check
 from toolkit.loading import load, on_platform
 from toolkit.recipe.recipe import Recipe

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.endpoint.generation import Acceptance, Arrival
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.endpoint.wire import Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.design import Load
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing

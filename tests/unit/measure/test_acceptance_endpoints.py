@@ -12,13 +12,14 @@ from fakes import MemoryPlatform
 from reports import verdict
 
 import toolkit
-from toolkit import api
 from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
 from toolkit.engines.vllm.speculation import speculative_config
 from toolkit.errors import InvocationError, RecipeError, UsageError
-from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
+from toolkit.measure.measurement import BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.recipe.recipe import Recipe
 
@@ -44,7 +45,7 @@ class Machines:
         length = recipe.speculation.synthetic_acceptance_length
         twin = f"{recipe.name}-baseline" if baseline else None
         platform: Any = MemoryPlatform()
-        return Endpoint(recipe.name, platform, never, twin, synthetic_acceptance_length=length)
+        return Endpoint(recipe.name, platform, twin, destroyer=never, synthetic_acceptance_length=length)
 
     def destroy(self, recipe: Recipe, *, progress: Progress) -> None:
         self.destroyed.append(recipe.name)
@@ -69,15 +70,20 @@ class Machines:
 
 
 def asked(machines: Machines, what: Any, *lengths: float, **options: Any) -> BenchReport:
-    return api.what_if(
-        what, lengths, measure=machines.measure, deployer=machines, progress=Silent(), seconds=90, **options
+    return toolkit.what_if(
+        what,
+        lengths,
+        _steps=Steps(measure=machines.measure, deploy=machines.deploy, destroy=machines.destroy),
+        progress=Silent(),
+        seconds=90,
+        **options,
     )
 
 
 def test_endpoints_of_another_revision_of_the_target_are_not_compared() -> None:
     """They may have other weights, and so another speed and other answers."""
     platform: Any = MemoryPlatform()
-    old, new = (Endpoint(name, platform, never, target=f"org/model@{name}") for name in ("old", "new"))
+    old, new = (Endpoint(name, platform, destroyer=never, target=f"org/model@{name}") for name in ("old", "new"))
     with pytest.raises(UsageError, match="other targets: old serves org/model@old, new serves org/model@new"):
         toolkit.bench(new, baseline=old, progress=Silent())
 

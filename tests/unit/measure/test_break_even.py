@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.measure.break_even import break_even, break_even_in_words, schedule
-from toolkit.measure.report import Speedup
+from toolkit.measure.measurement import Speedup
 
 
 def speedup(arm: str, concurrency: int, ratio: float, workload: str = "chat") -> Speedup:

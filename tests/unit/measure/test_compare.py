@@ -11,7 +11,8 @@ from reports import example, verdict
 
 from toolkit.cli.report_text import comparison_text
 from toolkit.measure.compare import SpeedupChange, compare
-from toolkit.measure.report import BenchReport, Speedup
+from toolkit.measure.measurement import Speedup
+from toolkit.measure.report import BenchReport
 
 
 def faster(report: BenchReport, factor: float, title: str = "new") -> BenchReport:

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Connection
-from toolkit.measure.counters import counted
+from toolkit.measure.load import count_drafts
 from toolkit.measure.result import RequestResult
 
 
@@ -32,7 +32,7 @@ def after(counters: Counters, *results: RequestResult) -> list[Acceptance | None
     async def block() -> list[RequestResult]:
         return list(results)
 
-    return [item.acceptance for item in asyncio.run(counted(counters, block(), []))]
+    return [item.acceptance for item in asyncio.run(count_drafts(counters, block(), []))]
 
 
 def test_a_single_request_gets_what_the_counters_grew_by() -> None:
@@ -75,6 +75,6 @@ def test_an_engine_with_counters_alone_is_asked_at_every_block() -> None:
         return [result(12)]
 
     async def blocks() -> list[Acceptance | None]:
-        return [item.acceptance for _ in range(2) for item in await counted(counters, block(), needless)]
+        return [item.acceptance for _ in range(2) for item in await count_drafts(counters, block(), needless)]
 
     assert asyncio.run(blocks()) == [Acceptance((1, 1)), Acceptance((2, 4))]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from toolkit.api.measuring import run_to_end
+from toolkit.measure.endpoints import run_to_end
 
 
 async def running() -> str:

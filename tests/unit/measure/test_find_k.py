@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.measure.find_k import find_k
-from toolkit.measure.predict import Measured
+from toolkit.measure.find_k import Measured, find_k
 
 KS = range(1, 11)
 

@@ -8,7 +8,7 @@ import pytest
 from reports import example, verdict, with_verdicts
 
 from toolkit.measure.headline import headline, speedup_class
-from toolkit.measure.report import Speedup, Verdict
+from toolkit.measure.measurement import Speedup, Verdict
 
 PAYS = verdict("pays", True, workload="structured")
 COSTS = verdict("pays", False, workload="open-ended")

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from fakes import answer_events, event_stream
 
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.load import closed_loop, open_loop
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.measure.predict import Measured, seconds_per_token
+from toolkit.measure.find_k import Measured, seconds_per_token
 
 ACCEPTED = (0.8, 0.6, 0.4, 0.2, 0.1, 0.05)
 

@@ -14,8 +14,9 @@ from streaming_server import DONE, Answer, Answers, Part, Served, document, even
 
 from toolkit.api.measuring import bench
 from toolkit.apply.progress import Silent
-from toolkit.measure.promotion import Decision, decide
-from toolkit.measure.report import BenchReport, Gain, Interval, Verdict
+from toolkit.measure.measurement import Gain, Interval, Verdict
+from toolkit.measure.pays import Decision, decide
+from toolkit.measure.report import BenchReport
 
 TOKENS = 20
 STEP = 0.002

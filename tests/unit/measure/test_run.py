@@ -16,14 +16,14 @@ from fakes import answer_events, event_stream
 from simulated_arms import SimulatedMachine, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError, UsageError
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.bench import identical_share, measure, sender
 from toolkit.measure.design import Design, Load, Measured, Progress
-from toolkit.measure.journal import Journal
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import Journal, RequestResult
 from toolkit.measure.run import again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.stream_clock import Ask, Timing

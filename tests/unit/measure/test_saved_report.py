@@ -9,8 +9,7 @@ import pytest
 from reports import example, what_if_example
 
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport
-from toolkit.measure.saved_report import read_report
+from toolkit.measure.report import BenchReport, read_report
 
 
 @pytest.mark.parametrize("report", [example(), what_if_example()], ids=["plain", "what if"])

@@ -13,8 +13,8 @@ import pytest
 from simulated_arms import result
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.measure.measurement import Interval
 from toolkit.measure.pays import verdict_pays
-from toolkit.measure.report import Interval
 from toolkit.measure.run import FEWEST_ROUNDS
 from toolkit.measure.statistics import (
     Pair,

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from fakes import event_stream
 
+from toolkit.endpoint.generation import Arrival
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError, PlatformError
-from toolkit.measure.arm import Arm, Chunk
-from toolkit.measure.result import Arrival, RequestResult
-from toolkit.measure.stream_clock import Ask, Timing, timed
+from toolkit.measure.arm import Arm
+from toolkit.measure.result import RequestResult
+from toolkit.measure.stream_clock import Ask, Timing, time_request
 from toolkit.measure.workload import Prompt, Workload
 
 Event = Mapping[str, Any]
@@ -56,7 +58,7 @@ DONE = b"data: [DONE]\n\n"
 
 def measured(*schedule: Chunk | PlatformError, **of_arm: Any) -> RequestResult:
     arm = Arm("a", Scheduled(*schedule), **of_arm)
-    return asyncio.run(timed(arm, Ask(WORKLOAD, 0), Timing(began=0.0)))
+    return asyncio.run(time_request(arm, Ask(WORKLOAD, 0), Timing(began=0.0)))
 
 
 def answer(*schedule: Chunk, tokens: int, end: float, **of_usage: Any) -> RequestResult:
@@ -197,7 +199,7 @@ def test_a_failure_is_a_result_with_what_arrived(end: list[Chunk | PlatformError
 def test_a_request_is_greedy_and_as_long_as_its_prompt_says() -> None:
     connection = Scheduled()
     arm = Arm("a", connection, options={"seed": 3})
-    asyncio.run(timed(arm, Ask(WORKLOAD, 0), Timing(0.0, max_tokens=700)))
+    asyncio.run(time_request(arm, Ask(WORKLOAD, 0), Timing(0.0, max_tokens=700)))
     assert {"max_tokens": 700, "temperature": 0, "seed": 3, "return_token_ids": True}.items() <= connection.body.items()
-    asyncio.run(timed(arm, Ask(Workload("w", WORKLOAD.prompts, fixed_length=True), 1), Timing(0.0)))
+    asyncio.run(time_request(arm, Ask(Workload("w", WORKLOAD.prompts, fixed_length=True), 1), Timing(0.0)))
     assert {"max_tokens": 9, "ignore_eos": True}.items() <= connection.body.items()

@@ -9,8 +9,9 @@ from reports import verdict
 from tuned_arms import report_at
 
 from toolkit.errors import PlatformError
-from toolkit.measure.report import BenchReport, Claim
-from toolkit.measure.tune import Aim, Candidate, choose, measured, perhaps_as_good, schedule_pays, scheduled
+from toolkit.measure.measurement import Claim
+from toolkit.measure.report import BenchReport
+from toolkit.measure.tune import Aim, Candidate, choose, find_schedule, perhaps_as_good, read_curves, schedule_pays
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
 from toolkit.recipe.schema import Slo
 
@@ -105,7 +106,7 @@ def test_notes_on_the_machine_are_told_once_and_the_noise_for_each() -> None:
 
 
 def test_speeds_are_in_units_of_the_baselines() -> None:
-    found = measured(report_at(4), 4)["structured, 1 at a time"]
+    found = read_curves(report_at(4), 4)["structured, 1 at a time"]
 
     assert found.seconds_per_token == pytest.approx(1 / report_at(4).speedups[0].ratio)
     assert len(found.acceptance_per_position) == 4
@@ -113,7 +114,7 @@ def test_speeds_are_in_units_of_the_baselines() -> None:
 
 def test_too_few_answers_are_an_error() -> None:
     with pytest.raises(PlatformError, match="too few answers"):
-        measured(BenchReport("K=4", (), ()), 4)
+        read_curves(BenchReport("K=4", (), ()), 4)
 
 
 LOADS = (1, 8, 64)
@@ -124,7 +125,7 @@ def several_k() -> list[Candidate]:
 
 
 def test_a_k_by_batch_size_follows_from_several_concurrencies() -> None:
-    found = scheduled(several_k(), most_requests=128)
+    found = find_schedule(several_k(), most_requests=128)
 
     assert found[0][0] == 1
     assert found[-1][1:] == (128, 0)  # with many requests speculation costs
@@ -132,7 +133,7 @@ def test_a_k_by_batch_size_follows_from_several_concurrencies() -> None:
 
 
 def test_one_k_for_all_is_no_schedule() -> None:
-    assert scheduled([at_k(3, report_at(3, {"chat": 0.9}, (1, 2)))], most_requests=4) == ()
+    assert find_schedule([at_k(3, report_at(3, {"chat": 0.9}, (1, 2)))], most_requests=4) == ()
 
 
 def by_batch(ratios: tuple[float, ...]) -> Candidate:

@@ -11,7 +11,7 @@ from simulated_arms import arm, result
 
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.measure.arm import Arm, Expected
-from toolkit.measure.report import Verdict
+from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import slos, verdicts

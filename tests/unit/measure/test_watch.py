@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics
-from toolkit.loading import load
-from toolkit.measure.watch import watch
-from toolkit.recipe.recipe import Recipe
+from toolkit.measure.expected import watch
+from toolkit.recipe.resolve import Recipe, load
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from fakes import answer_events, event_stream
 from simulated_arms import Unused, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance, Arrival
-from toolkit.measure.arm import Arm, Chunk
+from toolkit.endpoint.wire import Chunk
+from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
 from toolkit.measure.design import Design
-from toolkit.measure.report import BreakEvenAcceptance, WhatIfSpeedup
+from toolkit.measure.measurement import BreakEvenAcceptance, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import pairs_of, speedup
-from toolkit.measure.what_if import other_acceptance, predicted, target_steps
+from toolkit.measure.what_if import other_acceptance, predict_speedup, target_steps
 
 K = 4
 TTFT = 0.05
@@ -76,7 +77,7 @@ def test_another_drafters_speed_follows_from_steps_per_second(
 ) -> None:
     truth = answers(other)
     measured = speedup(pairs_of(truth, "spec", "base"))
-    found = predicted(answers(known), "spec", "base", length_of(truth))
+    found = predict_speedup(answers(known), "spec", "base", length_of(truth))
     assert measured
     assert found
     assert found.ratio == pytest.approx(measured.ratio, rel=0.02)
@@ -90,7 +91,9 @@ def test_speculation_breaks_even_where_its_speedup_is_one() -> None:
     assert found.low
     assert found.high
     assert found.low < STEP / BASELINE_STEP < found.high
-    there = [predicted(results, "spec", "base", length) for length in (found.acceptance_length, found.low, found.high)]
+    there = [
+        predict_speedup(results, "spec", "base", length) for length in (found.acceptance_length, found.low, found.high)
+    ]
     even, least, most = filter(None, there)
     assert (even.ratio, least.high, most.low) == pytest.approx((1, 1, 1), rel=1e-4)
 
@@ -121,7 +124,7 @@ def test_each_length_up_to_k_and_one_has_a_speedup_by_load() -> None:
 
 def test_steps_without_a_draft_count_as_one_token() -> None:
     results = [replace(item, acceptance=None) if item.arm == "spec" else item for item in answers((0.0,) * K)]
-    found = predicted(results, "spec", "base", 1.0)
+    found = predict_speedup(results, "spec", "base", 1.0)
     assert found
     assert found.ratio == pytest.approx(0.5, rel=0.05)
 

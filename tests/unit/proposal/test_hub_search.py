@@ -11,6 +11,7 @@ import httpx
 import pytest
 from pairs import write_pair
 
+from toolkit.api.outside import Outside
 from toolkit.api.proposing import new
 from toolkit.apply.progress import Silent
 from toolkit.errors import RecipeNotFound
@@ -57,7 +58,13 @@ def test_a_head_that_names_the_model_as_its_base_is_proposed_and_locked(
 ) -> None:
     listed = [{"id": "org/target-awq", "tags": ["awq"]}, {"id": "org/target-eagle3", "tags": ["base_model:org/target"]}]
     client = hub(models, {"base_model:org/target": listed})
-    made = new("org/target", out=tmp_path / "mine.yaml", client=client, progress=Silent(), context=64)
+    made = new(
+        "org/target",
+        out=tmp_path / "mine.yaml",
+        _outside=Outside(open_hub=lambda: client),
+        progress=Silent(),
+        context=64,
+    )
     chosen = {choice.key: choice for choice in made.choices}
     assert chosen["speculation.model"].value == "org/target-eagle3"
     assert "nobody here has tried it" in chosen["speculation.model"].why
@@ -67,14 +74,26 @@ def test_a_head_that_names_the_model_as_its_base_is_proposed_and_locked(
 
 
 def test_without_a_head_the_text_drafts(models: dict[str, Path], tmp_path: Path) -> None:
-    made = new("org/target", out=tmp_path / "mine.yaml", client=hub(models, {}), progress=Silent(), context=64)
+    made = new(
+        "org/target",
+        out=tmp_path / "mine.yaml",
+        _outside=Outside(open_hub=lambda: hub(models, {})),
+        progress=Silent(),
+        context=64,
+    )
     assert made.choices[0].value == "ngram"
 
 
 def test_a_head_whose_config_cannot_be_read_is_passed_over(models: dict[str, Path], tmp_path: Path) -> None:
     (models["org/target-eagle3"] / "config.json").write_text("[]")
     client = hub(models, {"base_model:org/target": [{"id": "org/target-eagle3"}, {"id": "org/gone-eagle3"}]})
-    made = new("org/target", out=tmp_path / "mine.yaml", client=client, progress=Silent(), context=64)
+    made = new(
+        "org/target",
+        out=tmp_path / "mine.yaml",
+        _outside=Outside(open_hub=lambda: client),
+        progress=Silent(),
+        context=64,
+    )
     assert made.choices[0].value == "ngram"
 
 
@@ -84,14 +103,20 @@ def test_a_small_model_of_the_family_drafts_if_its_tokenizer_is_the_same(
     other = shutil.copytree(models["org/target"], tmp_path / "small")
     folders = {"org/Toy-8B": models["org/target"], "org/Toy-0.5B": other}
     client = hub(folders, {"Toy": [{"id": "org/Toy-0.5B-GGUF"}, {"id": "org/Toy-0.5B"}, {"id": "org/Toy-70B"}]})
-    made = new("org/Toy-8B", out=tmp_path / "mine.yaml", client=client, progress=Silent(), context=64)
+    made = new(
+        "org/Toy-8B",
+        out=tmp_path / "mine.yaml",
+        _outside=Outside(open_hub=lambda: client),
+        progress=Silent(),
+        context=64,
+    )
     assert [choice.value for choice in made.choices[:2]] == ["draft-model", "org/Toy-0.5B"]
 
 
 def test_a_model_that_is_not_there_is_answered_with_names_like_it(models: dict[str, Path], tmp_path: Path) -> None:
     client = hub(models, {"targett": [{"id": "org/target"}]})
     with pytest.raises(RecipeNotFound, match="the hub has no model org/targett") as caught:
-        new("org/targett", out=tmp_path / "mine.yaml", client=client, progress=Silent())
+        new("org/targett", out=tmp_path / "mine.yaml", _outside=Outside(open_hub=lambda: client), progress=Silent())
     assert caught.value.hint == "Did you mean org/target?"
 
 
@@ -102,7 +127,7 @@ def test_a_hub_that_does_not_answer_is_told_in_one_line(tmp_path: Path) -> None:
         def say(self, text: str) -> None:
             lines.append(text)
 
-    with hub_client("http://127.0.0.1:9", timeout=1.0) as nobody:
-        made = new("Qwen/Qwen3-8B", out=tmp_path / "mine.yaml", client=nobody, progress=Told())
+    nobody = Outside(open_hub=lambda: hub_client("http://127.0.0.1:9", timeout=1.0))
+    made = new("Qwen/Qwen3-8B", out=tmp_path / "mine.yaml", _outside=nobody, progress=Told())
     assert made.ok
     assert [line for line in lines if "cannot be read" in line] == lines[1:]

@@ -11,7 +11,7 @@ import typer
 from models import GPT_OSS_20B, GPT_OSS_HEAD, facts
 from typer.testing import CliRunner, Result
 
-from toolkit.cli import fit_command
+from toolkit.cli import recipe_commands
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.recipe.lock import Lock
 
@@ -26,8 +26,8 @@ def lock(tmp_path: Path) -> Path:
 
 def fit(*arguments: object) -> Result:
     app = typer.Typer()
-    fit_command.register(app)
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    recipe_commands.register(app)
+    return CliRunner().invoke(app, ["fit", *(str(argument) for argument in arguments)])
 
 
 def test_a_table_with_the_answer_on_top(lock: Path) -> None:

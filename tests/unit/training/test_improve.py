@@ -13,15 +13,15 @@ from tuned_arms import report_at
 
 from toolkit.api.context import record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.head_trial import Steps
 from toolkit.api.improvement import improve
+from toolkit.api.steps import Steps
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import home
-from toolkit.loading import load, on_platform
-from toolkit.measure.report import BenchReport, Gain, Interval
+from toolkit.measure.measurement import Gain, Interval
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Action, Plan
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
@@ -97,7 +97,7 @@ class Road:
 
     def endpoint(self, name: str) -> Endpoint:
         platform: Any = self.platform
-        return Endpoint(name, platform, lambda name: pytest.fail(name))
+        return Endpoint(name, platform, destroyer=lambda name: pytest.fail(name))
 
     def train(self, recipe: Recipe, *, again: str, **_: Any) -> TrainingRun:
         assert again == "toolkit improve chat"  # and not `toolkit train`, which would train another head
@@ -160,7 +160,7 @@ BACK = "deploy chat with head"
 
 def test_a_better_head_is_named_in_the_recipe_and_deployed(recipe: Path) -> None:
     road = Road(report(1.2))
-    found = improve(recipe, progress=Silent(), steps=road.steps)
+    found = improve(recipe, progress=Silent(), _steps=road.steps)
     assert found
     assert (found.tried, found.acceptance_lengths) == ("variant", (3.0, 3.9))
     assert found.decoding
@@ -176,7 +176,7 @@ def test_a_better_head_is_named_in_the_recipe_and_deployed(recipe: Path) -> None
 
 def test_it_is_measured_on_questions_that_are_held_out(recipe: Path) -> None:
     road = Road(report(1.2))
-    improve(recipe, progress=Silent(), steps=road.steps)
+    improve(recipe, progress=Silent(), _steps=road.steps)
     assert road.trained
     found = [conversation_of({"prompt": question}, "here") for question in QUESTIONS]
     digests = {one.question: one.messages[0]["content"] for one in found if one}
@@ -194,7 +194,7 @@ def test_of_a_chat_its_last_question_is_asked_after_all_that_was_said_before(rec
     (recipe.parent / "chats.jsonl").write_text("".join(rows))
     recipe.write_text(RECIPE.replace("s3://bucket/capture/chat/", "./chats.jsonl"))
     road = Road(report(1.2))
-    improve(recipe, progress=Silent(), steps=road.steps)
+    improve(recipe, progress=Silent(), _steps=road.steps)
     assert set(road.prompts) == {"And a lake?"}
 
 
@@ -202,7 +202,7 @@ def test_answers_of_the_data_are_not_asked(recipe: Path) -> None:
     """With `keep` the job learns from conversations with an answer only, so only those are held out."""
     recipe.write_text(RECIPE.replace("depth: 10", "depth: 10, responses: keep"))
     with pytest.raises(UsageError, match="the data asks 0 different questions"):
-        improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+        improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_answers_of_the_data_are_not_asked(recipe: Path) -> None:
 )
 def test_else_all_is_as_it_was(recipe: Path, measured: BenchReport, reason: str) -> None:
     road = Road(measured)
-    found = improve(recipe, progress=Silent(), steps=road.steps)
+    found = improve(recipe, progress=Silent(), _steps=road.steps)
     assert not found
     assert reason in found.reason
     assert road.done == [*TRIED, BACK]
@@ -226,7 +226,7 @@ def test_else_all_is_as_it_was(recipe: Path, measured: BenchReport, reason: str)
 
 def test_without_promotion_it_only_measures(recipe: Path) -> None:
     road = Road(report(1.2))
-    found = improve(recipe, promote=False, progress=Silent(), steps=road.steps)
+    found = improve(recipe, promote=False, progress=Silent(), _steps=road.steps)
     assert (found.promoted, road.done) == (False, [*TRIED, BACK])
     assert recipe.read_text() == RECIPE
 
@@ -235,7 +235,7 @@ def test_without_promotion_it_only_measures(recipe: Path) -> None:
 def test_a_trial_that_fails_leaves_the_endpoint_as_it_was(recipe: Path, fails: str) -> None:
     road = Road(report(1.2), fails=fails)
     with pytest.raises(PlatformError, match=r"no capacity|has gone"):
-        improve(recipe, progress=Silent(), steps=road.steps)
+        improve(recipe, progress=Silent(), _steps=road.steps)
     assert road.done[-1] == BACK
     assert recipe.read_text() == RECIPE
 
@@ -243,7 +243,7 @@ def test_a_trial_that_fails_leaves_the_endpoint_as_it_was(recipe: Path, fails: s
 def test_a_promotion_that_fails_is_taken_back(recipe: Path) -> None:
     road = Road(report(1.2), fails="deploy chat with new")
     with pytest.raises(PlatformError, match="no capacity"):
-        improve(recipe, progress=Silent(), steps=road.steps)
+        improve(recipe, progress=Silent(), _steps=road.steps)
     assert road.done == [*TRIED, "deploy chat with new", BACK]
     assert recipe.read_text() == RECIPE
 
@@ -253,12 +253,12 @@ def test_what_was_interrupted_goes_on_with_its_head_although_more_is_captured(re
     road = Road(report(0.8), fails=fails)
     for _ in range(2):
         with pytest.raises(PlatformError):
-            improve(recipe, progress=Silent(), steps=road.steps)
+            improve(recipe, progress=Silent(), _steps=road.steps)
         road.platform.questions += [f"Who wrote book {len(road.platform.questions)}?"] * 2
     road.fails = ""
-    improve(recipe, progress=Silent(), steps=road.steps)
+    improve(recipe, progress=Silent(), _steps=road.steps)
     assert len(set(road.heads)) == 1
-    improve(recipe, progress=Silent(), steps=road.steps)  # it was measured: now what came since counts
+    improve(recipe, progress=Silent(), _steps=road.steps)  # it was measured: now what came since counts
     assert len(set(road.heads)) == 2
 
 
@@ -267,14 +267,14 @@ def test_a_damaged_memory_of_the_last_call_is_as_none(recipe: Path, content: str
     memory = home() / "improvements" / "chat.json"
     memory.parent.mkdir(parents=True)
     memory.write_text(content)
-    assert improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+    assert improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
     assert json.loads(memory.read_text())["measured"] is True
 
 
 def test_ctrl_c_ends_the_trial(recipe: Path) -> None:
     road = Road(report(1.2, complete=False, interrupted=True))
     with pytest.raises(KeyboardInterrupt):
-        improve(recipe, progress=Silent(), steps=road.steps)
+        improve(recipe, progress=Silent(), _steps=road.steps)
     assert road.done == [*TRIED, BACK]
 
 
@@ -285,7 +285,7 @@ def test_what_somebody_else_deploys_meanwhile_stays(recipe: Path) -> None:
             return super().measure(new, **known)
 
     road = Busy(report(1.2))
-    found = improve(recipe, progress=Silent(), steps=road.steps)
+    found = improve(recipe, progress=Silent(), _steps=road.steps)
     assert found.reason == "somebody else has deployed to the endpoint meanwhile"
     assert road.done == TRIED
     assert recipe.read_text() == RECIPE
@@ -296,18 +296,18 @@ def test_the_endpoints_captured_requests_are_what_it_learns_from(recipe: Path) -
     training = next(line for line in RECIPE.splitlines(keepends=True) if line.startswith("training"))
     recipe.write_text(RECIPE.replace(training, ""))
     road = Road(report(0.8), platform=Running("s3://bucket/other/chat/"))
-    improve(recipe, progress=Silent(), steps=road.steps)
+    improve(recipe, progress=Silent(), _steps=road.steps)
     assert road.trained
     assert road.trained.data == ["s3://bucket/other/chat/"]
     with pytest.raises(UsageError, match=r"chat captures no requests, and .* names no traffic"):
-        improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+        improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
 
 
 def test_an_endpoint_that_takes_no_variant_gets_one_beside_it(recipe: Path) -> None:
     text = f"{RECIPE}rollout: {{speculative_percent: 50}}\n"
     recipe.write_text(text)
     road = Road(report(1.2))
-    found = improve(recipe, progress=Silent(), steps=road.steps)
+    found = improve(recipe, progress=Silent(), _steps=road.steps)
     assert found.tried == "endpoint"
     trial = ["deploy chat-next with new", "measure chat-next against chat"]
     assert road.done == [*TRIED[:2], *trial, "deploy chat with new", "destroy chat-next"]
@@ -317,25 +317,25 @@ def test_an_endpoint_is_improved_on_the_platform_that_has_it(recipe: Path) -> No
     """Which need not be the one that its recipe names."""
     recipe.write_text(RECIPE.replace("name: local", "name: sagemaker, instance_types: [ml.g6.xlarge]"))
     road = Road(report(1.2))
-    assert improve(recipe, platform="local", progress=Silent(), steps=road.steps)
+    assert improve(recipe, platform="local", progress=Silent(), _steps=road.steps)
     assert road.platforms == {"local"}
 
 
 def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None:
     road = Road(report(0.8))
     with pytest.raises(UsageError, match="no recipe of an endpoint chat is recorded"):
-        improve("chat", progress=Silent(), steps=road.steps)
+        improve("chat", progress=Silent(), _steps=road.steps)
     action = Action("Endpoint", "chat", "create", "", {})
     plan = Plan(str(recipe), "local", ("chat",), (action,), 0.0, "digest")
     record_of("chat", Silent()).write(plan, action, "done")
-    improve("chat", progress=Silent(), steps=road.steps)
+    improve("chat", progress=Silent(), _steps=road.steps)
     assert road.done == ["connect chat", *TRIED, BACK]
 
 
 def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("./head", "somebody/head"))
     with pytest.raises(UsageError, match="no head in a folder"):
-        improve(recipe, progress=Silent(), steps=Road(report(1.2)).steps)
+        improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
 
 
 def test_other_settings_of_the_training_are_something_new(recipe: Path) -> None:
@@ -349,9 +349,9 @@ def test_other_settings_of_the_training_are_something_new(recipe: Path) -> None:
             return run
 
     road = Making(report(1.2))
-    assert improve(recipe, progress=Silent(), steps=road.steps)
-    assert "nothing new" in improve(recipe, progress=Silent(), steps=road.steps).reason
+    assert improve(recipe, progress=Silent(), _steps=road.steps)
+    assert "nothing new" in improve(recipe, progress=Silent(), _steps=road.steps).reason
     assert len(road.heads) == 1
     recipe.write_text(recipe.read_text().replace("depth: 10", "depth: 10, learning_rate: 0.001"))
-    assert improve(recipe, progress=Silent(), steps=road.steps)
+    assert improve(recipe, progress=Silent(), _steps=road.steps)
     assert len(set(road.heads)) == 2

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from reports import example, verdict
 
-from toolkit.api.served_card import served, with_served, write_served
+from toolkit.api.outside import Outside
+from toolkit.api.served_card import served_section, with_served, write_served
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Progress, Silent
-from toolkit.loading import load
-from toolkit.measure.report import ArmSpeedup, BenchReport
+from toolkit.measure.measurement import ArmSpeedup
+from toolkit.measure.report import BenchReport
 from toolkit.recipe.content import manifest
 
 MODELS = Path(__file__).parents[3] / "recipes" / "tiny" / "models"
@@ -59,14 +60,14 @@ def report(*against: str) -> BenchReport:
 
 
 def test_the_card_has_acceptance_and_speedup_with_intervals_and_what_they_were_measured_with(recipe: Path) -> None:
-    section = served(load(recipe), report())
+    section = served_section(load(recipe), report())
     assert "| structured | 1 | p-eagle | 5.01 (4.76-5.51) | 2.31x (2.19-2.45) |" in section.splitlines()
     for known in ("vllm 0.32.0", "float32", "CPU cores", "p-eagle with\nnum_speculative_tokens 7", "toolkit 0."):
         assert known in section
 
 
 def test_it_has_the_comparison_with_another_arm(recipe: Path) -> None:
-    section = served(load(recipe), report("tiny-eagle3"))
+    section = served_section(load(recipe), report("tiny-eagle3"))
     assert section.endswith(
         "\n- structured, one request at a time: p-eagle is 1.31x (1.20-1.43) as fast as tiny-eagle3.\n"
     )
@@ -74,7 +75,7 @@ def test_it_has_the_comparison_with_another_arm(recipe: Path) -> None:
 
 def test_answers_of_another_model_are_no_speedup(recipe: Path) -> None:
     wrong = verdict("lossless", False, "3 answers differ")
-    section = served(load(recipe), replace(report("tiny-eagle3"), verdicts=(wrong,)))
+    section = served_section(load(recipe), replace(report("tiny-eagle3"), verdicts=(wrong,)))
     assert "Not lossless: answers differ from the target model's own. 3 answers differ" in section
     assert "2.31x" not in section
     assert "1.31x" not in section
@@ -108,7 +109,10 @@ class Bucket:
 def test_of_a_head_in_s3_the_card_alone_is_written_again(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("HEAD", "s3://ours/head/").replace("local", "sagemaker, role: create"))
     bucket: Any = Bucket()
-    assert write_served(run_of(recipe), report(), trainer=bucket, progress=Silent()) == "s3://ours/head/README.md"
+    assert (
+        write_served(run_of(recipe), report(), _outside=Outside(open_trainer=lambda _: bucket), progress=Silent())
+        == "s3://ours/head/README.md"
+    )
     ((address, files),) = bucket.put.items()
     assert address.rstrip("/") == "s3://ours/head"
     assert list(files) == ["README.md"]

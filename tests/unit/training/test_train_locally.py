@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from fakes import Interrupting, Told
 
-from toolkit import api
+import toolkit
 from toolkit.api import training
+from toolkit.api.outside import Outside
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import check
 from toolkit.cli.main import run
@@ -54,8 +55,9 @@ class Desk:
     def trainer(self) -> LocalTrainer:
         return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
 
-    def train(self, **more: Any) -> training.TrainingRun:
-        return training.train(self.recipe, **{"trainer": self.trainer(), "progress": Silent(), **more})
+    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> training.TrainingRun:
+        outside = Outside(open_trainer=lambda _: trainer or self.trainer())
+        return training.train(self.recipe, _outside=outside, **{"progress": Silent(), **more})
 
     def is_waiting(self) -> bool:
         """Whether the job is at the step at which it waits."""
@@ -120,9 +122,9 @@ def test_called_twice_it_does_nothing(desk: Desk) -> None:
 
 
 def test_other_data_is_another_job(desk: Desk) -> None:
-    before = api.train_plan(desk.recipe).actions[0].name
+    before = toolkit.train_plan(desk.recipe).actions[0].name
     (desk.recipe.parent / "chats.jsonl").write_text('{"prompt": "Count to ten."}\n')
-    assert api.train_plan(desk.recipe).actions[0].name != before
+    assert toolkit.train_plan(desk.recipe).actions[0].name != before
 
 
 def test_interrupted_it_saves_a_checkpoint_and_goes_on_from_it(desk: Desk) -> None:
@@ -211,7 +213,7 @@ def test_before_it_is_trained_it_cannot_be_deployed(desk: Desk) -> None:
     (finding,) = [finding for finding in check(desk.recipe).findings if finding.code == "training.not-trained"]
     assert finding.hint == f"Run: toolkit train {desk.recipe}"
     with pytest.raises(RecipeError, match="there is no head in"):
-        api.plan(desk.recipe)
+        toolkit.plan(desk.recipe)
 
 
 def test_an_arm_that_is_not_there_is_found_before_anything_is_trained(
@@ -224,7 +226,7 @@ def test_an_arm_that_is_not_there_is_found_before_anything_is_trained(
 
 def test_a_recipe_without_training_has_nothing_to_train() -> None:
     with pytest.raises(UsageError, match="has no `training`") as raised:
-        api.train("tiny/p-eagle", progress=Silent())
+        toolkit.train("tiny/p-eagle", progress=Silent())
     assert "docs/training.md" in raised.value.hint
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.kinds import path, selector

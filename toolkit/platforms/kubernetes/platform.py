@@ -13,8 +13,8 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Figure, Metrics
+from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource

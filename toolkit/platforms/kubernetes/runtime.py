@@ -12,8 +12,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from toolkit import documents
 from toolkit.endpoint import refusal
-from toolkit.endpoint.refusal import ErrorAnswer
-from toolkit.endpoint.retry import retried
+from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
@@ -69,7 +68,7 @@ def _asked(
             transient = isinstance(error, ConnectTimeoutError | NewConnectionError)
             raise InvocationError(f"{endpoint}: the cluster does not answer: {error}", transient=transient) from error
 
-    return retried(send, sleep)
+    return retry(send, sleep)
 
 
 def on_openai_route(endpoint: str, answer: ErrorAnswer) -> InvocationError | EndpointNotFound:

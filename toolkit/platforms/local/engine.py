@@ -15,8 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolkit.errors import PlatformError
-from toolkit.images.command import Log, build_failure, last_words, run
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import Log, build_arguments, build_context, build_failure, last_words, run
 from toolkit.images.reference import is_loopback, parse
 from toolkit.images.spec import ImageSpec
 from toolkit.platforms.local.aws import REGION

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
@@ -23,12 +23,12 @@ from starlette.datastructures import Headers
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from toolkit.endpoint.wire import Client, Response, Unreachable
 from toolkit.platforms.local import eventstream
 from toolkit.platforms.local.access import Guard, must_be_a_program, must_be_signed_for_sagemaker
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
-from toolkit.platforms.local.host import Target
+from toolkit.platforms.local.host import Address, Target
 from toolkit.platforms.local.sigv4 import AccessError, Received, signature_of
-from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
 
 Resolve = Callable[[str], Sequence[Target] | None]
 """Where requests to the endpoint of that name go; see `Endpoints.targets`."""
@@ -70,7 +70,7 @@ def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starle
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[_State]:
-        upstream = Upstream()
+        upstream = _Upstream()
         yield {"upstream": upstream}
         upstream.close()
 
@@ -89,8 +89,28 @@ def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starle
     )
 
 
+class _Upstream:
+    """Connections to containers, used again while they are fresh."""
+
+    def __init__(self) -> None:
+        self._clients: dict[Address, Client] = {}
+
+    def ask(
+        self, address: Address, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> AbstractAsyncContextManager[Response]:
+        """The answer of a container, from its head on. Raises Unreachable, or OSError for one that breaks off."""
+        if address not in self._clients:
+            url = f"http://127.0.0.1:{address}" if isinstance(address, int) else f"unix:{address}"
+            self._clients[address] = Client(url, relays=True)
+        return self._clients[address].send(method, path, headers, body)
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+
+
 class _State(TypedDict):
-    upstream: Upstream
+    upstream: _Upstream
 
 
 class _RefusedError(Exception):
@@ -114,7 +134,7 @@ class _Call:
 
 _Admit = Callable[[Guard, Scope, Receive], Awaitable[bytes]]
 """Gives the request's body. Raises AccessError or _RefusedError."""
-_Relay = Callable[[_Call, Answer, Send], Awaitable[None]]
+_Relay = Callable[[_Call, Response, Send], Awaitable[None]]
 _ErrorBody = Callable[[_RefusedError], dict[str, Any]]
 
 
@@ -158,12 +178,12 @@ class _Invocation:
         finally:
             target.requests -= 1
 
-    async def _answer(self, call: _Call, upstream: Upstream, send: Send) -> None:
+    async def _answer(self, call: _Call, upstream: _Upstream, send: Send) -> None:
         try:
             with _explained(call):
-                async with upstream.post(call.target.address, call.headers, call.body) as answer:
+                async with AsyncExitStack() as stack:
                     async with asyncio.timeout(call.limits.first_byte_s):
-                        await answer.head()
+                        answer = await stack.enter_async_context(_post(call, upstream))
                     await self._relay(call, answer, send)
         except _RefusedError as exc:
             await self._refuse(exc, send)
@@ -195,12 +215,15 @@ class _Pages:
         await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(found).encode())
 
 
-async def _page(upstream: Upstream, target: Target) -> bytes | None:
+def _post(call: _Call, upstream: _Upstream) -> AbstractAsyncContextManager[Response]:
+    return upstream.ask(call.target.address, "POST", "/invocations", call.headers, call.body)
+
+
+async def _page(upstream: _Upstream, target: Target) -> bytes | None:
     """The container's Prometheus page; None if it has none or does not answer."""
-    with suppress(TimeoutError, ConnectError, BrokenError):
-        async with asyncio.timeout(_PAGE_SECONDS), upstream.get(target.address, "/metrics") as answer:
-            await answer.head()
-            page = b"".join([piece async for piece in answer.pieces()])
+    with suppress(OSError):
+        async with asyncio.timeout(_PAGE_SECONDS), upstream.ask(target.address, "GET", "/metrics", {}) as answer:
+            page = b"".join([piece async for piece in _pieces(answer)])
             return page if _is_ok(answer) else None
     return None
 
@@ -261,17 +284,13 @@ def _shadows(targets: Sequence[Target], chosen: Target) -> list[Target]:
     ]
 
 
-async def _mirror(call: _Call, upstream: Upstream) -> None:
+async def _mirror(call: _Call, upstream: _Upstream) -> None:
     """Send a copy of a request to a shadow variant; nobody sees its answer, or that there was none."""
     call.target.requests += 1
     try:
-        with suppress(TimeoutError, ConnectError, BrokenError):
-            async with (
-                asyncio.timeout(call.limits.stream_s),
-                upstream.post(call.target.address, call.headers, call.body) as answer,
-            ):
-                await answer.head()
-                async for _ in answer.pieces():
+        with suppress(OSError):
+            async with asyncio.timeout(call.limits.stream_s), _post(call, upstream) as answer:
+                async for _ in answer.chunks():
                     pass
     finally:
         call.target.requests -= 1
@@ -298,10 +317,10 @@ def _explained(call: _Call) -> Iterator[None]:
         yield
     except TimeoutError as exc:
         raise _model_error(call, 0, _TIMED_OUT) from exc
-    except ConnectError as exc:
+    except Unreachable as exc:
         message = f"The container of endpoint {call.endpoint} does not take connections; it is restarted."
         raise _RefusedError(503, "ServiceUnavailable", message) from exc
-    except BrokenError as exc:
+    except OSError as exc:
         raise _model_error(call, 0, f"The container broke the connection: {exc}") from exc
 
 
@@ -318,13 +337,13 @@ def _model_error(call: _Call, status: int, message: str) -> _RefusedError:
     )
 
 
-async def _relay_whole(call: _Call, answer: Answer, send: Send) -> None:
+async def _relay_whole(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpoint: the answer in one piece, or a ModelError."""
     body = await _whole(call, answer)
     await _send_whole(send, 200, {"Content-Type": _content_type(answer), **_answer_headers(call, answer)}, body)
 
 
-async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> None:
+async def _relay_as_event_stream(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpointWithResponseStream: each piece as it arrives, in frames."""
     if not _is_ok(answer):
         await _whole(call, answer)
@@ -337,44 +356,50 @@ async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> Non
     last = b""
     try:
         async with asyncio.timeout(call.limits.stream_s):
-            async for piece in answer.pieces():
+            async for piece in _pieces(answer):
                 frames = eventstream.payload_parts(piece)
                 await send({"type": "http.response.body", "body": frames, "more_body": True})
     except TimeoutError:
         last = eventstream.exception("ModelStreamError", _TIMED_OUT, "ModelInvocationTimeExceeded")
-    except BrokenError as exc:
+    except OSError as exc:
         last = eventstream.exception("ModelStreamError", f"The container broke the stream: {exc}", "StreamBroken")
     await send({"type": "http.response.body", "body": last})
 
 
-async def _relay_as_it_is(call: _Call, answer: Answer, send: Send) -> None:
+async def _relay_as_it_is(call: _Call, answer: Response, send: Send) -> None:
     """OpenAI's route: status and body are the container's own. A broken stream ends without its last chunk."""
     headers = {"Content-Type": _content_type(answer)}
     await send({"type": "http.response.start", "status": answer.status, "headers": _encoded(headers)})
-    with suppress(TimeoutError, BrokenError):
+    with suppress(OSError):
         async with asyncio.timeout(call.limits.stream_s):
-            async for piece in answer.pieces():
+            async for piece in _pieces(answer):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _whole(call: _Call, answer: Answer) -> bytes:
+async def _pieces(answer: Response) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises OSError, after all that came."""
+    async for chunks in answer.chunks():
+        yield b"".join(chunk.content for chunk in chunks)
+
+
+async def _whole(call: _Call, answer: Response) -> bytes:
     async with asyncio.timeout(call.limits.first_byte_s):
-        body = b"".join([piece async for piece in answer.pieces()])
+        body = b"".join([piece async for piece in _pieces(answer)])
     if not _is_ok(answer):
         raise _model_error(call, answer.status, body.decode(errors="replace"))
     return body
 
 
-def _is_ok(answer: Answer) -> bool:
+def _is_ok(answer: Response) -> bool:
     return answer.status < HTTPStatus.BAD_REQUEST
 
 
-def _content_type(answer: Answer) -> str:
+def _content_type(answer: Response) -> str:
     return answer.headers.get("content-type", "application/octet-stream")
 
 
-def _answer_headers(call: _Call, answer: Answer) -> dict[str, str]:
+def _answer_headers(call: _Call, answer: Response) -> dict[str, str]:
     passed = {name: answer.headers[key] for key, name in _TO_CALLER.items() if key in answer.headers}
     return {"x-Amzn-Invoked-Production-Variant": call.target.variant, **passed}
 

@@ -11,11 +11,10 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import BuildError
 from toolkit.images import buildah, docker
 from toolkit.images.append import AppendBuilder
-from toolkit.images.builder import Builder
 from toolkit.images.docker_config import docker_credentials
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
-from toolkit.images.spec import ImageSpec
+from toolkit.images.spec import Builder, ImageSpec
 from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project, images
 from toolkit.platforms.sagemaker.clients import Clients

@@ -14,10 +14,9 @@ from botocore.exceptions import ClientError
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials
 from toolkit.images.buildspec import pack
-from toolkit.images.command import Ended, Log, build_failure, last_words, push_failure
-from toolkit.images.context import build_arguments, build_context
+from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
-from toolkit.images.publish import publish, staged
+from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -100,7 +99,7 @@ class CodeBuildBuilder:
         if build["buildStatus"] != "SUCCEEDED":
             raise _failure(build, tuple(tail.lines), spec, target)
         with Registry(target.registry, self._credentials) as registry:
-            pushed = find_image(registry, staged(target, identity.rpartition(":")[2]))
+            pushed = find_image(registry, staging_reference(target, identity.rpartition(":")[2]))
             return publish(registry, target, pushed.as_schema_2())
 
     def _start(self, request: Mapping[str, Any]) -> str:

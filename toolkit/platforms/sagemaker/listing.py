@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.observe import owned_endpoints
 from toolkit.platforms.sagemaker.rules.aws_errors import is_missing

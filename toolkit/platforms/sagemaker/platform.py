@@ -17,8 +17,8 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.metrics import Figure, Metrics
+from toolkit.endpoint.platform import Deployed
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action

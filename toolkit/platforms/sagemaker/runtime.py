@@ -23,7 +23,7 @@ from urllib3.exceptions import HTTPError
 from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.platform import VARIANT_MARK
-from toolkit.endpoint.retry import retried
+from toolkit.endpoint.refusal import retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.sagemaker.errors import hint_for
 from toolkit.platforms.sagemaker.refusal import by_sagemaker
@@ -91,7 +91,7 @@ def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep
         except (ClientError, BotoCoreError) as error:
             raise _refused(endpoint, error) from error
 
-    return retried(send, sleep)
+    return retry(send, sleep)
 
 
 def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationError | EndpointNotFound:

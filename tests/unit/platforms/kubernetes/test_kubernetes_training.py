@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from toolkit import api
+import toolkit
 from toolkit.errors import UsageError
 from toolkit.platforms.kubernetes.rules.training import placing_pod, reading_pod
 from toolkit.training.job import TrainingJob
@@ -39,7 +39,7 @@ def rendered(folder: Path, written: str = "", instead: str = "") -> list[dict[st
     (folder / "chats.jsonl").write_text("{}\n")
     path = folder / "my-head.yaml"
     path.write_text(RECIPE.replace(written, instead) if written else RECIPE)
-    return [dict(item) for item in api.render(path, to_train=True)["train"]]
+    return [dict(item) for item in toolkit.render(path, to_train=True)["train"]]
 
 
 def test_it_trains_on_all_gpus_of_its_machine_as_nobody(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.api import plan, status
+from toolkit.api.deployment import plan
+from toolkit.api.listing import status
 from toolkit.platforms.sagemaker.session import SESSION
 
 RECIPE = "qwen3-8b/p-eagle"

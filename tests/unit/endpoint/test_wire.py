@@ -21,12 +21,12 @@ from fakes import answer_events, event_stream
 from streaming_server import Answer, Part, StreamingServer, streaming
 
 from toolkit.endpoint.access import OpenAIAccess
+from toolkit.endpoint.wire import Client
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import HttpConnection, proxy_of
 from toolkit.measure.load import closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.wire import Client
 from toolkit.measure.workload import Prompt, Workload
 
 STREAM = event_stream(answer_events([7, 8, 9]))

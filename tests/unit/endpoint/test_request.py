@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.endpoint.generation import chat_body
+from toolkit.endpoint.request import chat_body
 from toolkit.errors import UsageError
 
 

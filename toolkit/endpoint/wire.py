@@ -1,8 +1,10 @@
-"""HTTP requests whose answers are timed at the arrival of their bytes.
+"""HTTP/1.1 requests whose answers are timed at the arrival of their bytes: to measure, and to relay.
 
-The time is read right after the socket is, before anything is parsed, and the reader is woken for many chunks at once:
-see docs/measuring.md for what it takes of a core. Through httpx every chunk takes several times as long, which at 256
-streams is a whole core and delays the timestamps themselves.
+The time is read right after the socket is, before anything is parsed. A client that measures wakes its reader for many
+chunks at once: see docs/measuring.md for what it takes of a core. Through httpx every chunk takes several times as
+long, which at 256 streams is a whole core and delays the timestamps themselves. One that relays, for the gateway of the
+local platform, hands each piece on at once, on the very CPU that the model decodes on. Measured on two cores: 0.4 ms
+less for a request than through aiohttp, and 40 % less CPU time for a piece at eight streams.
 """
 
 from __future__ import annotations
@@ -15,17 +17,29 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
-from toolkit.measure.arm import Chunk
-
-CONNECT_SECONDS = 5.0
-READ_SECONDS = 600.0  # under load a request may wait long for its first token
+_CONNECT_SECONDS = 5.0
+_RELAY_CONNECT_SECONDS = 15.0  # a container that is dead refuses at once, one on a busy machine takes its time
+_READ_SECONDS = 600.0  # under load a request may wait long for its first token
+_IDLE_SECONDS = 4.0  # below vLLM's 5, so that nothing goes into a connection which vLLM is just closing
 _LONGEST_HEADERS = 64 * 1024
+_MOST_WAITING = 256 * 1024  # bytes that a slow reader leaves here before the server has to wait
 _CHUNKS_AT_ONCE = 32
+
+
+class Chunk(NamedTuple):
+    """Bytes of an answer that arrived `seconds` after the request was sent."""
+
+    seconds: float
+    content: bytes
+
+
+class Unreachable(ConnectionError):
+    """The server takes no connections."""
 
 
 class _Turns:
@@ -50,7 +64,9 @@ class _Turns:
 class Response:
     """The answer to one request as it comes in. `status` and `headers` (names in lower case) are complete."""
 
-    def __init__(self, sent: float, longest_silence: float, turns: _Turns) -> None:
+    def __init__(
+        self, sent: float, transport: asyncio.Transport, longest_silence: float | None, turns: _Turns | None
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.reusable = False
@@ -63,7 +79,10 @@ class Response:
         self._ended = False
         self._error: Exception | None = None
         self._chunks: list[Chunk] = []
+        self._waiting = 0
+        self._transport = transport
         self._turns = turns
+        self._at_once = _CHUNKS_AT_ONCE if turns else 1
         self._waiter: asyncio.Future[None] | None = None
         self._parser = httptools.HttpResponseParser(self)
 
@@ -73,6 +92,9 @@ class Response:
             if not self._chunks:
                 await self._news()
             arrived, self._chunks = self._chunks, []
+            if self._waiting >= _MOST_WAITING and not self._ended:
+                self._transport.resume_reading()
+            self._waiting = 0
             yield arrived
         if self._error:
             raise self._error
@@ -115,7 +137,10 @@ class Response:
 
     def on_body(self, body: bytes) -> None:
         self._chunks.append(Chunk(self.now - self._sent, body))
-        if len(self._chunks) >= _CHUNKS_AT_ONCE:
+        self._waiting += len(body)
+        if self._waiting >= _MOST_WAITING:
+            self._transport.pause_reading()
+        if len(self._chunks) >= self._at_once or self._waiting >= _MOST_WAITING:
             self._wake()
 
     def on_message_complete(self) -> None:
@@ -124,9 +149,11 @@ class Response:
         self._wake()
 
     def _wake(self) -> None:
-        if self._waiter:
+        if self._waiter and self._turns:
             self._turns.wake(self._waiter)
-            self._waiter = None
+        elif self._waiter and not self._waiter.done():
+            self._waiter.set_result(None)
+        self._waiter = None
 
     async def _news(self) -> None:
         """Wait until there is something to read. Raises TimeoutError after a long silence."""
@@ -135,6 +162,7 @@ class Response:
             try:
                 await asyncio.wait_for(waiter, self._longest_silence)
             except TimeoutError as error:
+                assert self._longest_silence
                 if time.perf_counter() - self.now >= self._longest_silence:
                     raise TimeoutError(f"nothing came for {self._longest_silence:.0f} s") from error
                 continue
@@ -144,14 +172,15 @@ class Response:
 class _Line(asyncio.Protocol):
     """One connection, with one request at a time."""
 
-    def __init__(self, longest_silence: float, turns: _Turns) -> None:
+    def __init__(self, longest_silence: float | None, turns: _Turns | None) -> None:
+        self.idle_since = 0.0
         self._response_to = partial(Response, longest_silence=longest_silence, turns=turns)
         self._transport: asyncio.Transport | None = None
         self._response: Response | None = None
 
     def send(self, request: bytes) -> Response:
         assert self._transport
-        self._response = self._response_to(time.perf_counter())
+        self._response = self._response_to(time.perf_counter(), self._transport)
         self._transport.write(request)
         return self._response
 
@@ -187,21 +216,30 @@ class _Line(asyncio.Protocol):
 class Client:
     """Connections to one server, kept open between requests; `close` closes them. For one event loop.
 
-    `url` says which server; its path does not matter. `proxy` is the URL of an HTTP proxy. A server that sends nothing
-    for `longest_silence` seconds has failed.
+    `url` says which server; its path does not matter, but for `unix:/path`. `proxy` is the URL of an HTTP proxy. A
+    server that sends nothing for `longest_silence` seconds has failed. One that `relays` hands on each piece at once,
+    sends nothing twice, and leaves it to its caller how long an answer may take.
     """
 
     def __init__(
-        self, url: str, tls: ssl.SSLContext, proxy: str | None = None, longest_silence: float = READ_SECONDS
+        self,
+        url: str,
+        tls: ssl.SSLContext | None = None,
+        proxy: str | None = None,
+        longest_silence: float = _READ_SECONDS,
+        *,
+        relays: bool = False,
     ) -> None:
         parts = urlsplit(url)
+        self._socket = parts.path if parts.scheme == "unix" else ""
+        self._relays = relays
         self._secure = parts.scheme == "https"
         self._tls = tls
-        self._host = parts.netloc.rpartition("@")[2]
+        self._host = parts.netloc.rpartition("@")[2] or "localhost"
         self._address = (parts.hostname or "", parts.port or (443 if self._secure else 80))
         self._proxy = urlsplit(proxy) if proxy else None
         self._idle: list[_Line] = []
-        self._new_line = partial(_Line, longest_silence, _Turns())
+        self._new_line = partial(_Line, None if relays else longest_silence, None if relays else _Turns())
 
     @asynccontextmanager
     async def send(
@@ -210,11 +248,12 @@ class Client:
         """The answer, from its head on. Connecting is not part of its time. Raises OSError."""
         through = {} if self._secure else self._authorization()
         target = f"http://{self._host}{path}" if self._proxy and not self._secure else path
-        line, response = await self._answered(_request(method, target, self._host, {**headers, **through}, body))
+        line, response = await self._ask(_request(method, target, self._host, {**headers, **through}, body))
         try:
             yield response
         finally:
             if response.reusable and line.open:
+                line.idle_since = time.perf_counter()
                 self._idle.append(line)
             else:
                 line.close()
@@ -224,7 +263,7 @@ class Client:
             line.close()
         self._idle.clear()
 
-    async def _answered(self, request: bytes) -> tuple[_Line, Response]:
+    async def _ask(self, request: bytes) -> tuple[_Line, Response]:
         while True:
             line, fresh = await self._line()
             response = line.send(request)
@@ -232,7 +271,7 @@ class Client:
                 await response.head()
             except ConnectionError:
                 line.close()
-                if fresh or response.begun:
+                if fresh or response.begun or self._relays:
                     raise
             except BaseException:
                 line.close()
@@ -241,18 +280,26 @@ class Client:
                 return line, response
 
     async def _line(self) -> tuple[_Line, bool]:
-        """A connection, and whether it is new: the server may have just closed an old one."""
+        """A connection, and whether it is new: the server may have just closed an old one. Raises Unreachable."""
         while self._idle:
-            if (line := self._idle.pop()).open:
+            line = self._idle.pop()
+            if line.open and not (self._relays and time.perf_counter() - line.idle_since > _IDLE_SECONDS):
                 return line, False
-        async with asyncio.timeout(CONNECT_SECONDS):
-            return await (self._connect_through(self._proxy) if self._proxy else self._connect()), True
+            line.close()
+        try:
+            async with asyncio.timeout(_RELAY_CONNECT_SECONDS if self._relays else _CONNECT_SECONDS):
+                return await (self._connect_through(self._proxy) if self._proxy else self._connect()), True
+        except OSError as error:  # a TimeoutError too
+            raise Unreachable(str(error) or "no connection in time") from error
 
     async def _connect(self) -> _Line:
         host, port = self._address
         tls = self._tls if self._secure else None
         loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(self._new_line, host, port, ssl=tls)
+        if self._socket:
+            _, line = await loop.create_unix_connection(self._new_line, self._socket)
+        else:
+            _, line = await loop.create_connection(self._new_line, host, port, ssl=tls)
         return line
 
     async def _connect_through(self, proxy: SplitResult) -> _Line:
@@ -276,6 +323,7 @@ class Client:
         await response.head()
         if response.status != 200:
             raise ConnectionError(f"the proxy answered {response.status} for {server}")
+        assert self._tls
         await line.start_tls(self._tls, host)
 
     def _authorization(self) -> dict[str, str]:

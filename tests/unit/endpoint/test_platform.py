@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeClock, MemoryPlatform
 
 from toolkit.apply.waiter import LogLine
-from toolkit.endpoint.log import read_log
+from toolkit.endpoint.platform import read_log
 from toolkit.errors import EndpointNotFound
 
 

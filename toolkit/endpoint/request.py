@@ -1,4 +1,4 @@
-"""The options of a chat request, by OpenAI's names and those that engines add."""
+"""A chat request: its options, by OpenAI's names and those that engines add, and its body."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 from toolkit.errors import UsageError
+
+Message = Mapping[str, str]
 
 
 class ChatOptions(TypedDict, total=False):
@@ -43,7 +45,21 @@ class ChatOptions(TypedDict, total=False):
     user: str
 
 
-def require_known(options: Iterable[str]) -> None:
+def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
+    """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ.
+
+    Raises UsageError for an option that chat requests do not have.
+    """
+    _require_known(options)
+    options = {**options, **options.get("extra_body", {})}
+    options.pop("extra_body", None)
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    defaults = {"max_tokens": 256, "temperature": 0}
+    fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}
+    return {"messages": messages, **defaults, **options, **fixed}
+
+
+def _require_known(options: Iterable[str]) -> None:
     """Raise UsageError for an option that is not one of ChatOptions, with the nearest name."""
     known = ChatOptions.__optional_keys__
     for name in options:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.connect_info import ConnectInfo
+from toolkit.endpoint.access import ConnectInfo, OpenAIAccess
 
 URL = "http://127.0.0.1:9/endpoints/chat/openai/v1"
 

@@ -1,0 +1,136 @@
+"""Does the target work with the engine's settings, does the drafter fit it, and does it make the recipe faster?
+
+A wrong pair fails after half an hour, or no draft token is ever accepted.
+
+What only an engine reads in a drafter's files is checked by the engine's own checks. Facts that are missing, because
+they were curated from publications, cause no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.schema import Evidence
+
+_DRAFTER = "speculation.model"
+
+
+def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Findings on the pair; empty without a drafter."""
+    if recipe.speculation is None or models.drafter is None:
+        return
+    target, drafter = models.target, models.drafter
+    read_by_engine = recipe.speculation.facts.format  # whose checks look into the drafter's files
+    if not read_by_engine and not recipe.speculation.own_vocabulary:
+        yield from _vocabulary(recipe, target, drafter)
+    yield from _precision(recipe, drafter)
+
+
+def _vocabulary(recipe: Recipe, target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    drafting, key = recipe.drafting, "use_heterogeneous_vocab"
+    may_differ = drafting is not None and drafting.takes(key, recipe.engine.version)
+    otherwise = f" Or write `{key}: true` under `speculation`: then it drafts the tokens that both have."
+    if drafter.vocab_size != target.vocab_size:
+        message = f"the draft model has {drafter.vocab_size} tokens in its vocabulary, the target {target.vocab_size}"
+        hint = f"Use a draft model of the same family.{otherwise if may_differ else ''}"
+        yield Finding("pair.vocab-size", message, _DRAFTER, hint=hint)
+    else:
+        yield from _tokenizers(target, drafter, otherwise if may_differ else "")
+
+
+def _tokenizers(target: ModelFacts, drafter: ModelFacts, otherwise: str) -> Iterator[Finding]:
+    ours, theirs = target.tokenizer, drafter.tokenizer
+    if ours is None or theirs is None:
+        return
+    if not ours.agrees_with(theirs):
+        message = "the two tokenizers give different token ids for the same text: almost no draft would be accepted"
+        yield Finding(
+            "pair.tokenizer", message, _DRAFTER, hint=f"Use a draft model with the target's tokenizer.{otherwise}"
+        )
+    elif differing := sorted(ours.special_tokens.items() ^ theirs.special_tokens.items()):
+        names = ", ".join(sorted({f"`{name}`" for name, _ in differing})[:3])
+        message = f"only one of the two models has the special tokens {names}"
+        hint = "Drafts may be wrong where such tokens occur. Check that both models are of the same family."
+        yield Finding("pair.special-tokens", message, _DRAFTER, hint=hint, severity="info")
+    if ours.chat_template_sha256 and theirs.chat_template_sha256 not in (None, ours.chat_template_sha256):
+        message = "the two models have different chat templates; requests use the target's"
+        hint = "Measure the acceptance length of this pair: toolkit prove."
+        yield Finding("pair.chat-template", message, _DRAFTER, hint=hint, severity="info")
+
+
+def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    stored = drafter.text_config.get("dtype") or drafter.text_config.get("torch_dtype")
+    if recipe.engine.args.get("dtype") in ("half", "float16") and stored == "bfloat16":
+        message = "the drafter is stored in bfloat16 and would run in float16, which has a smaller range"
+        yield Finding("pair.dtype", message, "engine.args.dtype", hint="Use `dtype: bfloat16`.", severity="warning")
+
+
+def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Findings on length, chat template and quantization."""
+    wanted, limit = recipe.engine.max_model_len, target.text_config.get("max_position_embeddings")
+    if wanted and isinstance(limit, int) and wanted > limit:
+        message = f"{wanted} tokens are more than the target supports ({limit} positions)"
+        hint = f"Set it to {limit} or less."
+        yield Finding("engine.max-model-len", message, "engine.max_model_len", hint=hint)
+    tokenizer = target.tokenizer
+    if tokenizer and not tokenizer.chat_template_sha256 and "chat-template" not in recipe.engine.args:
+        message = "the target's tokenizer has no chat template: the engine would reject every chat request"
+        hint = "Add chat_template.jinja to the model's folder, or use an instruction-tuned target."
+        yield Finding("engine.chat-template", message, "target.model", hint=hint, severity="warning")
+    yield from _quantization(recipe, target)
+
+
+def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A flag that contradicts the checkpoint; names such as `awq_marlin` are ways to run `awq`."""
+    stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
+        "quant_method"
+    )
+    wanted = recipe.engine.args.get("quantization")
+    if stored and isinstance(wanted, str) and not wanted.startswith(stored):
+        message = f"the target is quantized with `{stored}`, and the flag says `{wanted}`"
+        hint = "Remove the flag: the engine reads it from the target's config.json."
+        yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
+
+
+_K = "speculation.num_speculative_tokens"
+# The best K of one pair differs by this much between workloads (vLLM blog 2026-03-13): a smaller difference is fine.
+_FAR = 3
+
+
+def check_quality(recipe: Recipe) -> Iterator[Finding]:
+    """Compare K with the K that had the best measured speedup at the recipe's concurrency."""
+    if recipe.speculation is None or recipe.speculation.schedule:
+        return
+    wanted, requests = recipe.speculation.num_speculative_tokens, recipe.engine.max_num_seqs
+    best = _fastest(recipe.evidence, requests)
+    if best is None or best.num_speculative_tokens is None:
+        return
+    if abs(wanted - best.num_speculative_tokens) >= _FAR:
+        message = (
+            f"K={wanted}, but the best that was measured at concurrency {best.concurrency} "
+            f"is K={best.num_speculative_tokens} ({best.source})"
+        )
+        hint = f"Set it to {best.num_speculative_tokens}"
+        if recipe.drafting and recipe.drafting.takes("num_speculative_tokens_per_batch_size", recipe.engine.version):
+            schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
+            hint += f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`"
+        hint += "."
+        yield Finding("quality.best-k", message, _K, hint=hint, severity="warning")
+
+
+def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:
+    measured = [
+        item
+        for item in evidence
+        if item.speedup and item.num_speculative_tokens and item.concurrency and item.concurrency <= requests
+    ]
+    # Use the nearest concurrency: the best K falls as more requests share a step.
+    return max(measured, key=lambda item: (item.concurrency or 0, item.speedup or 0), default=None)
+
+
+def _low(recipe: Recipe) -> int:
+    return min(item.num_speculative_tokens or 1 for item in recipe.evidence if item.num_speculative_tokens)

@@ -1,0 +1,86 @@
+"""Commands that explain: `explain` names the cause of a failure, `docs` shows the documentation, without a network."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import toolkit
+from toolkit.cli.output import answer, exit_unless, next_step
+from toolkit.cli.recipe_commands import AnyPlatform, Json
+from toolkit.cli.table import table
+from toolkit.errors import UsageError
+from toolkit.home import docs_dir
+
+_MOST_BYTES = 64 * 1024**2
+_HELP = """Name the cause of a failure, the lines that show it, and the edit to make.
+
+Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
+describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not known.
+"""
+File = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")]
+Reason = Annotated[str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")]
+Platform = Annotated[AnyPlatform | None, typer.Option("--platform", help="Look for messages of this platform only.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command(help=_HELP)(explain)
+    app.command()(docs)
+
+
+def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
+    if file is None and not reason:
+        raise UsageError("give a log, or --reason", hint="See: toolkit explain --help")
+    explanation = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
+    answer(explanation.to_dict(), as_json, lambda: str(explanation))
+    exit_unless(bool(explanation))
+
+
+def _read(file: str) -> str:
+    """The text of a log, whatever bytes it has. Raises UsageError for a file that cannot be read, or is too large."""
+    try:
+        with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
+            data = log.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"{file}: {error.strerror}", hint="Give the path of a log, or `-` for stdin.") from error
+    if len(data) > _MOST_BYTES:
+        hint = f"Give its end: tail -c {_MOST_BYTES} FILE | toolkit explain -"
+        raise UsageError(f"{file}: the log is larger than {_MOST_BYTES} bytes", hint=hint)
+    return data.decode(errors="replace")
+
+
+# In the order in which they are read: the tutorial, what to do, then why.
+_FOLDERS = (".", "howto", "explain")
+_FIGURE = re.compile(r"<figure.*?<figcaption>(.*?)</figcaption>\s*</figure>", re.DOTALL)
+_NOT_FOR_USERS = ("index", "known-threads", "security-scan")
+
+
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(help="A page of the list, or a word to look for in all of them.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the pages of the documentation, or print one of them."""
+    files = [path for folder in _FOLDERS for path in sorted((docs_dir() / folder).glob("*.md"))]
+    texts: dict[str, str] = {}
+    for path in (path for path in files if path.stem not in _NOT_FOR_USERS):
+        name = f"{path.parent.name}/{path.stem}" if path.stem in texts else path.stem
+        texts[name] = _FIGURE.sub(r"(A picture: \1)", path.read_text(encoding="utf-8"))
+    if page in texts:
+        answer({"page": page, "text": texts[page]}, as_json, lambda: texts[page].rstrip())
+        return
+    pages = {name: text for name, text in texts.items() if page is None or page.lower() in text.lower()}
+    if not pages:
+        near = difflib.get_close_matches(page or "", texts, n=1) or ["tutorial"]
+        raise UsageError(f"no page is called {page}, and none has that word", hint=f"Run: toolkit docs {near[0]}")
+    titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in pages.items()}
+    answer({"pages": titles}, as_json, lambda: table(("page", "about"), list(titles.items())))
+    if not as_json:
+        next_step("docs", "tutorial" if "tutorial" in pages else next(iter(pages)))

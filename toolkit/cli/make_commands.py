@@ -1,0 +1,204 @@
+"""Commands that make what an endpoint starts with: a trained head, compiled models, a head of another tool's."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import toolkit
+from toolkit import registry
+from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.api.endpoint import Endpoint
+    from toolkit.api.training import TrainingRun
+    from toolkit.findings import Finding
+    from toolkit.measure.report import BenchReport
+    from toolkit.planning.plan import Action, Plan
+    from toolkit.recipe.facts import ModelFacts
+    from toolkit.training.engine import TrainingEngine
+
+
+# Of each arm, as `toolkit prove` takes.
+_PROOF_SECONDS = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(train)
+    app.command(name="compile")(compile_recipe)
+    app.command()(convert)
+
+
+def train(
+    recipe: Recipe,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a head that lies where this one is to be put.")
+    ] = False,
+    wait: Annotated[bool, typer.Option(help="Return only when the head is trained.")] = True,
+    deploy: Annotated[
+        bool,
+        typer.Option("--deploy", help="Then deploy it with its baseline, prove that it pays, and say so in its card."),
+    ] = False,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arm",
+            help="With --deploy: measure another endpoint beside it, a recipe, a name or a URL. May be repeated.",
+            metavar="WHAT",
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Train the head that a recipe's section `training` describes, and put it where `speculation.model` names it.
+
+    Run it again to wait for a job that still runs, or to go on where one was interrupted.
+    """
+    from toolkit.api import jobs, measuring, training
+
+    if arm and not deploy:
+        raise typer.BadParameter("--arm is measured beside the served head: add --deploy")
+    planned = training.train_plan(recipe, platform=platform)
+    if dry_run:
+        answer(planned.to_dict(), as_json, lambda: plan_text(planned))
+        return
+    measuring.require_arms(arm or (), platform=platform)
+    cost = training.price(recipe, platform=platform)
+    if cost and jobs.starts_job(planned):
+        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+    given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}
+    arms = [part for one in arm or () for part in ("--arm", one)]
+    options = [*(("--platform", platform) if platform else ()), *(option for option, on in given.items() if on), *arms]
+    again = shlex.join(["toolkit", "train", recipe, *options])
+    run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy, again=again)
+    if deploy:
+        _deploy(recipe, platform, run, arm or (), yes, as_json)
+        return
+    answer(run.to_dict(), as_json, lambda: _text(run))
+    if run.head and not as_json:
+        next_step("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
+
+
+def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[str], yes: bool, as_json: bool) -> None:
+    """As `toolkit deploy RECIPE --baseline` does, with further arms; what is measured goes into the head's card."""
+    from toolkit.api.served_card import write_served
+    from toolkit.cli.endpoint_commands import approve_price, finish
+
+    def prove(endpoint: Endpoint) -> BenchReport:
+        seconds = _PROOF_SECONDS * (1 + len(arms))
+        report = toolkit.bench(endpoint, arms=arms, concurrency=(1,), seconds=seconds, platform=platform)
+        if report.complete:
+            say(f"the figures are in {write_served(run, report, platform=platform)}")
+        return report
+
+    if not as_json:
+        print(_text(run), end="\n\n")  # noqa: T201
+    endpoint = toolkit.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
+    finish(endpoint, as_json=as_json, also={"training": run.to_dict()}, prove=prove)
+
+
+def _text(run: TrainingRun) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in run.rows())
+
+
+def compile_recipe(
+    recipe: Recipe,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="Also compile the baseline: the same endpoint without speculation.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be created, and start nothing.")] = False,
+    wait: Annotated[bool, typer.Option(help="Return only when it is compiled.")] = True,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Compile a recipe for Trainium in a SageMaker training job, before it is deployed. Skips what is compiled already.
+
+    Run it again to wait for a job that is still running.
+    """
+    from toolkit.api.jobs import compile_plan
+
+    if dry_run:
+        planned = compile_plan(recipe, platform=platform, baseline=baseline)
+        answer(planned.to_dict(), as_json, lambda: plan_text(planned, cost=False))
+        return
+    done = toolkit.compile(recipe, platform=platform, baseline=baseline, wait=wait)
+    answer(done.to_dict(), as_json, lambda: _done_text(done, wait))
+    if wait:
+        next_step("deploy", recipe, "--baseline" if baseline else None)
+
+
+def _done_text(done: Plan, waited: bool) -> str:
+    return "\n".join(_job_text(action, waited) for action in done.actions if action.kind == "TrainingJob")
+
+
+def _job_text(job: Action, waited: bool) -> str:
+    address = job.request["CheckpointConfig"]["S3Uri"]
+    if not waited and job.verb != "reuse":
+        return f"{job.name} is compiling to {address}"
+    return f"compiled: {address}\n  `toolkit destroy` keeps it. To remove it: aws s3 rm --recursive {address}"
+
+
+def convert(
+    head: Annotated[
+        Path, typer.Argument(help="Folder of the exported head (SpecForge, NeMo AutoModel or speculators).")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder to write. The exported head is not changed.")],
+    target: Annotated[
+        Path | None, typer.Option(help="Folder of the target model, to check that the head fits it.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Convert a head that was trained with another tool into a folder that the engine loads."""
+    from toolkit.checks.run import Report
+    from toolkit.recipe.model_files import read_folder
+
+    engine: TrainingEngine = registry.training_engine()
+    converted = engine.convert(head, out, target=target)
+    findings = check_head(read_folder(target), read_folder(out), converted.method) if target else ()
+    report = Report(str(out), findings)
+    document = {
+        "out": str(converted.out),
+        "format": converted.format,
+        "changes": list(converted.changes),
+        "findings": [asdict(finding) for finding in findings],
+    }
+    lines = [
+        f"{converted.out}: {converted.method} head, converted from {converted.format}",
+        *(f"  {change}" for change in converted.changes or ("no changes were needed",)),
+        *(finding.line_for(report.recipe) for finding in findings),
+    ]
+    answer(document, as_json, lambda: "\n".join(lines))
+    exit_unless(report.ok)
+    if target and not as_json:
+        next_step("new", str(target))
+
+
+def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Finding, ...]:
+    """The findings of `toolkit check` on this pair of models, for a recipe with method `p-eagle` or `eagle3`."""
+    from toolkit.checks.models import check_pair
+    from toolkit.recipe.load import LoadedRecipe
+    from toolkit.recipe.lock import Lock
+    from toolkit.recipe.resolve import resolve
+    from toolkit.recipe.schema import RecipeFile
+
+    file = RecipeFile.model_validate(
+        {
+            "name": "convert",
+            "target": {"model": "./target"},
+            "speculation": {"method": method, "model": "./head", "num_speculative_tokens": 1},
+            "engine": {"version": "0.32.0"},
+            "platform": {"name": "local"},
+        }
+    )
+    recipe, models = resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
+    findings = (*recipe.engine_rules.check(recipe, models), *check_pair(recipe, models))
+    return tuple(finding for finding in findings if finding.code.startswith("pair."))

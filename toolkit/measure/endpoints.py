@@ -1,0 +1,217 @@
+"""Measure endpoints of platforms, and servers that no platform of ours knows: each becomes an arm."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeVar
+
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.endpoint.metrics import Figure
+from toolkit.errors import PlatformError, UsageError
+from toolkit.measure.arm import Arm, Served
+from toolkit.measure.bench import measure
+from toolkit.measure.connection import connect_endpoint, connect_url, served_model
+from toolkit.measure.design import Design
+from toolkit.measure.read_workloads import read_workloads
+from toolkit.measure.report import BenchReport
+from toolkit.measure.result import Journal
+from toolkit.measure.time_series import figures_of
+from toolkit.measure.workload import GENERAL, Workload
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable with the key of servers that want one."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Server:
+    """An OpenAI-like server that no platform of ours knows. An empty `model` is its only one."""
+
+    address: str
+    model: str
+    workloads: ClassVar[tuple[Workload, ...]] = (GENERAL,)
+    served_with: ClassVar[Mapping[str, str]] = MappingProxyType({})
+
+
+def measure_endpoints(
+    design: Design,
+    subjects: Sequence[Served | Server],
+    compared: Served | Server | None,
+    *,
+    journal: Path | None = None,
+    what_if: Sequence[float] = (),
+    publish: bool = False,
+    progress: Progress | None = None,
+) -> BenchReport:
+    """Run a design, whose arms are still to be connected, on these; `compared` is the baseline.
+
+    `journal`, `what_if` and `publish` are those of `toolkit.bench`. Raises UsageError, EndpointNotFound or
+    InvocationError.
+    """
+    progress, first = progress or default_progress(), subjects[0]
+    if publish:
+        _publish(first, [])  # says whether it can, before a minute of measuring
+    if what_if and compared is None:
+        hint = "Deploy it with --baseline, or name one with --baseline."
+        raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
+    measured = [*subjects, *([compared] if compared else [])]
+    design = replace(design, settle_seconds=max(map(_settle_seconds, measured)))
+    saved = Journal(journal, _setting(design, measured)) if journal else None
+    title = f"{first.address} against {compared.address}" if compared else first.address
+    with progress.stage(f"measure {first.address}"):
+        work = _measure(design, subjects, compared, title, lambda state: progress.update(str(state)), saved, what_if)
+        report = run_to_end(work)
+    report = replace(report, setting={**first.served_with, "date": date.today().isoformat()})
+    if publish:
+        try:
+            progress.say(f"the figures are in {_publish(first, figures_of(report))}")
+        except PlatformError as error:
+            return replace(report, notes=(*report.notes, f"the figures were not published: {error.message}"))
+    return report
+
+
+def workloads_of(subject: Served | Server, names: Sequence[str], fixed_length: bool) -> tuple[Workload, ...]:
+    """The workloads of these names, the subject's own first; all of its own without a name."""
+    known = {workload.name: (workload,) for workload in subject.workloads}
+    objects = subject.platform.read_objects if isinstance(subject, Served) else None
+    asked = [work for name in dict.fromkeys(names) for work in known.get(name) or read_workloads(name, objects)]
+    every = [workload.name for workload in asked]
+    if twice := next((name for name in every if every.count(name) > 1), None):
+        raise UsageError(f"two workloads are called {twice}", hint="Rename one of the files: reports name workloads.")
+    chosen = tuple(asked) or subject.workloads
+    return tuple(replace(workload, fixed_length=True) for workload in chosen) if fixed_length else chosen
+
+
+async def _measure(
+    design: Design,
+    subjects: Sequence[Served | Server],
+    compared: Served | Server | None,
+    title: str,
+    show: Callable[[object], object],
+    saved: Journal | None,
+    what_if: Sequence[float],
+) -> BenchReport:
+    """Connect to all arms and measure them."""
+    async with AsyncExitStack() as stack:
+        baseline = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
+        arms = [await stack.enter_async_context(_arm(one, name)) for name, one in _names(subjects).items()]
+        design = replace(design, arms=tuple(arms), baseline=baseline)
+        return await measure(design, title, show, saved, what_if)
+
+
+def _publish(subject: Served | Server, figures: Sequence[Figure]) -> str:
+    """Add figures to the monitoring of the endpoint's platform; where they are. Raises UsageError or PlatformError."""
+    if isinstance(subject, Server):
+        raise UsageError(f"{subject.address} belongs to no platform with monitoring", hint="Leave out --publish.")
+    return subject.platform.publish(subject.component or subject.name, figures)
+
+
+def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """`asyncio.run`, also in a notebook, whose own event loop is running. Ctrl-C cancels the work."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _run(work)
+    begun: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[_T]]] = Future()
+
+    async def main() -> _T:
+        task = asyncio.ensure_future(work)
+        begun.set_result((asyncio.get_running_loop(), task))
+        return await task
+
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(_run, main())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            loop, task = begun.result()
+            loop.call_soon_threadsafe(task.cancel)
+            return result.result()
+
+
+def _run(work: Coroutine[Any, Any, _T]) -> _T:
+    with asyncio.Runner(loop_factory=_event_loop) as runner:
+        return runner.run(work)
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """uvloop's, if it is installed: reading many streams then takes a fifth less of a core."""
+    try:
+        import uvloop
+    except ImportError:  # without the extra `bench`, and on Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _settle_seconds(subject: Served | Server) -> float:
+    return 0.0 if isinstance(subject, Server) else subject.platform.pause_between_arms(subject.name)
+
+
+@asynccontextmanager
+async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
+    if isinstance(subject, Server):
+        key = KEY_VARIABLE if os.environ.get(KEY_VARIABLE) else None
+        async with connect_url(subject.address, subject.model, key) as connection:
+            speculative, model = name != "baseline", await served_model(connection)
+            # a baseline that reports no drafts has none
+            seen = True if not speculative or await connection.counts_drafts() else None
+            yield Arm(
+                name,
+                connection,
+                speculative,
+                reports_drafts=seen,
+                target=model.source,
+                max_model_len=model.max_model_len,
+            )
+        return
+    async with connect_endpoint(subject.platform, subject.address) as connection:
+        yield Arm(
+            name,
+            connection,
+            subject.speculative,
+            price_per_hour=subject.price_per_hour,
+            reports_drafts=subject.reports_drafts,
+            target=subject.target,
+            max_model_len=subject.max_model_len,
+            synthetic_acceptance_length=subject.synthetic_acceptance_length,
+            expected=subject.expected,
+        )
+
+
+def _names(subjects: Sequence[Served | Server]) -> dict[str, Served | Server]:
+    """A name for each arm: `speculative` if there is one, else their addresses."""
+    if len(subjects) == 1:
+        chosen = subjects[0].synthetic_acceptance_length if isinstance(subjects[0], Served) else None
+        return {f"synthetic {chosen:g}" if chosen else "speculative": subjects[0]}
+    return {subject.address: subject for subject in subjects}
+
+
+def check_arms(subjects: Sequence[Served | Server]) -> None:
+    """Raise UsageError if two arms, or an arm and the baseline, are the same, or if recipes name other targets."""
+    addresses = [subject.address for subject in subjects]
+    if twice := next((address for address in addresses if addresses.count(address) > 1), None):
+        raise UsageError(f"{twice} is given twice", hint="Remove it once: arms and baseline are different endpoints.")
+    known = [subject for subject in subjects if isinstance(subject, Served) and subject.target]
+    if other := next((subject for subject in known if subject.target != known[0].target), None):
+        served = f"{other.address} serves {other.target}, {known[0].address} serves {known[0].target}"
+        raise UsageError(f"other targets: {served}", hint="Compare endpoints of one target model and revision.")
+
+
+def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, Any]:
+    """All that decides what is measured."""
+    return {
+        "arms": [(one.address, one.model if isinstance(one, Server) else "") for one in subjects],
+        "workloads": [asdict(workload) for workload in design.workloads],
+        "loads": [asdict(load) for load in design.loads],
+        "max_tokens": design.max_tokens,
+        "seed": design.seed,
+    }

@@ -1,0 +1,192 @@
+"""What came of a measurement, as data: figures, verdicts, speedups. `report.py` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
+Source = Literal["synthetic", "steps"]
+
+
+@dataclass(frozen=True)
+class Percentiles:
+    """Percentiles of a time in seconds."""
+
+    p50: float
+    p90: float
+    p99: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, and whether it holds; None: the measurement does not show it. `workload` is None for all of them."""
+
+    claim: Claim
+    holds: bool | None
+    detail: str
+    workload: str | None = None
+
+
+@dataclass(frozen=True)
+class ArmReport:
+    """One arm on one workload at one load.
+
+    `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
+    `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
+    that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
+    are its 95 % interval. `price_per_million_output_tokens` is in US dollars.
+    """
+
+    arm: str
+    workload: str
+    concurrency: int | None
+    requests: int
+    failed: int
+    incomplete: int
+    ttft: Percentiles | None
+    itl: Percentiles | None
+    tpot: Percentiles | None
+    e2e: Percentiles | None
+    output_tokens_per_second: float | None
+    rate: float | None = None
+    reasoning_share: float | None = None
+    acceptance_length: float | None = None
+    acceptance_per_position: tuple[float, ...] = ()
+    identical: float | None = None
+    goodput: float | None = None
+    meets_slo: bool | None = None
+    price_per_million_output_tokens: float | None = None
+    acceptance_length_low: float | None = None
+    acceptance_length_high: float | None = None
+
+
+@dataclass(frozen=True)
+class Speedup:
+    """How many times faster an arm is than the baseline, with a 95 % interval.
+
+    `pays` is True if it pays, False if it costs, None if neither is shown (`pays.py`).
+    """
+
+    workload: str
+    concurrency: int | None
+    arm: str
+    ratio: float
+    low: float
+    high: float
+    rate: float | None = None
+    pays: bool | None = None
+
+
+@dataclass(frozen=True)
+class ArmSpeedup:
+    """How many times faster the first arm is than another one, with a 95 % interval: both were asked the same."""
+
+    workload: str
+    concurrency: int | None
+    arm: str
+    other: str
+    ratio: float
+    low: float
+    high: float
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A ratio with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better an arm drafts than a baseline that drafts, too; above 1 is better.
+
+    `decoding` is the ratio of the tokens per second after each answer's first, which is 1/TPOT. `acceptance` is the
+    ratio of the acceptance lengths. The intervals of all points hold together in 95 % of all cases (Bonferroni).
+    """
+
+    workload: str
+    concurrency: int | None
+    arm: str
+    decoding: Interval
+    acceptance: Interval
+    rate: float | None = None
+
+
+@dataclass(frozen=True)
+class WhatIfSpeedup:
+    """How many times faster than the baseline an arm would be at an acceptance length, with a 95 % interval.
+
+    `source` says how that is known: measured with drafts that are accepted by chance (`synthetic`), or computed from
+    the measured `steps` per second of an arm whose acceptance is another.
+    """
+
+    workload: str
+    concurrency: int
+    arm: str
+    acceptance_length: float
+    ratio: float
+    low: float
+    high: float
+    source: Source
+
+
+@dataclass(frozen=True)
+class BreakEvenAcceptance:
+    """The acceptance length below which an arm is slower than the baseline, with a 95 % interval.
+
+    All three are computed from the arm's measured steps per second. None: no acceptance length is large enough.
+    """
+
+    workload: str
+    concurrency: int
+    arm: str
+    acceptance_length: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """What a drafter of other acceptance would do."""
+
+    speedups: tuple[WhatIfSpeedup, ...]
+    break_even: tuple[BreakEvenAcceptance, ...]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What came of a measurement. Truthy if no verdict fails.
+
+    `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
+    `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure.
+    """
+
+    title: str
+    verdicts: tuple[Verdict, ...]
+    arms: tuple[ArmReport, ...]
+    speedups: tuple[Speedup, ...] = ()
+    noise: Interval | None = None
+    notes: tuple[str, ...] = ()
+    setting: dict[str, Any] = field(default_factory=dict)
+    complete: bool = True
+    interrupted: bool = False
+    what_if: WhatIf | None = None
+    gains: tuple[Gain, ...] = ()
+    between_arms: tuple[ArmSpeedup, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether no verdict fails; one that is not shown does not."""
+        return all(verdict.holds is not False for verdict in self.verdicts)
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit bench --json` and `toolkit prove --json`. Times are in seconds."""
+        return {"ok": self.ok, **asdict(self)}
