@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import recipes as recipes
+    from toolkit.api.checking import check as check
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
@@ -41,13 +42,12 @@ if TYPE_CHECKING:
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.diagnose import explain as explain
-    from toolkit.checks.run import check as check
-    from toolkit.recipe.resolve import load as load
+    from toolkit.loading import load as load
 
 _MODULES = {
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
-    "check": "toolkit.checks.run",
+    "check": "toolkit.api.checking",
     "compile": "toolkit.api.jobs",
     "connect": "toolkit.api.handles",
     "deploy": "toolkit.api.deployment",
@@ -56,7 +56,7 @@ _MODULES = {
     "explain": "toolkit.apply.diagnose",
     "fit": "toolkit.api.fitting",
     "improve": "toolkit.api.improvement",
-    "load": "toolkit.recipe.resolve",
+    "load": "toolkit.loading",
     "new": "toolkit.api.proposing",
     "plan": "toolkit.api.deployment",
     "recipes": "toolkit.api.catalogue",

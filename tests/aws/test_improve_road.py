@@ -27,6 +27,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.report import BenchReport
 from toolkit.platforms.sagemaker.rules.price import price_of

@@ -12,9 +12,9 @@ from pairs import write_pair, write_recipe
 from standin import StandIn
 
 import toolkit
+from toolkit.api.checking import check
 from toolkit.api.export import template
 from toolkit.apply.progress import Silent
-from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.platforms import jumpstart_entries

@@ -25,6 +25,7 @@ from toolkit.catalog.updates import NOTHING
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, UsageError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.planning.plan import differences
 from toolkit.planning.record import Event
 from toolkit.planning.resources import Existing, Observed, Resource

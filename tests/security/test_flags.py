@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, write_pair, write_recipe
 
-from toolkit.checks.run import Report, check
+from toolkit.api.checking import check
+from toolkit.checks.run import Report
 from toolkit.engines.vllm.facts import flags
 from toolkit.findings import Finding
 from toolkit.recipe.unsafe import CODE_VARIABLES

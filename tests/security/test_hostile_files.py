@@ -18,9 +18,9 @@ from toolkit.endpoint.events import EventReader
 from toolkit.endpoint.generation import Stream
 from toolkit.errors import InvocationError, UsageError
 from toolkit.files import write_whole
+from toolkit.loading import load
 from toolkit.measure.page import _PAGE, require_free
 from toolkit.measure.result import Journal, RequestResult
-from toolkit.recipe.resolve import load
 
 Capture = pytest.CaptureFixture[str]
 

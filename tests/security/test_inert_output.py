@@ -42,6 +42,7 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.platform import Deployed
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.measurement import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pairs import write_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.errors import UnreadableModel
 from toolkit.recipe.content import manifest
 

@@ -14,12 +14,12 @@ from pairs import write_hub_pair
 from scripted_http import Reply, scripted
 
 import toolkit
+from toolkit.api.checking import check
 from toolkit.api.context import find_unpinned, pin_by_lock
 from toolkit.api.lock import lock
 from toolkit.api.outside import Outside
-from toolkit.checks.run import check
 from toolkit.errors import BuildError, UnreadableModel, UsageError
-from toolkit.loading import load, on_platform
+from toolkit.loading import load
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image, render
 from toolkit.platforms.image_digests import find_digest

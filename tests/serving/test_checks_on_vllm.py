@@ -20,7 +20,7 @@ from forked_vllm import ForkedVllm, Refused
 from pairs import edit_config
 from safetensors.torch import load_file, save_file
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
 

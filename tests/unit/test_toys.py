@@ -12,8 +12,8 @@ import toolkit
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import ApplyError
-from toolkit.loading import read
 from toolkit.planning.plan import Action
+from toolkit.recipe.load import load_file
 
 RECIPE = """\
 name: spinner

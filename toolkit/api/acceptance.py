@@ -13,9 +13,10 @@ from toolkit.api.measuring import BenchOptions, Subject
 from toolkit.api.steps import STEPS, Steps
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
+from toolkit.loading import on_platform
 from toolkit.measure.measurement import BreakEvenAcceptance, Verdict, WhatIf
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _T = TypeVar("_T", bound=Hashable)
 

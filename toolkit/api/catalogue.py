@@ -9,6 +9,7 @@ from typing import Any
 
 from toolkit.display import card, data_frame, table
 from toolkit.errors import ToolkitError
+from toolkit.loading import load
 from toolkit.platforms import rules_of
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, read_lock
@@ -167,7 +168,7 @@ def _fits(recipe: Recipe) -> Iterator[str]:
             yield f"not known without a lock: toolkit lock {recipe.path}"
             return
         known, problem = sizable(models)
-        types = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+        types = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         for one in fits(recipe, known, [item for item in types if item]):
             room = f"fits, with room for {one.kv_tokens:,} tokens" if one.fits else one.reason
             yield f"{one.instance}: {room}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
 from toolkit.images.reference import parse, same_repository
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.platforms.image import by_digest
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Account, Observer
     from toolkit.platforms.rules import AwsSession, Platform
-
-
-RecipeLike = str | os.PathLike[str] | Recipe
 
 
 def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:

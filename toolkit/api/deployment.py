@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.api.context import (
-    RecipeLike,
     arms_of,
     complete_recipe,
     deployed_recipe,
@@ -25,6 +24,7 @@ from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
@@ -60,7 +60,7 @@ class DeploymentPlan(Plan):
             raise StalePlanError(
                 f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
             )
-        loaded = load(self.recipe).with_platform(self.platform) if Path(self.recipe).is_file() else None
+        loaded = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
         recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
         return planned_endpoint(self, platform, recipe)
@@ -256,7 +256,7 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
     platform. Raises UsageError where the saved plan differs, StalePlanError where what runs has changed.
     """
     saved = Plan.read(path)
-    loaded = _recipe(saved, path, recipe).with_platform(platform)
+    loaded = on_platform(_recipe(saved, path, recipe), platform)
     if saved.platform != loaded.platform.name:
         message = f"{path} is for platform `{saved.platform}`, and {loaded.path} for `{loaded.platform.name}`"
         option = f"--platform {shlex.quote(saved.platform)}"

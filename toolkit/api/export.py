@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, pin_by_lock
+from toolkit.api.context import arms_of, complete_recipe, open_for_plan, pin_by_lock
 from toolkit.checks.run import require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
-from toolkit.loading import load, on_platform
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from toolkit.api.context import RecipeLike, deployed_recipe, find_platform, in_service, recipe_or_none
+from toolkit.api.context import deployed_recipe, find_platform, in_service, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import default_progress
 from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
+from toolkit.loading import RecipeLike
 from toolkit.measure.arm import Expected
 from toolkit.measure.expected import Watch
 from toolkit.measure.expected import watch as watch_metrics
@@ -118,9 +119,9 @@ def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
         facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
-        if recipe.speculation.synthetic_acceptance_length:
+        if recipe.synthetic_acceptance_length:
             facts["speculation"] += ", drafts accepted by chance"
-    return facts | ({"instance types": ", ".join(recipe.platform.instance_types)} if has_instances else {})
+    return facts | ({"instance types": ", ".join(recipe.platform.types)} if has_instances else {})
 
 
 def _published_acceptance(recipe: Recipe) -> dict[str, float]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, record_of
+from toolkit.api.context import arms_of, complete_recipe, record_of
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
-from toolkit.loading import load, on_platform
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms import open_platform, rules_of, session_of
 from toolkit.platforms.rules import Platform

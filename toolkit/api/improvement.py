@@ -14,7 +14,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.api import training
-from toolkit.api.context import RecipeLike, recipe_or_none, record_of
+from toolkit.api.context import recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint
 from toolkit.api.steps import STEPS, Steps
@@ -24,6 +24,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.measure.measurement import ArmReport, Interval
 from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.api import jobs
-from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan, record_of
+from toolkit.api.context import arms_of, complete_recipe, open_for_plan, record_of
 from toolkit.api.outside import open_trainer
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.platforms import rules_of
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
@@ -113,7 +114,7 @@ def compile(
 
 
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
-    loaded = load(recipe).with_platform(platform)
+    loaded = on_platform(load(recipe), platform)
     require(loaded)
     require_compiles_ahead(loaded)
     rules_of(loaded.platform.name).require_compilable(loaded)

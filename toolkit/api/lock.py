@@ -17,7 +17,7 @@ from toolkit.platforms import jumpstart_entries, session_of
 from toolkit.platforms.image import python_of
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import pinned, read_models, write_lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)

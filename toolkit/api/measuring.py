@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from toolkit.api.context import RecipeLike, recipe_or_none
+from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
+from toolkit.loading import RecipeLike
 from toolkit.measure.design import Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport

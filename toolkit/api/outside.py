@@ -19,7 +19,7 @@ from toolkit.platforms.local.machine import free_bytes
 from toolkit.platforms.model_files import open_files
 from toolkit.recipe.hub import hub_client
 from toolkit.recipe.lock import OpenFiles
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform

@@ -28,8 +28,7 @@ from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.known import known_model
-from toolkit.recipe.load import catalogue
+from toolkit.recipe.known import catalogue, known_model
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.text import inert

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit import registry
-from toolkit.api.context import RecipeLike, find_platform, recipe_or_none, record_of
+from toolkit.api.context import find_platform, recipe_or_none, record_of
 from toolkit.api.listing import unknown_endpoint
 from toolkit.apply.executor import remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import ApplyError, UsageError
+from toolkit.loading import RecipeLike
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import documents
 from toolkit.api import jobs
-from toolkit.api.context import RecipeLike, complete_recipe, read_lock_of
+from toolkit.api.context import complete_recipe, read_lock_of
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
-from toolkit.loading import load, on_platform
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of

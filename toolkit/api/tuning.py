@@ -10,7 +10,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from toolkit.api.context import RecipeLike
 from toolkit.api.steps import STEPS, Steps
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
@@ -19,7 +18,7 @@ from toolkit.checks.run import check
 from toolkit.errors import RecipeError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
-from toolkit.loading import complete, load, on_platform, read
+from toolkit.loading import RecipeLike, complete, load, on_platform, read
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport

@@ -31,9 +31,9 @@ def update_command(recipe: Recipe) -> str:
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
     old = list(age.old_files(today))
-    for name in recipe.platform.instance_types if recipe.platform_rules.has_instance_types else ():
+    for name in recipe.platform.types if recipe.platform_rules.has_instance_types else ():
         instance = recipe.platform_rules.instance(name)
-        price = instance.price(recipe.platform.region) if instance else None
+        price = instance.price(recipe.region) if instance else None
         if price and age.old_price(price, today):
             old.append(f"the price of {name} ({price.date})")
     return f"these facts are over {age.OLD_DAYS} days old: {', '.join(old)}" if old else ""

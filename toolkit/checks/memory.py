@@ -33,7 +33,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if recipe.leaves_instance_type_open:
         return
     try:
-        for index, name in enumerate(recipe.platform.instance_types):
+        for index, name in enumerate(recipe.platform.types):
             instance = recipe.platform_rules.instance(name)
             if instance and recipe.engine_rules.runs_on(instance):  # else the hardware checks report the type
                 yield from _instance(recipe, models, instance, f"{_TYPES}.{index}")
@@ -48,7 +48,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{sized.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.instance_types) > 1 and recipe.platform_rules.has_settings_by_type:
+        if len(recipe.platform.types) > 1 and recipe.platform_rules.has_settings_by_type:
             hint = f"For this type only: `{{type: {sized.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(sized, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Evidence
 
 _DRAFTER = "speculation.model"

@@ -21,6 +21,7 @@ from toolkit.checks.container import check_container
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.models import check_pair, check_quality, check_target
+from toolkit.checks.no_effect import check_no_effect
 from toolkit.checks.sections import check_expect, check_overrides, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
@@ -81,26 +82,22 @@ class Report:
 
 
 def check(
-    recipe: str | os.PathLike[str] | Recipe,
+    recipe: Recipe,
     *,
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
     to_train: bool = False,
 ) -> Report:
-    """All findings on a recipe, including errors in the file. Raises RecipeNotFound or UnreadableRecipe.
+    """All findings on a recipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
     tells old facts from recent ones. `to_train` leaves out the head that is there, which training replaces.
     """
-    try:
-        complete = load(recipe)
-    except RecipeError as error:
-        return Report(error.recipe, error.findings)
-    models, on_models = _models(complete, to_train)
-    findings = [*on_models, *findings_on(complete, models), *check_catalogue(complete, today or current_day())]
-    findings += account(complete) if account else ()
-    located = [_with_line(finding, complete) for finding in findings]
-    return Report(str(complete.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
+    models, on_models = _models(recipe, to_train)
+    findings = [*on_models, *findings_on(recipe, models), *check_catalogue(recipe, today or current_day())]
+    findings += account(recipe) if account else ()
+    located = [_with_line(finding, recipe) for finding in findings]
+    return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
 
 
 def require(recipe: Recipe, *, to_train: bool = False) -> Report:
@@ -235,14 +232,14 @@ def _count(number: int, what: str) -> str:
 def folder_of_that_name(recipe: Recipe, source: ModelSource) -> str:
     """How the recipe names a folder that is written like a hub id; empty where there is no such folder."""
     for base in (_base(recipe), Path.cwd()):
-        if (base / source.written).is_dir():
-            return _from(_base(recipe), base / source.written)
+        if (base / source.model).is_dir():
+            return _from(_base(recipe), base / source.model)
     return ""
 
 
 def folder_hint(recipe: Recipe, source: ModelSource) -> str:
     """The edit for a folder that does not exist; empty where nothing like it is known."""
-    folder = Path(source.written)
+    folder = Path(source.model)
     if folder.is_dir():
         return ""
     at_shell = Path.cwd() / os.path.relpath(folder, _base(recipe))

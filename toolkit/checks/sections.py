@@ -12,7 +12,7 @@ from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.prompts import read_prompts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _K = "num_speculative_tokens"
 
@@ -22,7 +22,7 @@ def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if not recipe.platform.overrides:
         return
     everywhere = set(_findings(recipe, models))
-    for index, name in enumerate(recipe.platform.instance_types):
+    for index, name in enumerate(recipe.platform.types):
         if name in recipe.platform.overrides:
             for finding in _findings(recipe.on(name), models):
                 if finding not in everywhere:

@@ -185,12 +185,11 @@ def convert(
 def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Finding, ...]:
     """The findings of `toolkit check` on this pair of models, for a recipe with method `p-eagle` or `eagle3`."""
     from toolkit.checks.models import check_pair
+    from toolkit.loading import complete
     from toolkit.recipe.load import LoadedRecipe
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.resolve import resolve
-    from toolkit.recipe.schema import RecipeFile
 
-    file = RecipeFile.model_validate(
+    file = registry.recipe_schema().model_validate(
         {
             "name": "convert",
             "target": {"model": "./target"},
@@ -199,6 +198,6 @@ def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Findi
             "platform": {"name": "local"},
         }
     )
-    recipe, models = resolve(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
+    recipe, models = complete(LoadedRecipe(file, Path("recipe.yaml"), {})), Lock(target, head)
     findings = (*recipe.engine_rules.check(recipe, models), *check_pair(recipe, models))
     return tuple(finding for finding in findings if finding.code.startswith("pair."))

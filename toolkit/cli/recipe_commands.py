@@ -59,8 +59,8 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Find errors in a recipe and its models before anything is created."""
+    from toolkit.api.checking import check as run_checks
     from toolkit.checks.codes import explain
-    from toolkit.checks.run import check as run_checks
     from toolkit.checks.training import NOT_TRAINED
     from toolkit.recipe.known import catalogue
 

@@ -50,7 +50,8 @@ def list_recipes(
     matching = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
     head = ("recipe", "method", "K", "$/h", "description")
     rows = [
-        (item.name, item.recipe.method, item.tokens, item.dollars, item.recipe.description) for item in matching.listed
+        (item.name, item.recipe.method, item.tokens, item.dollars, item.recipe.description or "")
+        for item in matching.listed
     ]
     nothing = f"none of the {len(everything)} recipes; for a model of yours: toolkit new MODEL"
     answer(matching.to_dict(), as_json, lambda: table(head, rows) if rows else nothing)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolkit.endpoint.metrics import Metrics
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import inert
 
 

@@ -12,7 +12,7 @@ from toolkit.errors import UsageError
 from toolkit.measure.workload import Prompt, Workload
 from toolkit.recipe.captured import captured
 from toolkit.recipe.hub import HubFiles, hub_client
-from toolkit.recipe.load import catalogue_dir
+from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.prompts import parse_prompts, prompt_of, read_prompts
 from toolkit.recipe.rows import ENDINGS
 

@@ -27,8 +27,6 @@ _EXPECTED = {
     "model_type": "a mapping",
     "string_type": "text",
 }
-# The platform of an example: it costs nothing.
-_FREE = registry.platforms()[0]
 _OFF = ("false", "no", "off")
 _MISSING, _MEANT = "recipe.missing-key", re.compile(r"Did you mean `([^`]+)`")
 _NO_EXAMPLE = "…"

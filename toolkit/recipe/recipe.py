@@ -12,7 +12,7 @@ from pydantic_core import to_jsonable_python
 
 from toolkit.catalog import methods
 from toolkit.catalog.methods import EngineMethod
-from toolkit.display import Fragment, card, dollars_per_hour, facts, folded
+from toolkit.display import Fragment, card, dollars_per_hour, facts, fold
 from toolkit.documents import read_file
 from toolkit.recipe import unlisted
 from toolkit.recipe.schema import (
@@ -235,7 +235,7 @@ def _card(recipe: Recipe) -> str:
         ("measured", _measured(recipe)),
     ]
     settings = "\n".join(f"{key}: {value}" for key, value in recipe.to_dict().items())
-    parts = (facts(rows), folded(recipe.path, _source(recipe)), folded("all settings, with defaults", settings))
+    parts = (facts(rows), fold(recipe.path, _source(recipe)), fold("all settings, with defaults", settings))
     return card(recipe.name, *parts, says=recipe.description)
 
 

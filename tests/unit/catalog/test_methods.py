@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 from pairs import RECIPE, write_pair, write_recipe
 
+from toolkit.api.checking import check
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import FOLDER, version_key
 from toolkit.catalog.methods import EngineMethod, Method
-from toolkit.checks.run import check
 from toolkit.errors import UsageError
 from toolkit.loading import read
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pairs import write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 
 DRAFT_MODEL = """\

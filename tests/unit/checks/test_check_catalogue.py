@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.updates import Update, write
-from toolkit.checks.run import check
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Tokenizer
 

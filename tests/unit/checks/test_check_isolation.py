@@ -13,7 +13,7 @@ from aws_kinds import desired, wanted
 from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
 from toolkit.loading import load, on_platform

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pairs import HUB_RECIPE, write_recipe
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 
 YUHUILI = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"

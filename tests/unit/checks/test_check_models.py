@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pairs import edit_config, write_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 
 Edit = Callable[[Path], object]
 

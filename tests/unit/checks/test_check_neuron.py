@@ -24,7 +24,7 @@ from neuron_recipes import (
 )
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.loading import load, on_platform
 from toolkit.recipe.facts import Tokenizer
 

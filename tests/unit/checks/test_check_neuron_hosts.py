@@ -19,7 +19,7 @@ from neuron_recipes import (
     tensor_parallel,
 )
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 
 

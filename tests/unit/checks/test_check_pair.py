@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pairs import HIDDEN, METHODS, VOCABULARY, edit_config, edit_tensors, write_pair, write_tokenizer
 
-from toolkit.checks.run import check, require
+from toolkit.api.checking import check
+from toolkit.checks.run import require
 from toolkit.errors import RecipeError
 from toolkit.loading import load
 

@@ -10,11 +10,12 @@ import pytest
 from pairs import RECIPE, edit_config, write_pair, write_recipe
 
 import toolkit
+from toolkit.api.checking import check
 from toolkit.checks.codes import codes, explain
-from toolkit.checks.run import Report, check, require
+from toolkit.checks.run import Report, require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 from toolkit.recipe.training_schema import TrainingSection
 
 ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")

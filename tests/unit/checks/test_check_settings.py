@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pairs import RECIPE, edit_config, write_pair, write_recipe, write_tokenizer
 
-from toolkit.checks.run import Report, check
+from toolkit.api.checking import check
+from toolkit.checks.run import Report
 from toolkit.findings import Finding
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 
 DRAFTER = "method: p-eagle"

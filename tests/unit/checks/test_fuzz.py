@@ -18,8 +18,9 @@ from pairs import HUB_RECIPE, RECIPE, edit_config, write_hub_pair, write_pair
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from toolkit.api.checking import check
 from toolkit.checks.codes import codes
-from toolkit.checks.run import Report, check
+from toolkit.checks.run import Report
 from toolkit.errors import UnreadableRecipe
 
 FUZZ = settings(max_examples=60, suppress_health_check=list(HealthCheck))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pairs import write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 
 FILE = Path(__file__).with_name("known_threads.json")
 THREADS: list[dict[str, Any]] = json.loads(FILE.read_text(encoding="utf-8"))["threads"]

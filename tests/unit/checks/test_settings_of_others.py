@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.engines.arguments import environment
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir

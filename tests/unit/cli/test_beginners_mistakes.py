@@ -10,7 +10,7 @@ import pytest
 from pairs import write_pair
 from ruamel.yaml import YAML
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.errors import UnreadableRecipe
 
 MISTAKES = {

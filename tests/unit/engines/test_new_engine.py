@@ -11,10 +11,10 @@ from pairs import RECIPE, write_pair
 from toys import ENGINE
 
 from toolkit import registry
+from toolkit.api.checking import check
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.stages import stage_of
 from toolkit.catalog import lookup
-from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.errors import RecipeError
 from toolkit.loading import load

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.api.checking import check
 from toolkit.api.deployment import plan
-from toolkit.checks.run import check
 from toolkit.loading import load, on_platform
 from toolkit.recipe.recipe import Recipe
 

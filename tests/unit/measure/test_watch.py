@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics
+from toolkit.loading import load
 from toolkit.measure.expected import watch
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 
 @pytest.fixture

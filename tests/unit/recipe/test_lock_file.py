@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pairs import HIDDEN, VOCABULARY, edit_config, write_hub_pair, write_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.recipe.facts import Tensor

@@ -10,9 +10,9 @@ import pytest
 from hub import COMMIT, TOKEN, hub
 from pairs import edit_tensors, write_hub_pair, write_pair, write_tokenizer
 
+from toolkit.api.checking import check
 from toolkit.api.lock import lock
 from toolkit.api.outside import Outside
-from toolkit.checks.run import check
 from toolkit.errors import UnreadableModel
 from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts, Tensor

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Head
-from toolkit.checks.run import check
 from toolkit.loading import load
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import catalogue

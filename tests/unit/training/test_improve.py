@@ -20,6 +20,7 @@ from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import home
+from toolkit.loading import load, on_platform
 from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Action, Plan

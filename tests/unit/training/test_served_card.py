@@ -13,6 +13,7 @@ from toolkit.api.outside import Outside
 from toolkit.api.served_card import served_section, with_served, write_served
 from toolkit.api.training import TrainingRun
 from toolkit.apply.progress import Progress, Silent
+from toolkit.loading import load
 from toolkit.measure.measurement import ArmSpeedup
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.content import manifest

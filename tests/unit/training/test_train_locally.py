@@ -16,9 +16,9 @@ from fakes import Interrupting, Told
 
 import toolkit
 from toolkit.api import training
+from toolkit.api.checking import check
 from toolkit.api.outside import Outside
 from toolkit.apply.progress import Silent
-from toolkit.checks.run import check
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
 from toolkit.home import home

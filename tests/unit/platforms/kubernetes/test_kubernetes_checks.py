@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
-from toolkit.checks.run import check
 from toolkit.findings import Finding
 
 SAGEMAKER = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"

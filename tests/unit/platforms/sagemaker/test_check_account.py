@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pairs import HUB_RECIPE, recipe_with, write_hub_pair, write_pair, write_recipe
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.errors import PlatformError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load

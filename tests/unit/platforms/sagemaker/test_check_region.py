@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pairs import HUB_RECIPE, write_recipe
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.findings import Finding
 
 

@@ -9,8 +9,8 @@ import botocore.session
 import pytest
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
-from toolkit.checks.run import check
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules.checks.rollout import LONGEST_UPDATE_SECONDS

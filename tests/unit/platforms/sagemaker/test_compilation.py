@@ -15,8 +15,8 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import of_engine, recipe_with, write_recipe
 
+from toolkit.api.checking import check
 from toolkit.catalog.trainium import TRAINING_FAMILIES
-from toolkit.checks.run import check
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.artifacts import require_compiles_ahead

@@ -22,8 +22,8 @@ from component_rules import specification_problems
 from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_pair, write_recipe
 
+from toolkit.api.checking import check
 from toolkit.catalog import methods
-from toolkit.checks.run import check
 from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.platforms.local import configs, guardrails
