@@ -9,7 +9,7 @@ from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
 from toolkit.images.reference import parse, same_repository
-from toolkit.loading import load, on_platform
+from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.platforms.image import by_digest

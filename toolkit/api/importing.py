@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import registry
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
-from toolkit.checks.run import check
 from toolkit.engines.imported import Imported
 from toolkit.errors import UsageError
 from toolkit.files import write_whole

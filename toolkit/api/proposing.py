@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import registry
+from toolkit.api.checking import check
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
-from toolkit.checks.run import check
 from toolkit.display import card, table
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
