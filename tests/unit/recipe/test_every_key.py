@@ -10,11 +10,10 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -115,6 +114,12 @@ VALUES: Mapping[str, Any] = {
 }
 """Values of keys for which the schema's type does not suffice; of one platform or base, where it needs another."""
 
+
+def volume(source: str) -> Document:
+    mounted = {"name": "data", "mount_path": "/data", source: "ours"}
+    return {"platform": {"kubernetes": {"pod": {"volumes": [mounted]}}}}
+
+
 BESIDES: Mapping[str, Document] = {
     "speculation.draft_tensor_parallel_size": {"engine": {"args": {"tensor-parallel-size": 2}}},
     "speculation.prompt_lookup": {"speculation": {"method": "ngram", "model": None}},
@@ -145,19 +150,9 @@ BESIDES: Mapping[str, Document] = {
         "platform": {"kubernetes": {"weights_bucket": "ours"}}
     },
     "platform.kubernetes.pod.tolerations.*": {"platform": {"kubernetes": {"pod": {"tolerations": [{"key": "ours"}]}}}},
-    **{
-        f"platform.kubernetes.pod.volumes.*.{key}": {
-            "platform": {"kubernetes": {"pod": {"volumes": [{"name": "data", "mount_path": "/data", source: "ours"}]}}}
-        }
-        for key, source in {
-            "name": "claim",
-            "mount_path": "claim",
-            "claim": "claim",
-            "read_only": "claim",
-            "config_map": "config_map",
-            "secret": "secret",
-        }.items()
-    },
+    "platform.kubernetes.pod.volumes.*": volume("claim"),
+    "platform.kubernetes.pod.volumes.*.config_map": volume("config_map"),
+    "platform.kubernetes.pod.volumes.*.secret": volume("secret"),
     "scaling": {"scaling": {"max_instances": 3}},
     "sagemaker rollout": {"rollout": {"update": "rolling"}},
     "sagemaker network": {"network": {"subnets": ["subnet-0a1b2c3d"], "security_groups": ["sg-0a1b2c3d"]}},
@@ -176,7 +171,7 @@ NOTHING_RUNS: Mapping[str, str] = {
 }
 """Keys that change nothing that runs, by their nature; so they change no digest of the recipe."""
 
-TOLD_ELSEWHERE: Mapping[str, str] = {
+NO_REQUEST: Mapping[str, str] = {
     "sagemaker platform.role": "the account is asked for the role of that name: tests/aws/test_account_role.py",
     **{
         f"local {key}": "of SageMaker, whose recipes are rehearsed on this machine as they are"
@@ -333,32 +328,48 @@ class Outcome:
         return [item for item in self.findings if item.severity == "error"]
 
 
+OutcomeOf = Callable[..., Outcome]
 DIGEST = re.compile(r'"toolkit[:/]recipe"(?:, "Value")?: "(\w+)"')
 
 
-@cache
-def folder(written: str) -> Path:
-    """A pair of models for a recipe's method, the lock of them at its revisions, and other files that recipes name."""
-    found, document = Path(mkdtemp()), yaml.safe_load(written)
+def models_of(text: str) -> str:
+    """What a recipe says of its models, which is what its lock depends on."""
+    document = yaml.safe_load(text)
+    drafter = {key: value for key, value in document["speculation"].items() if key in ("method", "model", "revision")}
+    return str(yaml.safe_dump({"target": document["target"], "speculation": drafter}, sort_keys=False))
+
+
+def write_files(folder: Path, models: str) -> Path:
+    """The models, the lock of them at their revisions, and other files that recipes name."""
+    document = yaml.safe_load(models)
     facts = {
-        role: {key: section[key] for key in ("model", "revision") if section.get(key)}
+        role: {key: section[key] for key in ("model", "revision") if key in section}
         for role, section in (("target", document["target"]), ("drafter", document["speculation"]))
     }
     if document["speculation"]["method"] == "dspark":
         facts["drafter"]["config"] = {"architectures": ["DSparkDraftModel"]}
-    write_hub_pair(found, written, **facts)
-    (found / "Dockerfile").write_text("RUN true\n")
-    (found / "prompts.jsonl").write_text('{"prompt": "hello"}\n')
-    return found
+    (folder / "Dockerfile").write_text("RUN true\n")
+    (folder / "prompts.jsonl").write_text('{"prompt": "hello"}\n')
+    return write_hub_pair(folder, models, **facts)
 
 
-@cache
-def outcome(text: str) -> Outcome:
-    document = yaml.safe_load(text)
-    drafter = {key: value for key, value in document["speculation"].items() if key in ("method", "model", "revision")}
-    models = yaml.safe_dump({"target": document["target"], "speculation": drafter}, sort_keys=False)
-    path = folder(models) / "recipe.yaml"
-    path.write_text(text)
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> OutcomeOf:
+    """What a key with that value comes to on that base, or what it needs besides without it."""
+
+    @cache
+    def path(models: str) -> Path:
+        return write_files(tmp_path_factory.mktemp("models"), models)
+
+    @cache
+    def of(text: str) -> Outcome:
+        path(models_of(text)).write_text(text)
+        return read(path(models_of(text)))
+
+    return lambda base, key, value=None: of(written(base, key, value))
+
+
+def read(path: Path) -> Outcome:
     report = check(path)
     if not report.ok:
         return Outcome(report.findings)
@@ -378,8 +389,8 @@ def outcome(text: str) -> Outcome:
     )
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, account), rules.price_per_hour(recipe)]
     digests = sorted(set(DIGEST.findall(runs)))
-    plain = (re.sub("|".join(digests), "", text) for text in (runs, jobs))
-    return Outcome(report.findings, *plain, json.dumps(notes), " ".join(digests))
+    plain, plain_jobs = (re.sub("|".join(digests), "", text) for text in (runs, jobs))
+    return Outcome(report.findings, plain, plain_jobs, json.dumps(notes), " ".join(digests))
 
 
 def written(base: str, key: Key, value: Any = None) -> str:
@@ -395,7 +406,7 @@ def written(base: str, key: Key, value: Any = None) -> str:
         for part in key[:-1]:
             section = section[0] if part == "*" else section.setdefault(part, {})
         section[key[-1]] = value
-    return yaml.safe_dump(document, sort_keys=False)
+    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def merge(document: dict[str, Any], more: Document) -> None:
@@ -433,9 +444,9 @@ def cases(faults: Mapping[str, str]) -> list[Any]:
     ]
 
 
-def effect(base: str, key: Key, value: Any) -> str:
+def effect(outcome: OutcomeOf, base: str, key: Key, value: Any) -> str:
     """What becomes of the key: `changes` something, is `refused` or `told` of by a check, or `nothing`."""
-    before, after = outcome(written(base, key)), outcome(written(base, key, value))
+    before, after = outcome(base, key), outcome(base, key, value)
     new = [finding for finding in after.findings if finding not in before.findings]
     mine = [finding for finding in new if about(finding, key)]
     if after.errors or after.no_job:
@@ -448,34 +459,34 @@ def effect(base: str, key: Key, value: Any) -> str:
 
 
 @pytest.mark.parametrize("base", BASES)
-def test_the_recipes_that_keys_are_written_to_are_good(base: str) -> None:
-    assert not outcome(written(base, ("name",))).errors
+def test_the_recipes_that_keys_are_written_to_are_good(outcome: OutcomeOf, base: str) -> None:
+    assert not outcome(base, ("name",)).errors
 
 
-@pytest.mark.parametrize("name", [*VALUES, *BESIDES, *NOTHING_RUNS, *TOLD_ELSEWHERE, *SILENT, *WRONG_DIGEST])
+@pytest.mark.parametrize("name", [*VALUES, *BESIDES, *NOTHING_RUNS, *NO_REQUEST, *SILENT, *WRONG_DIGEST])
 def test_what_is_said_of_keys_is_said_of_keys_that_there_are(name: str) -> None:
     assert any(".".join(key).startswith(name.rpartition(" ")[2]) for key in SCHEMA)
 
 
 @pytest.mark.parametrize(("base", "key"), cases(SILENT))
-def test_each_key_changes_what_runs_or_is_told_of(base: str, key: Key) -> None:
-    if beginning(NOTHING_RUNS, base, key) or beginning(TOLD_ELSEWHERE, base, key):
+def test_each_key_changes_what_runs_or_is_told_of(outcome: OutcomeOf, base: str, key: Key) -> None:
+    if beginning(NOTHING_RUNS, base, key) or beginning(NO_REQUEST, base, key):
         return
-    before = outcome(written(base, key))
+    before = outcome(base, key)
     if before.errors:  # what it needs cannot be had here
         sections = {name for start, more in BESIDES.items() if start in names(base, key) for name in more}
         assert {finding.path.partition(".")[0] for finding in before.errors} <= sections | {key[0], "speculation"}
         return
-    effects = {effect(base, key, value) for value in other_values(base, key)}
+    effects = {effect(outcome, base, key, value) for value in other_values(base, key)}
     assert effects & {"changes", "refused", "told"}, f"`{'.'.join(key)}` has no effect on {base}, and no check says so"
 
 
 @pytest.mark.parametrize(("base", "key"), cases(WRONG_DIGEST))
-def test_the_digest_changes_with_what_runs(base: str, key: Key) -> None:
+def test_the_digest_changes_with_what_runs(outcome: OutcomeOf, base: str, key: Key) -> None:
     """The digest tells deployments apart in `toolkit status`: whoever changes one shall see another."""
-    before = outcome(written(base, key))
+    before = outcome(base, key)
     for value in other_values(base, key):
-        after = outcome(written(base, key, value))
+        after = outcome(base, key, value)
         if before.errors or after.errors or after.no_job or key == ("tags",):  # a tag is on what runs: it does not run
             continue
         if before.runs != after.runs:
