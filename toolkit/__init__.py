@@ -5,7 +5,7 @@
        v
      check     pair, engine, container, workloads                  pure      Report[Finding]    an error stops here
        v
-     plan      desired resources x observed x record               reads     Plan[Action]
+     plan      desired resources x observed                        reads     Plan[Action]
        v
      apply     build image, stage weights, create or update, wait  writes    Record, a line per action
        v

@@ -3,7 +3,8 @@
 `oci` does as the OCI distribution specification says. `ecr` does as users of Amazon ECR report
 (aws/containers-roadmap#2831, apple/containerization#790, dotnet/sdk#33019): pieces are answered with 201, the range
 stands still after the first, the state of an upload cannot be asked for, and a piece at a wrong place is refused with
-words that name the right one.
+words that name the right one. Both refuse a piece that is not as long as its Content-Range says, as Docker's registry 3
+does (its blobupload.go).
 """
 
 from __future__ import annotations
@@ -65,6 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
         left = int(self.headers["Content-Length"])
         told = re.fullmatch(r"(\d+)-(\d+)", self.headers.get("Content-Range", ""))
         start, have = int(told[1]) if told else 0, len(self.store.received)
+        if told and int(told[2]) - start + 1 != left:
+            self.rfile.read(left)
+            self._answer(400, f"{told[0]} are not {left} bytes", "SIZE_INVALID")
+            return False
         if start != have:
             self.rfile.read(left)
             words = f"First byte of the layer part is {start} instead of {have}"
@@ -80,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.store.first_piece = self.store.first_piece or len(self.store.received)
         return True
 
-    def _answer(self, status: int, words: str = "") -> None:
-        body = json.dumps({"errors": [{"code": "BLOB_UPLOAD_INVALID", "message": words}]}).encode() if words else b""
+    def _answer(self, status: int, words: str = "", code: str = "BLOB_UPLOAD_INVALID") -> None:
+        body = json.dumps({"errors": [{"code": code, "message": words}]}).encode() if words else b""
         known = len(self.store.received) if self.store.manner == "oci" else self.store.first_piece
         self.send_response(status)
         self.send_header("Location", "/v2/large/blobs/uploads/1")

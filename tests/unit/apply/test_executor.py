@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fakes import Told
 
-from toolkit.apply.executor import make, remove
+from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Progress
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan, Verb
@@ -70,6 +71,30 @@ def test_removing_does_nothing_else(record: Record) -> None:
     platform = Scripted()
     remove(PLAN, platform, record, Told())
     assert platform.done == ["delete Model old"]
+
+
+def test_what_an_update_needs_removed_goes_before_it_and_what_needs_it_in_service_comes_after(record: Record) -> None:
+    steps: tuple[tuple[str, Verb], ...] = (
+        ("ScalingPolicy", "delete"),
+        ("ScalableTarget", "delete"),
+        ("Endpoint", "update"),
+        ("ScalableTarget", "create"),
+        ("ScalingPolicy", "create"),
+        ("Model", "delete"),
+    )
+    plan = replace(
+        PLAN, platform="sagemaker", actions=tuple(Action(kind, "e", verb, "because", {}) for kind, verb in steps)
+    )
+    done = {}
+    for stage in (make, complete, remove):
+        platform = Scripted()
+        stage(plan, platform, record, Told())
+        done[stage.__name__] = platform.done
+    assert done == {
+        "make": ["delete ScalingPolicy e", "delete ScalableTarget e", "update Endpoint e"],
+        "complete": ["create ScalableTarget e", "create ScalingPolicy e"],
+        "remove": ["delete Model e"],
+    }
 
 
 def test_each_action_is_recorded_before_and_after(record: Record) -> None:

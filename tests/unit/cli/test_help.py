@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperGroup, TyperOption
 
 from toolkit.cli.help import GROUPS
 from toolkit.cli.main import app, run
@@ -82,3 +82,19 @@ def test_region_and_profile_stand_before_the_command(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     assert run(["--region", "eu-west-1", "--profile", "work", "schema"]) == 0
     assert (os.environ["AWS_DEFAULT_REGION"], os.environ["AWS_PROFILE"]) == ("eu-west-1", "work")
+
+
+def switches(group: TyperGroup) -> Iterator[TyperOption]:
+    """Options without a value of all commands, that have no `--no-` beside them."""
+    for command in group.commands.values():
+        if isinstance(command, TyperGroup):
+            yield from switches(command)
+        for option in command.params:
+            if isinstance(option, TyperOption) and option.is_flag and not option.secondary_opts:
+                yield option
+
+
+def test_what_cannot_be_switched_off_is_off() -> None:
+    found = list(switches(typer.main.get_group(app)))
+    assert len(found) > 40
+    assert [option.opts for option in found if option.default] == []

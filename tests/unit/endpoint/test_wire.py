@@ -124,6 +124,13 @@ def test_the_environments_proxy(
     assert proxy_of(OpenAIAccess(url, lambda: "")) == proxy
 
 
+@pytest.mark.parametrize("proxy", ["https://127.0.0.1:9", "socks5://127.0.0.1:9"])
+def test_a_proxy_of_another_kind_is_named_as_what_is_wrong(runner: asyncio.Runner, proxy: str) -> None:
+    url = "http://e.example/v1"
+    (result,) = runner.run(ask(url, Client(url, ssl.create_default_context(), proxy)))
+    assert f"only HTTP proxies are supported, not {proxy.partition(':')[0]}" in (result.error or "")
+
+
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A key and its certificate for 127.0.0.1, which nobody has signed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pairs import RECIPE, write_recipe
+from pairs import HUB_RECIPE, RECIPE, write_recipe
 
 from toolkit.engines.arguments import environment
 from toolkit.engines.vllm.speculation import draft_slots
@@ -51,6 +51,17 @@ def test_the_environment_of_a_baseline(tmp_path: Path) -> None:
 def test_an_engine_before_0_29_is_not_asked_for_metrics_that_it_lacks(tmp_path: Path) -> None:
     recipe = load(write_recipe(tmp_path, RECIPE.replace("0.32.0", "0.28.0")))
     assert "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS" not in environment(recipe)
+
+
+def test_a_container_that_fetches_its_target_is_told_one_commit_for_weights_and_tokenizer(tmp_path: Path) -> None:
+    """A tokenizer of another day may count its tokens otherwise, and vLLM pins it by a flag of its own."""
+    pinned = HUB_RECIPE.replace("org/target", "org/target, revision: v2")
+    told = environment(load(write_recipe(tmp_path, pinned.replace("name: sagemaker", "name: sagemaker, weights: hub"))))
+    assert {key: value for key, value in told.items() if value in ("org/target", "v2")} == {
+        "SM_VLLM_MODEL": "org/target",
+        "SM_VLLM_REVISION": "v2",
+        "SM_VLLM_TOKENIZER_REVISION": "v2",
+    }
 
 
 @pytest.mark.parametrize(

@@ -228,6 +228,8 @@ def test_long_answers_are_scored_in_part_and_long_prompts_not_at_all() -> None:
     assert lossless(found).unscored == 1
     assert "1 answers were not scored" in found.verdicts[0].detail
     assert max(len(body["prompt"]) for body in connection.asked) == 512
+    scored = [body["prompt"] for body in connection.asked if "prompt_logprobs" in body]
+    assert list(long.prompt_token_ids[:512]) not in scored
 
 
 def test_equal_answers_are_scored_once() -> None:

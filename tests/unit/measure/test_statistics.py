@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -96,6 +96,27 @@ def test_what_disturbs_all_concurrent_requests_of_a_block_widens_the_interval() 
         ]
 
     assert 0.93 <= covered((speedup(run(seed)) for seed in range(RUNS)), 1.4) <= 0.97
+
+
+def test_what_prompts_and_blocks_each_add_to_the_noise_is_summed() -> None:
+    """V = V_prompts + V_blocks - V_pairs: each of 8 prompts is slower or faster by itself, and each of 8 blocks."""
+    strays = [0.01 * (number - 3.5) for number in range(8)]
+    pairs = [
+        Pair(prompt, 100, math.exp(own + shared), 100, 1, block)
+        for block, shared in enumerate(strays)
+        for prompt, own in enumerate(strays)
+    ]
+
+    def variance(found: Sequence[Pair], freedom: float) -> float:
+        interval = speedup(found)
+        assert interval
+        return (math.log(interval.high / interval.low) / 2 / student(freedom)) ** 2
+
+    of_prompts = variance([replace(pair, block=None) for pair in pairs], 7)
+    of_blocks = variance([replace(pair, cluster=pair.block, block=None) for pair in pairs], 7)
+    of_pairs = variance([replace(pair, cluster=number, block=None) for number, pair in enumerate(pairs)], 63)
+    assert variance(pairs, 7) == pytest.approx(of_prompts + of_blocks - of_pairs, rel=0.01)
+    assert of_prompts == pytest.approx(of_blocks)
 
 
 @pytest.mark.parametrize(("prompts", "precision"), [(4, 0.6), (8, 0.35), (16, 0.2)])

@@ -80,6 +80,20 @@ def test_a_verdict_that_is_not_shown_says_what_would_show_it() -> None:
     assert "more requests of each arm" in only(judged(measured(NOISY), "pays")).detail
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds"), [(0, 0, True), (2, 2, True), (2, 3, True), (3, 2, None), (2, 0, None)]
+)
+def test_an_arm_that_fails_more_often_than_the_baseline_is_not_shown_to_pay(
+    ours: int, theirs: int, holds: bool | None
+) -> None:
+    """A prompt that is too long fails on both: that is no fault of the arm's. What it alone fails may be the harder."""
+    lost = [(SPEC.name, ours), (BASE.name, theirs)]
+    failed = [result(arm=name, prompt=10 + n, outcome="failed") for name, number in lost for n in range(number)]
+    found = only(judged([*measured(), *failed], "pays"))
+    assert found.holds is holds
+    assert ("more of its requests failed than of the baseline's" in found.detail) is (holds is None)
+
+
 def test_an_arm_at_half_the_speed_never_holds() -> None:
     """A ratio of 0.45 passed the proof before intervals were judged."""
     results = measured([1 / 0.45] * 4)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pairs import HIDDEN, VOCABULARY, edit_config, write_hub_pair, write_pair
+from pairs import HIDDEN, HUB_RECIPE, VOCABULARY, edit_config, write_hub_pair, write_pair, write_recipe
 
 from toolkit.api.checking import check
 from toolkit.errors import ToolkitError
@@ -128,5 +128,41 @@ def test_time_outs_grow_with_the_weights_up_to_sagemakers_hour(
     recipe: Recipe, weight_bytes: int, download: int, start: int
 ) -> None:
     facts = read_models(recipe.baseline(), nowhere).target
-    sized = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes)))
-    assert (sized.download_timeout, sized.platform.health_check_timeout) == (download, start)
+    platform = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes))).platform
+    assert (platform.download_timeout, platform.health_check_timeout) == (download, start)
+
+
+@pytest.mark.parametrize(
+    ("more", "start"),
+    [
+        ("weights: s3", 600 + 280),
+        ("weights: hub", 600 + 280 + 700),  # it is fetched at 0.2 GB/s before it is loaded at 0.5
+        ("weights: hub, health_check_timeout: 1234", 1234),
+    ],
+)
+def test_a_container_has_time_to_fetch_and_to_load_unless_the_recipe_says_how_long(
+    tmp_path: Path, more: str, start: int
+) -> None:
+    written = HUB_RECIPE.replace("health_check_timeout: 600", more)
+    recipe = load(write_hub_pair(tmp_path, written, target={"weight_bytes": 140_000_000_000})).baseline()
+    lock = read_lock(lock_path(recipe))
+    assert lock
+    assert pinned(recipe, replace(lock, drafter=None)).platform.health_check_timeout == start
+
+
+@pytest.mark.parametrize(("when", "start"), [("ahead", 600), ("at-start", 3600)])
+def test_a_container_that_compiles_as_it_starts_has_all_the_time_there_is(
+    tmp_path: Path, when: str, start: int
+) -> None:
+    engine = f"engine: {{name: neuron, compile: {when}, max_model_len: 1024}}"
+    recipe = load(write_recipe(tmp_path, TRAINIUM.format(engine=engine)))
+    assert pinned(recipe, None).platform.health_check_timeout == start
+
+
+TRAINIUM = """\
+name: trn
+target: {{model: org/target}}
+speculation: {{method: draft-model, model: org/drafter}}
+{engine}
+platform: {{name: sagemaker, instance_types: [ml.trn2.48xlarge]}}
+"""

@@ -50,6 +50,7 @@ FOUR_L4 = instance("ml.g6.12xlarge", "L4", 4, 22.4, price=5.8)
 RTX_PRO = instance("ml.g7e.2xlarge", "RTX PRO Server 6000", 1, 96, price=4.2)
 EIGHT_H100 = instance("ml.p5.48xlarge", "H100", 8, 80)
 TRAINIUM = instance("ml.trn2.48xlarge", "Trainium2", 16, 96)
+EIGHT_T4 = replace(instance("ml.g4dn.metal", "T4", 8, 15), compute_capability="7.5")
 CPU = instance("ml.c7i.8xlarge", "", 0, 0, price=1.7, host_gib=64)
 
 
@@ -244,3 +245,43 @@ def test_each_layer_that_a_target_drafts_with_has_a_cache_of_its_own(tmp_path: P
     mtp = replace(without, speculation=without.speculation.edit(method="mtp", model=None))
     one, eight = (fit(mtp, Lock(facts({**LLAMA_8B, "num_nextn_predict_layers": layers})), RTX_PRO) for layers in (1, 8))
     assert one.kv_tokens * 33 == pytest.approx(eight.kv_tokens * 40, rel=1e-3)
+
+
+def test_mxfp4_weights_need_a_newer_gpu_than_a_t4() -> None:
+    """get_min_capability of MXFP4 is 80 in vLLM: it refuses them on a T4, however many there are."""
+    found = fit(None, PAIR, EIGHT_T4)
+    assert (found.fits, found.reason) == (False, "mxfp4 weights need a GPU of compute capability 8.0 or newer")
+    assert fit(None, Lock(facts(LLAMA_8B)), EIGHT_T4).fits
+    assert fit(None, PAIR, replace(EIGHT_T4, compute_capability="8.0")).fits
+
+
+def test_as_many_copies_as_all_accelerators_have_room_for(tmp_path: Path) -> None:
+    found = [
+        fit(recipe(tmp_path), Lock(facts(QWEN3_14B)), one) for one in (FOUR_L4, replace(FOUR_L4, accelerator_count=8))
+    ]
+    assert [(one.tensor_parallel, one.copies) for one in found] == [(2, 2), (2, 4)]
+    assert fit(recipe(tmp_path), PAIR, RTX_PRO).copies == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"accelerator_count": 2},
+        {"memory_per_accelerator_mib": 18 * 1024},
+        {"compute_capability": "7.5"},
+        {"architecture": "arm64"},
+    ],
+    ids=str,
+)
+def test_types_that_differ_in_what_a_fit_depends_on_are_estimated_each(change: dict[str, Any]) -> None:
+    """Those that are alike are estimated once: another CPU, disk or price makes no other fit."""
+    other = replace(L4, name="other", **change)
+    together = {one.instance: one for one in fits(None, PAIR, [L4, other])}
+    assert together["other"] == fit(None, PAIR, other)
+    assert replace(together["other"], instance=L4.name) != together[L4.name]
+
+
+def test_without_accelerators_the_hosts_memory_is_what_a_fit_depends_on(tmp_path: Path) -> None:
+    small = replace(CPU, name="small", host_memory_gib=16)
+    found = {one.instance: one.fits for one in fits(recipe(tmp_path), Lock(facts(LLAMA_8B)), [CPU, small])}
+    assert found == {CPU.name: True, "small": False}

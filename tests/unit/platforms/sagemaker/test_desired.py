@@ -21,8 +21,8 @@ from toolkit.platforms.sagemaker.keys import AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import InstanceType
+from toolkit.recipe.platform_schema import ComponentSection, InstanceType, NetworkSection, RolloutSection
+from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource
 
 
@@ -330,9 +330,25 @@ def test_a_name_with_a_digest_is_told_from_one_that_begins_alike(name: str, is_o
     assert is_content_name("tiny", name) is is_ours
 
 
-@pytest.mark.parametrize(("instance_type", "encrypts"), [("ml.g6.xlarge", False), ("ml.inf2.xlarge", True)])
-def test_sagemaker_takes_a_key_for_its_own_volume_only(instance_type: str, encrypts: bool) -> None:
+@pytest.mark.parametrize(
+    ("instance_type", "has_volume"), [("ml.g6.xlarge", False), ("ml.inf2.xlarge", True), ("ml.of-tomorrow", False)]
+)
+def test_sagemaker_takes_a_key_for_its_own_volume_only(instance_type: str, has_volume: bool) -> None:
+    """It refuses a volume's size and key for a type with a disk of its own; a type that nobody knows may have one."""
     recipe = load("llama-3.1-8b-instruct/eagle3-trn2").baseline()
-    keyed = recipe_with(recipe, instance_types=(instance_type,), kms_key="alias/ours")
+    keyed = recipe_with(recipe, instance_types=(instance_type,), kms_key="alias/ours", weight_bytes=10**9)
     made = {item.kind: item for item in desired([keyed], ACCOUNT)}
-    assert ("KmsKeyId" in made["EndpointConfig"].request) is encrypts
+    assert ("KmsKeyId" in made["EndpointConfig"].request) is has_volume
+    assert ("VolumeSizeInGB" in config_of(keyed)) is has_volume
+
+
+def test_the_vpc_of_a_component_is_its_endpoints(tmp_path: Path) -> None:
+    """An endpoint has one network: that of its Model, or for components that of its configuration."""
+    private = NetworkSection(subnets=["subnet-1"], security_groups=["sg-1"], isolation=True)
+    keys = {"VpcConfig", "EnableNetworkIsolation"}
+    plain = replace(load(write_hub_pair(tmp_path)), network=private)
+    has = {item.kind: keys & item.request.keys() for item in desired([plain], ACCOUNT)}
+    assert (has["Model"], has["EndpointConfig"]) == (keys, set())
+    shared = recipe_with(plain, component=ComponentSection())
+    has = {item.kind: keys & item.request.keys() for item in desired([shared], ACCOUNT)}
+    assert (has["Model"], has["EndpointConfig"]) == (set(), keys)

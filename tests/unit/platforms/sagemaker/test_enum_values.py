@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -185,10 +186,15 @@ def test_the_schema_still_offers_what_sagemaker_routes_by() -> None:
     )
 
 
-def test_prefix_aware_routing_by_default_passes_over_an_instance_that_decodes_all_it_can(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("max_num_seqs", "threshold"), [(128, 128), (1024, 1024), (2048, 1024)])
+def test_prefix_aware_routing_by_default_passes_over_an_instance_that_decodes_all_it_can(
+    tmp_path: Path, max_num_seqs: int, threshold: int
+) -> None:
+    """botocore, PrefixAwareRoutingConfig: a ConcurrencyThreshold is at most 1024."""
     recipe = recipe_with_value(tmp_path, ("platform", "routing"), "prefix-aware")
+    recipe = replace(recipe, engine=replace(recipe.engine, max_num_seqs=max_num_seqs))
     (config,) = [item.request for item in desired([recipe], ACCOUNT) if item.kind == "EndpointConfig"]
     assert config["ProductionVariants"][0]["RoutingConfig"] == {
         "RoutingStrategy": "PREFIX_AWARE",
-        "PrefixAwareRoutingConfig": {"PrefixLength": 4096, "ConcurrencyThreshold": 128},
+        "PrefixAwareRoutingConfig": {"PrefixLength": 4096, "ConcurrencyThreshold": threshold},
     }

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aws_kinds import desired
 from fakes import ACCOUNT
-from pairs import recipe_with, write_hub_pair, write_pair
+from pairs import HUB_RECIPE, recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import PlatformError
 from toolkit.loading import load
@@ -286,3 +286,31 @@ def test_an_endpoint_is_waited_for_although_its_component_has_its_name(tmp_path:
     made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
     assert [action.kind for action in made.actions if action.name == "hub"] == ["Endpoint", "InferenceComponent"]
     assert made.configs.keys() == {"hub"}
+
+
+def test_autoscaling_goes_just_before_the_update_that_aws_refuses_with_it_and_comes_back_after(tmp_path: Path) -> None:
+    """Developer guide, endpoint-scaling-update: with it, an update to another instance type fails."""
+    text = HUB_RECIPE + "scaling: {min_instances: 1, max_instances: 3}\n"
+    before = desired([load(write_hub_pair(tmp_path, text))], ACCOUNT)
+    after = desired([load(write_hub_pair(tmp_path, text.replace("ml.g6.xlarge", "ml.g6e.xlarge")))], ACCOUNT)
+    config = only(before, "EndpointConfig").name
+    states: dict[str, Mapping[str, Any]] = {
+        "Endpoint": {"EndpointStatus": "InService", "EndpointConfigName": config, "Running": config},
+        "EndpointConfig": {"Variants": {"AllTraffic": ["ml.g6.xlarge"]}},
+        "ScalableTarget": {},
+        "ScalingPolicy": {},
+    }
+    there = Observed(
+        tuple(
+            Existing(item.kind, item.name, True, ("hub",), states[item.kind]) for item in before if item.kind in states
+        )
+    )
+    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], after, there)
+    around = [one for one in changes(made) if one[1] in ("ScalingPolicy", "ScalableTarget", "Endpoint")]
+    assert around == [
+        ("delete", "ScalingPolicy"),
+        ("delete", "ScalableTarget"),
+        ("update", "Endpoint"),
+        ("create", "ScalableTarget"),
+        ("create", "ScalingPolicy"),
+    ]
