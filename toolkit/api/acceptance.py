@@ -86,7 +86,8 @@ def what_if(
     _check_lengths(recipe, lengths)
     if recipe is None and dummy_weights:
         raise UsageError("only a recipe can be deployed with dummy weights", hint="Name its recipe.")
-    synthetic = recipe is not None and recipe.engine_rules.accepts_synthetically(recipe)
+    by_chance = recipe.engine_rules.accepts_synthetically if recipe else None
+    synthetic = recipe is not None and by_chance is not None and by_chance(recipe)
     if recipe is None or not (synthetic or dummy_weights):
         return measure(what, baseline=baseline, what_if=lengths, seconds=seconds, fixed_length=False, progress=progress)
     tried = [_as_if(recipe, length, dummy_weights) for length in (dict.fromkeys(lengths) if synthetic else [None])]

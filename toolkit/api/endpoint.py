@@ -39,8 +39,8 @@ class Endpoint:
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
     `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
-    garbage, for measuring speed only.
+    request may have with its answer. `engine` is the recipe's, empty if unknown. With `synthetic_acceptance_length` it
+    accepts drafts by chance: its answers are garbage, for measuring speed only.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Endpoint:
     served_with: Mapping[str, str] = field(default_factory=dict)
     synthetic_acceptance_length: float | None = None
     target: str = ""
+    engine: str = ""
     max_model_len: int | None = None
     variant: str | None = None
 

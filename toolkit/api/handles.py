@@ -13,6 +13,7 @@ from toolkit.apply.progress import default_progress
 from toolkit.endpoint.listing import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.measure.arm import Expected
+from toolkit.measure.expected import reports_drafts
 from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
@@ -100,7 +101,8 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         workloads=workloads or (GENERAL,),
         expected=Expected(recipe.expect, _published_acceptance(recipe)),
         price_per_hour=price,
-        reports_drafts=recipe.engine_rules.reports_drafts(recipe),
+        reports_drafts=reports_drafts(recipe),
+        engine=recipe.engine.name,
         served_with=_served_with(recipe, has_instances=price != 0),
         synthetic_acceptance_length=recipe.speculation.synthetic_acceptance_length if recipe.speculation else None,
         target=_target(recipe),

@@ -13,11 +13,11 @@ from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.run import check
-from toolkit.engines.imported import Imported
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.text import data_text
+from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.rules import EngineRules
 from toolkit.recipe.section import LONGEST_NAME
@@ -79,8 +79,9 @@ def import_recipe(
 def _read(text: str, variant: str | None) -> Imported:
     rules: EngineRules = registry.engine_rules(registry.default_engine())
     document = _yaml(text)
-    if found := rules.imported(text if document is None else document, variant):
-        return found
+    read = rules.import_settings
+    if read and (imported := read(text if document is None else document, variant)):
+        return imported
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
     raise UsageError("not a format that can be imported", hint=f"Known: {registry.importable()}.")

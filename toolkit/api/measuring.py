@@ -14,6 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
+from toolkit import registry
 from toolkit.api.context import RecipeLike, recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
@@ -29,6 +30,7 @@ from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.workload import GENERAL, Workload
+from toolkit.recipe.rules import EngineRules, Scoring
 
 Subject = RecipeLike | Endpoint
 """A recipe, an endpoint's name or handle, or the URL of a server such as `http://127.0.0.1:9000/v1`."""
@@ -233,6 +235,7 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
                 reports_drafts=seen,
                 target=model.source,
                 max_model_len=model.max_model_len,
+                scoring=_scoring(""),
             )
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
@@ -246,7 +249,14 @@ async def _arm(subject: Endpoint | _Server, name: str) -> AsyncIterator[Arm]:
             max_model_len=subject.max_model_len,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
             expected=subject.expected,
+            scoring=_scoring(subject.engine),
         )
+
+
+def _scoring(engine: str) -> Scoring | None:
+    """How that engine is asked how probable tokens are; a server of which nothing is known is asked as the default."""
+    rules: EngineRules = registry.engine_rules(engine or registry.default_engine())
+    return rules.scoring
 
 
 def _names(subjects: Sequence[Endpoint | _Server]) -> dict[str, Endpoint | _Server]:

@@ -224,12 +224,14 @@ def _images(reader: _Reader, found: Refreshed) -> Refreshed:
 
 def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
     """Releases of the default engine that are newer than those whose flags the catalogue knows."""
-    engine = registry.engine_rules(registry.default_engine())
+    released = registry.engine_rules(registry.default_engine()).released
+    if released is None:
+        return found
+    package, newest = released()
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
-    newest = engine.known_versions()[-1]
-    listed = reader.get(f"{reader.sources.packages}/{engine.package}/", _Project, accept).versions
-    released = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
-    versions = tuple(sorted(released, key=lookup.version_key))
+    listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, accept).versions
+    newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
+    versions = tuple(sorted(newer, key=lookup.version_key))
     unseen = (version for version in versions if version not in found.update.versions)
     new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
     return replace(found, update=replace(found.update, versions=versions), changed=(*found.changed, *new))

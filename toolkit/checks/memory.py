@@ -21,7 +21,7 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; empty on a platform without instance types."""
     if not recipe.platform_rules.has_instance_types:
         return
-    if recipe.engine_rules.compiles(recipe) and recipe.engine.max_model_len is None:
+    if recipe.engine_rules.compilation and recipe.engine.max_model_len is None:
         return  # the engine's own check asks for max_model_len, for which graphs are compiled
     try:
         models, problem = sizable(models)
@@ -52,7 +52,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
             hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(found, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
-    if found.fits or (recipe.engine_rules.explains_hardware and not found.weights_gib):  # not sized
+    if found.fits or (recipe.engine_rules.hardware and not found.weights_gib):  # not sized
         return
     others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
     message, severity = _verdict(found, f"{found.instance}: {found.reason}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from toolkit.endpoint.generation import Acceptance
+from toolkit.recipe.rules import Scoring
 from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -52,7 +53,8 @@ class Arm:
     `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
-    tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says.
+    tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
+    asks its engine how probable tokens are, None where it does not tell.
     """
 
     name: str
@@ -65,3 +67,4 @@ class Arm:
     max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None
     expected: Expected = field(repr=False, default=Expected())
+    scoring: Scoring | None = field(repr=False, default=None)

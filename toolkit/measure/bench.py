@@ -18,7 +18,7 @@ from toolkit.measure.lossless import paired
 from toolkit.measure.report import ArmReport, BenchReport, Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again, run
-from toolkit.measure.scoring import Scoring
+from toolkit.measure.scoring import Scored
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import slos, verdicts
@@ -28,7 +28,7 @@ from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
 async def measure(
     design: Design,
     title: str,
-    progress: Callable[[Progress | Scoring], object] = lambda _: None,
+    progress: Callable[[Progress | Scored], object] = lambda _: None,
     journal: Journal | None = None,
     what_if: Sequence[float] = (),
 ) -> BenchReport:
@@ -90,7 +90,7 @@ _Ending = Literal["complete", "interrupted", "broken off"]
 
 
 async def _judged(
-    design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scoring], object]
+    design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scored], object]
 ) -> tuple[tuple[Verdict, ...], _Ending]:
     """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And how it ended."""
     why = "the measurement was interrupted before the answers were judged"
@@ -110,7 +110,7 @@ async def _lossless(
     baseline: Arm | None,
     arms: Sequence[Arm],
     results: Sequence[RequestResult],
-    progress: Callable[[Scoring], object],
+    progress: Callable[[Scored], object],
 ) -> tuple[Verdict, ...]:
     if baseline is None:
         return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results, progress=progress)])

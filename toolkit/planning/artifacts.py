@@ -27,12 +27,12 @@ _DIGEST_CHARACTERS = 12
 
 def compiles_ahead(recipe: Recipe) -> bool:
     """Whether the recipe's engine needs code that was compiled before it starts."""
-    return recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead
+    return recipe.engine_rules.compilation is not None and recipe.engine.compile_ahead
 
 
 def require_compiles_ahead(recipe: Recipe) -> None:
     """Raise UsageError for a recipe that does not need code compiled beforehand."""
-    if not recipe.engine_rules.compiles(recipe):
+    if recipe.engine_rules.compilation is None:
         raise UsageError(
             f"{recipe.engine.name} has nothing to compile beforehand", hint="Only engines for Trainium have."
         )
@@ -47,13 +47,15 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    found = recipe.engine_rules.compiled_parts(
+    compilation = recipe.engine_rules.compilation
+    assert compilation is not None  # `require_compiles_ahead`
+    named = compilation.parts(
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),
         _identity(recipe.drafter) if recipe.drafter else "",
     )
-    return {name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in found.items()}
+    return {name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in named.items()}
 
 
 def key(recipe: Recipe) -> str:
@@ -81,7 +83,8 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
 
 def expected_seconds(recipe: Recipe) -> int:
     """Expected seconds of compiling, estimated from the size of the weights; 0 if unknown."""
-    return recipe.engine_rules.compile_seconds(recipe)
+    compilation = recipe.engine_rules.compilation
+    return compilation.seconds(recipe) if compilation else 0
 
 
 def _image(section: ContainerSection) -> str:

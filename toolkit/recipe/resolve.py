@@ -205,7 +205,7 @@ class Recipe:
                 "args": dict(self.engine.args),
                 "env": dict(self.engine.env),
                 **({"allow": list(self.engine.allow)} if self.engine.allow else {}),
-                **({"compile_ahead": self.engine.compile_ahead} if self.engine_rules.compiles(self) else {}),
+                **({"compile_ahead": self.engine.compile_ahead} if self.engine_rules.compilation else {}),
             },
             "container": self.container.model_dump() if self.container else "aws-dlc",
             "platform": {

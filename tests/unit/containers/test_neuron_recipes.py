@@ -14,7 +14,7 @@ from toolkit.planning import artifacts
 from toolkit.recipe.load import catalogue
 from toolkit.recipe.resolve import Recipe, load
 
-RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine_rules.compiles(load(name))]
+RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine_rules.compilation]
 ARMS = [
     pytest.param(arm, id=f"{name}, {arm.method}") for name, recipe in RECIPES for arm in (recipe, recipe.baseline())
 ]

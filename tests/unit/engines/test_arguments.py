@@ -8,7 +8,7 @@ import pytest
 from pairs import RECIPE, write_recipe
 
 from toolkit.engines.arguments import environment
-from toolkit.engines.vllm.speculation import draft_slots
+from toolkit.engines.vllm.flags import draft_slots
 from toolkit.recipe.resolve import load
 
 DRAFTER = "/opt/ml/additional-model-data-sources/drafter"

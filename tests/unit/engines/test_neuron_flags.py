@@ -18,7 +18,7 @@ from toolkit.recipe.platform_schema import InstanceType
 from toolkit.recipe.resolve import Recipe, load
 
 Golden = Callable[[str, object], None]
-SHIPPED = [name for name in catalogue() if load(name).engine_rules.compiles(load(name))]
+SHIPPED = [name for name in catalogue() if load(name).engine_rules.compilation]
 SPECULATION = {"draft-model": "org/drafter", "eagle3": "org/eagle3", "dflash": "org/dflash"}
 
 

@@ -16,7 +16,7 @@ from toolkit import api
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
-from toolkit.engines.vllm.speculation import speculative_config
+from toolkit.engines.vllm.flags import speculative_config
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.measure.report import BenchReport, BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
 from toolkit.planning.plan import Plan

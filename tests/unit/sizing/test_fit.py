@@ -12,11 +12,12 @@ from models import FP8, GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, QWEN3
 from pairs import RECIPE, write_pair
 
 from toolkit.catalog.lookup import Instance, Price
+from toolkit.engines.vllm.memory import cache_of, divisibility
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.resolve import Recipe, load
-from toolkit.sizing.fit import Fit, cache_of, divisibility, fit, fits, sizable
+from toolkit.sizing.fit import Fit, fit, fits, sizable
 from toolkit.sizing.shape import shape_of
 
 PAIR = Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD))

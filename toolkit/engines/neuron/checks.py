@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
-from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.arguments import check_flags
 from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.engines.neuron.generations import facts, generation_of, generations
 from toolkit.engines.vllm.checks import unknown_flag
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
-from toolkit.engines.vllm.risk_checks import check_risks
-from toolkit.engines.vllm.value_checks import check_values
+from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.resolve import Recipe
 

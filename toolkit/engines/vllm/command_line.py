@@ -9,12 +9,12 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.catalog import lookup, methods
-from toolkit.engines.imported import Imported
 from toolkit.engines.vllm.facts import alias_of, takes
 from toolkit.engines.vllm.flags import OWN_FLAGS
-from toolkit.engines.vllm.risk_checks import risk_of
+from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
+from toolkit.recipe.imported import Imported
 from toolkit.recipe.model_schema import SpeculationSection
 
 ENGINE = "vllm"

@@ -1,24 +1,16 @@
 """Memory besides weights and KV cache. An estimate: only the engine's profiling run on the device measures it.
 
 The constants are fitted to published start-up logs (tests/unit/sizing/published_memory.json names each): they give the
-middle of what was logged, and `toolkit.sizing.fit` says by how much the truth may differ.
+middle of what was logged, and `memory` says by how much the truth may differ.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from toolkit.catalog import lookup
+from toolkit.engines.vllm.settings import Settings
 from toolkit.sizing.fit import GIB
-from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape
-
-_SAMPLER_SINCE, _SAMPLER_BYTES, _OLD_SAMPLER_BYTES = "0.18.0", 24, 36
-"""Bytes of sampling per sequence and token of the vocabulary: sorted copies, indices and probabilities of all logits.
-
-Published, before 0.18: gpt-oss-120b 36.5 (1024 sequences), Qwen3-8B 38.6, Llama-3.1-8B 38; since: gpt-oss-20b 23.5,
-Qwen3-8B 22, Qwen3-32B 25 (1024 sequences), but 36 in two logs of 0.28 and 0.31.
-"""
 
 VERIFICATION_BYTES_PER_LOGIT = 4
 """Logits of every draft token and the bonus token, float32 (vLLM, v1/sample/rejection_sampler.py)."""
@@ -71,11 +63,6 @@ def workspace(
         graphs=graphs if counted else 0,
         runtime=CPU_PROCESS_BYTES if on_cpu else runtime,
     )
-
-
-def sampler_bytes_per_logit(version: str) -> int:
-    """Bytes of sampling per sequence and token of the vocabulary in that version of vLLM."""
-    return _OLD_SAMPLER_BYTES if lookup.older(version, _SAMPLER_SINCE) else _SAMPLER_BYTES
 
 
 def _values_per_token(shape: Shape, tensor_parallel: int) -> int:

@@ -69,7 +69,7 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
             hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif instance and not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -77,7 +77,7 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
     first, *others = map(family, recipe.platform.instance_types)
     for index, other in enumerate(others, start=1):
-        if recipe.engine_rules.compiles(recipe) and other != first:
+        if recipe.engine_rules.compilation and other != first:
             message = (
                 f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
             )
@@ -173,7 +173,7 @@ def _gated(source: ModelSource) -> bool:
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     bucket = recipe.platform.kubernetes and recipe.platform.kubernetes.artifacts_bucket
-    if recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
+    if recipe.engine_rules.compilation and recipe.engine.compile_ahead and not bucket:
         message = "compiled code must be in a bucket that the pods mount"
         hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
@@ -184,12 +184,13 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
     if scaling.min_instances == 0:
         message = "the toolkit's autoscalers keep at least one pod"
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
-    if scaling.max_instances > scaling.min_instances and not (
-        recipe.platform.kubernetes and recipe.platform.kubernetes.prometheus
-    ):
+    prometheus, metrics = section(recipe).prometheus, recipe.engine_rules.metrics
+    if scaling.max_instances > scaling.min_instances and metrics is None:
+        message = f"{recipe.engine.name} has no metric of its requests, by which the autoscaler would go"
+        yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint="Remove `scaling`.")
+    elif scaling.max_instances > scaling.min_instances and metrics and not prometheus:
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
-        metric = recipe.engine_rules.metrics.of_pods
-        hint = f"Install one that provides `{metric}`, or KEDA, and set platform.kubernetes.prometheus."
+        hint = f"Install one that provides `{metrics.names.of_pods}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:
