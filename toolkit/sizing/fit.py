@@ -88,16 +88,18 @@ def fit(asking: Recipe | EngineRules, models: Lock, instance: Instance) -> Fit:
     The recipe must have the settings for that type. Raises ToolkitError for an unsupported config or flag, and for an
     engine without a memory model.
     """
-    here, rules = (None, asking)
+    recipe: Recipe | None = None
     if isinstance(asking, Recipe):
-        here = asking.on(instance.name)
-        rules = here.engine_rules
-    if not isinstance(memory := rules.memory, MemoryModel):
+        recipe = asking.on(instance.name)
+        memory = recipe.engine_rules.memory
+    else:
+        memory = asking.memory
+    if not isinstance(memory, MemoryModel):
         raise ToolkitError("the engine has no model of its memory", hint="Deploy once and read the engine's log.")
     if models.drafter == models.target:  # which drafts with layers of its own
         models = Lock(models.target)
-    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=_price(here, instance))
-    return memory.fit(here, models, instance, empty)
+    empty = Fit(instance.name, instance.accelerator_count, 1, fits=False, price_per_hour=_price(recipe, instance))
+    return memory.fit(recipe, models, instance, empty)
 
 
 def drafter_shape(recipe: Recipe | None, models: Lock) -> Shape | None:

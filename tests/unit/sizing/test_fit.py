@@ -13,6 +13,7 @@ from pairs import RECIPE, write_pair
 
 from toolkit.catalog.lookup import Instance, Price
 from toolkit.engines.vllm.memory import cache_of, divisibility
+from toolkit.engines.vllm.rules import RULES as VLLM
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
@@ -126,7 +127,7 @@ def test_a_drafter_without_sizes_counts_by_its_files(tmp_path: Path) -> None:
 
 
 def test_types_that_the_engine_has_no_images_for_do_not_fit(tmp_path: Path) -> None:
-    assert fit(None, Lock(facts(LLAMA_8B)), CPU).reason.startswith("images of vllm need NVIDIA GPUs")
+    assert fit(VLLM, Lock(facts(LLAMA_8B)), CPU).reason.startswith("images of vllm need NVIDIA GPUs")
 
 
 def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:
@@ -191,14 +192,14 @@ def test_neuron_instances_are_not_for_vllms_own_engine(tmp_path: Path) -> None:
 
 
 def test_a_lock_alone(tmp_path: Path) -> None:
-    found = fit(None, PAIR, RTX_PRO)
+    found = fit(VLLM, PAIR, RTX_PRO)
     assert (found.fits, found.max_model_len) == (True, 131072)
 
 
 def test_a_target_without_a_limit(tmp_path: Path) -> None:
     endless = Lock(facts({**LLAMA_8B, "max_position_embeddings": None}))
     with pytest.raises(ToolkitError, match="no `max_position_embeddings`"):
-        fit(None, endless, RTX_PRO)
+        fit(VLLM, endless, RTX_PRO)
     assert fit(recipe(tmp_path), endless, RTX_PRO).largest_context == 32768
 
 
