@@ -48,7 +48,8 @@ def parts(recipe: Recipe) -> dict[str, str]:
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
     compilation = recipe.engine_rules.compilation
-    assert compilation is not None  # `require_compiles_ahead`
+    if compilation is None:
+        return {}
     named = compilation.parts(
         recipe,
         _image(recipe.container or ContainerSection()),

@@ -43,7 +43,7 @@ class TargetSection(Section):
 class SpeculationSection(Section):
     """How draft tokens are made. `method: none` is the baseline.
 
-    Which of the further keys a method takes stands in catalog/methods.json, and a check says so.
+    Which of the further keys a method takes stands in the engine's file of catalog/engines, and a check says so.
     """
 
     method: MethodName = Field(

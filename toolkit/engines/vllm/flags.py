@@ -103,8 +103,8 @@ def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
 
 def draft_slots(recipe: Recipe) -> int:
     """Slots of the token budget that drafting needs for each request."""
-    speculation = recipe.speculation
-    return speculation.facts.draft_slots(speculation.num_speculative_tokens) if speculation else 0
+    speculation, drafting = recipe.speculation, recipe.drafting
+    return drafting.draft_slots(speculation.num_speculative_tokens) if speculation and drafting else 0
 
 
 def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
