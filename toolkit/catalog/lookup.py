@@ -36,6 +36,11 @@ def engine_files() -> tuple[Mapping[str, Any], ...]:
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
+def shared_programs(engine_name: str) -> str:
+    """The folder of containers/ with programs that the engine's containers have in common with others; may be empty."""
+    return next((file.get("programs", "") for file in engine_files() if engine_name in file["engines"]), "")
+
+
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
     return _images(platform, engine_name, held())
