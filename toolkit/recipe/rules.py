@@ -86,7 +86,7 @@ class Metrics(Protocol):
     names: MetricNames
 
     def reports_drafts(self, recipe: Recipe) -> bool:
-        """Whether it tells how many tokens it drafted and accepted."""
+        """Whether its answers and its log tell how many tokens it drafted and accepted."""
 
     def draft_line(self, k: int) -> str:
         """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
