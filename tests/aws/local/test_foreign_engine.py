@@ -1,4 +1,4 @@
-"""An engine that the product does not have serves on the local platform: its own program, measured, tuned, explained."""
+"""An engine that the product does not have serves on the local platform: measured, tuned, its failure explained."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_it_is_deployed_proved_and_removed(grove: Product) -> None:
     assert "grove stands" in grove.run("logs", "grown").stdout
     assert grove.run("invoke", "grown", "Hello").stdout.startswith("leaf")
 
-    proof = grove.json("prove", recipe, "--time", "10")
+    proof = grove.json("prove", recipe, "--time", "10s")
 
     verdicts = {one["claim"]: one for one in proof["verdicts"]}
     assert verdicts["on"]["holds"], verdicts["on"]  # by its speed
@@ -33,7 +33,7 @@ def test_it_is_deployed_proved_and_removed(grove: Product) -> None:
 
 
 def test_its_k_is_tuned(grove: Product) -> None:
-    report = grove.json("tune", grove.recipe(), "--k", "1", "--k", "4", "--time", "20")
+    report = grove.json("tune", grove.recipe(), "--k", "1,4", "--time", "5s")
     assert report["winner"] == "K=4"
 
 

@@ -1,4 +1,4 @@
-"""EngineRules of Grove. Nothing here is vLLM's: speculation is a tree, memory a pool of tokens, prompts have no scores."""
+"""EngineRules of Grove, in which nothing is vLLM's: drafts are trees, memory a pool of tokens, prompts have no scores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GRAPHS_BYTES = 2 * GIB
 
 
 class GroveMemory(MemoryModel):
-    """A share of each accelerator is static: the weights, and a pool of tokens, the tree's of every request among them."""
+    """A share of each accelerator is static: weights, and a pool of tokens for requests and their trees."""
 
     def fit(self, recipe: Recipe | None, models: Lock, instance: Instance, empty: Fit) -> Fit:
         target, size = shape_of(models.target), int(_args(recipe).get("tp-size", 1))
