@@ -167,7 +167,7 @@ def _drafting_engines() -> list[tuple[str, Mapping[str, Any]]]:
 
 def _engine_method(row: Mapping[str, Any], file: Mapping[str, Any]) -> EngineMethod:
     fields = {name: value for name, value in row.items() if name not in ("spellings", "keys", "draft_slots")}
-    lists = {name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets")}
+    lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets")}
     keys = {key: Key(**file["keys"][key]) for group in row["keys"] for key in file["key_groups"][group]}
     return EngineMethod(**fields, **lists, keys=keys, draft_slots_formula=row.get("draft_slots", "none"))
 

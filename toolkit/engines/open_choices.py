@@ -85,11 +85,11 @@ def with_instance_type(recipe: Recipe, able: Sequence[Instance]) -> Recipe:
         why = f"{recipe.engine.name} runs on no type of that platform and region"
         return _chosen(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
     models = _models(recipe)
-    found = _fitting(recipe, models, able)
-    if not found:
+    fitting = _fitting(recipe, models, able)
+    if not fitting:
         why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"
         return _chosen(_on(recipe, able[0].name), INSTANCE_TYPES, f"{able[0].name}: {why}")
-    first, *others = found
+    first, *others = fitting
     also = f"; others that fit: {', '.join(map(_offer, others[:3]))}" if others else ""
     return _chosen(
         _on(recipe, first.instance, first.tensor_parallel),
@@ -114,7 +114,7 @@ def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[F
     weights, heads = sum(size or 0 for size in sizes), models.target.text_config.get("num_attention_heads") or 1
     if not sizes[0]:
         return []
-    found = []
+    by_size = []
     for item in able:
         memory = item.memory_per_accelerator_mib * 2**20 * _WEIGHTS_SHARE
         sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
@@ -122,8 +122,8 @@ def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[F
             price = item.price(recipe.platform.region)
             dollars = price.usd_per_hour if price else None
             each = weights / size / GIB
-            found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
-    return found
+            by_size.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
+    return by_size
 
 
 def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
@@ -135,9 +135,9 @@ def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
     return _chosen(chosen, f"engine.args.{_TENSOR_PARALLEL}", f"{tensor_parallel}: as many as the models need there")
 
 
-def _offer(found: Fit) -> str:
-    price = "price unknown" if found.price_per_hour is None else f"{found.price_per_hour:.2f} $/h"
-    return f"{found.instance} ({price})"
+def _offer(one: Fit) -> str:
+    price = "price unknown" if one.price_per_hour is None else f"{one.price_per_hour:.2f} $/h"
+    return f"{one.instance} ({price})"
 
 
 def _chosen(recipe: Recipe, key: str, why: str) -> Recipe:

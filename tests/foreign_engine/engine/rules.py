@@ -1,4 +1,4 @@
-"""EngineRules of Grove, in which nothing is vLLM's: drafts are trees, memory a pool of tokens, prompts have no scores."""
+"""EngineRules of Grove, in which nothing is vLLM's: drafts are trees, memory is tokens, prompts have no scores."""
 
 from __future__ import annotations
 

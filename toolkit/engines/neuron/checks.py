@@ -59,10 +59,10 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
 def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
     """The recipe's own settings in the engine's Neuron configuration."""
     key = "neuron_config" if recipe.engine.name == "vllm-neuron" else "override_neuron_config"
-    found = recipe.engine.args.get("override-neuron-config" if is_fork(recipe) else "additional-config")
-    if not is_fork(recipe) and isinstance(found, Mapping):
-        found = found.get(key)
-    return found if isinstance(found, Mapping) else {}
+    config = recipe.engine.args.get("override-neuron-config" if is_fork(recipe) else "additional-config")
+    if not is_fork(recipe) and isinstance(config, Mapping):
+        config = config.get(key)
+    return config if isinstance(config, Mapping) else {}
 
 
 def config_path(recipe: Recipe) -> str:
@@ -82,7 +82,7 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
 def _version(recipe: Recipe) -> Iterator[Finding]:
     engine, generation = recipe.engine, generation_of(recipe.engine)
     if generation is None:
-        known = " or ".join(found.version for found in generations(engine.name))
+        known = " or ".join(item.version for item in generations(engine.name))
         message = f"{engine.name} {engine.version} is unknown: the toolkit knows neither its methods nor its flags"
         hint = f"Remove `version`, or write {known}."
         own = recipe.container is not None and recipe.container.base is not None
@@ -267,8 +267,8 @@ def _buckets(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _sizes(config: Mapping[str, Any], key: str) -> list[int]:
-    found = config.get(key)
-    return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []
+    sizes = config.get(key)
+    return [size for size in sizes if isinstance(size, int)] if isinstance(sizes, list) else []
 
 
 def _last_tokens(recipe: Recipe) -> Iterator[Finding]:

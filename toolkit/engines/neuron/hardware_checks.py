@@ -47,11 +47,11 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if not recipe.platform_rules.has_instance_types:
         return
-    found: dict[Finding, None] = {}
+    findings: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.instance_types):
         if instance := recipe.platform_rules.instance(name):
-            found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
-    yield from found
+            findings |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
+    yield from findings
 
 
 def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ _OF_MODEL = {
 _SPECULATIVE = "speculative"
 
 
-def imported(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
+def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
     if isinstance(settings, str):
         return read_command(settings)
@@ -60,40 +60,40 @@ def _read_collected(document: Mapping[str, Any], variant: str | None = None) -> 
 
     `variant` is one of its `variants`, such as `fp8`. Raises UsageError for one that it does not have.
     """
-    model, found = document["model"], VllmSettings("a recipe of vllm-project/recipes")
-    found.target["model"] = str(model["model_id"])
+    model, imported = document["model"], VllmSettings("a recipe of vllm-project/recipes")
+    imported.target["model"] = str(model["model_id"])
     chosen = _variant(document, variant)
-    found.target["model"] = str(chosen.get("model_id", found.target["model"]))
+    imported.target["model"] = str(chosen.get("model_id", imported.target["model"]))
     for arguments in (model.get("base_args"), chosen.get("extra_args"), chosen.get("args")):
-        read_arguments([str(word) for word in arguments or ()], found)
+        read_arguments([str(word) for word in arguments or ()], imported)
     for variables in (model.get("base_env"), chosen.get("extra_env"), chosen.get("env")):
         for name, value in (variables or {}).items():
-            found.add_variable(str(name), str(value))
-    _features(document, found)
-    _strategy(document, found)
+            imported.add_variable(str(name), str(value))
+    _features(document, imported)
+    _strategy(document, imported)
     if "min_vllm_version" in model:
-        found.leave_out(f"min_vllm_version {model['min_vllm_version']}", "the newest version that works is taken")
+        imported.leave_out(f"min_vllm_version {model['min_vllm_version']}", "the newest version that works is taken")
     for key in sorted({*model} - _OF_MODEL):
-        found.leave_out(
+        imported.leave_out(
             f"model.{key}", "it is not for an endpoint's engine, or the toolkit chooses it", _shown(model[key])
         )
     for key in [key for key, value in document.items() if key not in _DESCRIPTIVE and value]:
         if key != "strategy_overrides":
-            found.leave_out(key, "it is for other hardware or other ways to start", _shown(document[key]))
-    return found
+            imported.leave_out(key, "it is for other hardware or other ways to start", _shown(document[key]))
+    return imported
 
 
 def _read_configuration(document: Mapping[str, Any]) -> VllmSettings:
     """A configuration file of `vllm serve`."""
-    found = VllmSettings("a configuration file of vLLM")
+    imported = VllmSettings("a configuration file of vLLM")
     for key, value in sorted(document.items(), key=lambda item: item[0] != "model"):
         flag = str(key).replace("_", "-")
         if flag in ("env", "environment") and isinstance(value, Mapping):
             for name, text in value.items():
-                found.add_variable(str(name), str(text))
+                imported.add_variable(str(name), str(text))
         else:
-            found.add_flag(flag, value)
-    return found
+            imported.add_flag(flag, value)
+    return imported
 
 
 def _variant(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, Any]:
@@ -102,33 +102,33 @@ def _variant(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, An
         return variants.get("default") or {}
     if wanted not in variants:
         raise UsageError(f"it has no variant `{wanted}`", hint=f"Its variants: {', '.join(variants) or 'none'}.")
-    found: Mapping[str, Any] = variants[wanted]
-    return found
+    chosen: Mapping[str, Any] = variants[wanted]
+    return chosen
 
 
-def _features(document: Mapping[str, Any], found: VllmSettings) -> None:
+def _features(document: Mapping[str, Any], imported: VllmSettings) -> None:
     """The flags of features that are on by default, and of speculation."""
     optional = document.get("opt_in_features") or ()
     for name, feature in (document.get("features") or {}).items():
         words = [str(word) for word in feature.get("args") or ()]
         if name in optional and not any(_SPECULATIVE in word for word in words):
-            found.leave_out(
+            imported.leave_out(
                 f"feature {name} ({' '.join(words)})", "it is off by default", "Add its flags to `engine.args`."
             )
         elif words:
-            read_arguments(words, found)
+            read_arguments(words, imported)
 
 
-def _strategy(document: Mapping[str, Any], found: VllmSettings) -> None:
+def _strategy(document: Mapping[str, Any], imported: VllmSettings) -> None:
     """The tensor parallelism on one node; further strategies are left out."""
     for name, settings in (document.get("strategy_overrides") or {}).items():
         size = settings.get("tp") if isinstance(settings, Mapping) and name == "single_node_tp" else None
         if isinstance(size, int):
             if size > 1:
-                found.add_flag("tensor-parallel-size", size)
+                imported.add_flag("tensor-parallel-size", size)
             settings = {key: value for key, value in settings.items() if key != "tp"}
         if settings:
-            found.leave_out(f"strategy_overrides.{name}", "it is another way to start", _shown(settings))
+            imported.leave_out(f"strategy_overrides.{name}", "it is another way to start", _shown(settings))
 
 
 def _shown(value: Any) -> str:
@@ -149,91 +149,91 @@ def _is_suite(document: Mapping[str, Any]) -> bool:
 
 def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
     """The recipe of a suite's file. Raises UsageError for a container of another engine."""
-    found = VllmSettings("a recipe of AWS's inference benchmark suite")
+    imported = VllmSettings("a recipe of AWS's inference benchmark suite")
     deployment = document["deployment"]
-    found.target["model"] = str(deployment["model"]["id"])
+    imported.target["model"] = str(deployment["model"]["id"])
     if deployment["model"].get("trust_remote_code"):
-        found.add_flag("trust-remote-code", True)
-    _container(deployment.get("container") or {}, found)
-    _engine(deployment.get("vllm") or {}, found)
-    _speculation(deployment.get("speculative_decoding") or {}, found)
+        imported.add_flag("trust-remote-code", True)
+    _container(deployment.get("container") or {}, imported)
+    _engine(deployment.get("vllm") or {}, imported)
+    _speculation(deployment.get("speculative_decoding") or {}, imported)
     caching = (deployment.get("prefix_caching") or {}).get("enabled")
     if caching is not None:
-        found.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
-    _add_hardware(deployment, found)
+        imported.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
+    _add_hardware(deployment, imported)
     for key in sorted({*deployment} - _KNOWN):
-        found.leave_out(f"deployment.{key}", "a recipe has nothing like it")
-    _benchmark(document, found)
-    return found
+        imported.leave_out(f"deployment.{key}", "a recipe has nothing like it")
+    _benchmark(document, imported)
+    return imported
 
 
-def _container(container: Mapping[str, Any], found: VllmSettings) -> None:
+def _container(container: Mapping[str, Any], imported: VllmSettings) -> None:
     kind = str(container.get("type", "vllm-dlc"))
     if "vllm" not in kind:
         raise UsageError(
             f"deployment.container.type is {kind}, another engine than vLLM", hint="Import one of its vllm-dlc recipes."
         )
     if "version" in container:
-        found.engine["version"] = str(container["version"])
+        imported.engine["version"] = str(container["version"])
 
 
-def _engine(settings: Mapping[str, Any], found: VllmSettings) -> None:
+def _engine(settings: Mapping[str, Any], imported: VllmSettings) -> None:
     for key, value in settings.items():
         if key == "extra_env":
             for name, text in (value or {}).items():
-                _variable(str(name), str(text), found)
+                _variable(str(name), str(text), imported)
         elif value is not None and not (key == "trust_remote_code" and not value):
-            found.add_flag(key.replace("_", "-"), value)
+            imported.add_flag(key.replace("_", "-"), value)
 
 
-def _variable(name: str, text: str, found: VllmSettings) -> None:
+def _variable(name: str, text: str, imported: VllmSettings) -> None:
     """A variable, or the flag that the image makes of it."""
     if not name.startswith(PREFIX):
-        found.add_variable(name, text)
+        imported.add_variable(name, text)
         return
     flag = name.removeprefix(PREFIX).lower().replace("_", "-")
-    found.add_flag(flag, True if text.lower() in ("", "true") else text)
+    imported.add_flag(flag, True if text.lower() in ("", "true") else text)
 
 
-def _speculation(settings: Mapping[str, Any], found: VllmSettings) -> None:
+def _speculation(settings: Mapping[str, Any], imported: VllmSettings) -> None:
     if settings.get("enabled"):
-        add_speculation(found, {key: value for key, value in settings.items() if key != "enabled"})
+        add_speculation(imported, {key: value for key, value in settings.items() if key != "enabled"})
 
 
-def _add_hardware(deployment: Mapping[str, Any], found: VllmSettings) -> None:
+def _add_hardware(deployment: Mapping[str, Any], imported: VllmSettings) -> None:
     instance, endpoint = deployment.get("instance") or {}, deployment.get("endpoint") or {}
     if "type" in instance:
-        found.platform["instance_types"] = [str(instance["type"])]
+        imported.platform["instance_types"] = [str(instance["type"])]
     if instance.get("count", 1) != 1:
-        found.leave_out(
+        imported.leave_out(
             f"instance.count {instance['count']}",
             "one serves",
             f"Add `scaling: {{min_instances: {instance['count']}, max_instances: {instance['count']}}}`.",
         )
     if "region" in endpoint:
-        found.platform["region"] = str(endpoint["region"])
+        imported.platform["region"] = str(endpoint["region"])
     if "health_check_timeout" in endpoint:
-        found.platform["health_check_timeout"] = endpoint["health_check_timeout"]
+        imported.platform["health_check_timeout"] = endpoint["health_check_timeout"]
     if endpoint.get("pattern", "standard") != "standard":
-        found.leave_out(
+        imported.leave_out(
             f"endpoint.pattern {endpoint['pattern']}",
             "a plain endpoint is made",
             "Add `inference_component: {}` to `platform`.",
         )
     if role := endpoint.get("role_arn"):
-        found.leave_out(
+        imported.leave_out(
             f"endpoint.role_arn {role}",
             "the role of your session is taken",
             "Add `role: ARN` to `platform` for another one.",
         )
 
 
-def _benchmark(document: Mapping[str, Any], found: VllmSettings) -> None:
+def _benchmark(document: Mapping[str, Any], imported: VllmSettings) -> None:
     benchmark = document.get("benchmark") or {}
     levels = ",".join(map(str, benchmark.get("concurrency_levels") or ()))
     if benchmark:
         option = f" --concurrency {levels}" if levels else ""
-        found.leave_out("benchmark", "it is a command here", f"Run: toolkit bench RECIPE{option}")
+        imported.leave_out("benchmark", "it is a command here", f"Run: toolkit bench RECIPE{option}")
     for key in ("pipeline", "cost", "version"):
         if document.get(key):
-            found.leave_out(key, "the toolkit has its own")
+            imported.leave_out(key, "the toolkit has its own")

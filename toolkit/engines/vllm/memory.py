@@ -112,9 +112,9 @@ def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
         return replace(empty, reason=f"tensor-parallel-size {wanted} needs that many accelerators")
     last, problems, doubtful = empty, [], False
     for size in _sizes(pair.settings, instance):
-        found = list(_problems(pair, size))
-        if found:
-            problems.append(f"tensor parallelism {size}: {found[0]}")
+        reasons = list(_problems(pair, size))
+        if reasons:
+            problems.append(f"tensor parallelism {size}: {reasons[0]}")
             continue
         last = _fit_size(pair, instance, empty, size)
         doubtful |= last.doubtful
@@ -208,9 +208,9 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
         return replace(plan, reason=reason, doubtful=asked <= free + uncertain)
     cache = cache_of(pair.target, pair.drafter, settings, tensor_parallel=size, on_cpu=on_cpu)
     longest = cache.largest_context(for_cache, max(length, pair.target.max_position_embeddings))
-    found = _with_room(replace(plan, largest_context=longest), cache, for_cache, settings.max_num_seqs)
-    nearest = for_cache - uncertain if found.fits else for_cache + uncertain
-    return replace(found, doubtful=not asked and found.fits != (cache.bytes_for(length) <= nearest))
+    fit = _with_room(replace(plan, largest_context=longest), cache, for_cache, settings.max_num_seqs)
+    nearest = for_cache - uncertain if fit.fits else for_cache + uncertain
+    return replace(fit, doubtful=not asked and fit.fits != (cache.bytes_for(length) <= nearest))
 
 
 def uncertainty(workspace_bytes: int) -> int:

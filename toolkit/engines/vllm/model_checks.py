@@ -68,8 +68,8 @@ def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
     keys = mask_token_keys(engine.version)
     if "speculators_config" in drafter.config:
         keys = ("mask_token_id", *keys)  # vLLM passes it on as `pard_token` (configs/speculators/algos.py)
-    found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
-    if not found:
+    named = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
+    if not named:
         if drafter.partial:
             return
         message = "the drafter's config.json names no mask token, which parallel drafting needs"
@@ -77,7 +77,7 @@ def _mask_token(engine: Engine, drafter: ModelFacts) -> Iterator[Finding]:
         hint = "Add `pard_token` and `ptd_token_id` with the id that the drafter was trained with."
         yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
         return
-    key, token = next(iter(found.items()))
+    key, token = next(iter(named.items()))
     if not 0 <= token < drafter.vocab_size:
         message = f"mask token {token} (`{key}`) is outside the vocabulary of {drafter.vocab_size}"
         yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")

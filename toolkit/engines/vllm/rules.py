@@ -106,9 +106,9 @@ class Vllm(OnVllm):
         return Released("vllm", known_versions()[-1])
 
     def import_settings(self, settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
-        from toolkit.engines.vllm.importing import imported  # 5 ms, for one command
+        from toolkit.engines.vllm.importing import read_settings  # 5 ms, for one command
 
-        return imported(settings, variant)
+        return read_settings(settings, variant)
 
     def runs_on(self, instance: Instance) -> bool:
         return runs_on(instance)

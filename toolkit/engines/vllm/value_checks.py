@@ -63,8 +63,8 @@ def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | 
     if isinstance(value, list) and kind in ("one", "optional"):
         return "takes one value, not a list", "Write one value."
     texts = value if isinstance(value, list) else [value]
-    found = (_wrong_text(text, alone=text is value, kind=kind) for text in texts if isinstance(text, str))
-    return next((wrong for wrong in found if wrong), None)
+    problems = (_wrong_text(text, alone=text is value, kind=kind) for text in texts if isinstance(text, str))
+    return next((wrong for wrong in problems if wrong), None)
 
 
 def _wrong_text(text: str, *, alone: bool, kind: Takes | None) -> tuple[str, str] | None:
@@ -84,17 +84,17 @@ def _wrong_text(text: str, *, alone: bool, kind: Takes | None) -> tuple[str, str
 
 def _documents(text: str) -> int:
     """How many arguments the entrypoints of containers make of a text."""
-    found, rest = [], text.strip()
+    documents, rest = [], text.strip()
     while rest:
         try:
             document, end = json.JSONDecoder().raw_decode(rest)
         except (ValueError, RecursionError):
             return 1
-        found.append(document)
+        documents.append(document)
         rest = rest[end:].lstrip()
-    if len(found) == 1 and isinstance(found[0], list):
+    if len(documents) == 1 and isinstance(documents[0], list):
         return -1  # not one value, however many elements it has
-    return len(found) if all(isinstance(document, dict) for document in found) else 1
+    return len(documents) if all(isinstance(document, dict) for document in documents) else 1
 
 
 _RISK = "engine.risk"
@@ -128,8 +128,8 @@ def _risks(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
 
 def risk_of(flag: str, value: Any) -> str:
     """What a flag with that value does that a model does not need; empty if nothing."""
-    found = (risky_flags()[name] for name in _spelled_out(flag))
-    return next((item.risk for item in found if _is_meant(item, value)), "")
+    risks = (risky_flags()[name] for name in _spelled_out(flag))
+    return next((item.risk for item in risks if _is_meant(item, value)), "")
 
 
 def _spelled_out(flag: str) -> list[str]:
