@@ -36,6 +36,12 @@ def engine_files() -> tuple[Mapping[str, Any], ...]:
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
+def released_package() -> tuple[str, str]:
+    """The default engine in the Python package index: its name, and the newest version whose flags are known."""
+    default, *_ = engine_files()
+    return default["package"], _read(f"engines/{next(iter(default['engines']))}/flags.json")["versions"][-1]
+
+
 def shared_programs(engine_name: str) -> str:
     """The folder of containers/ with programs that the engine's containers have in common with others; may be empty."""
     return next((file.get("programs", "") for file in engine_files() if engine_name in file["engines"]), "")

@@ -224,10 +224,7 @@ def _images(reader: _Reader, found: Refreshed) -> Refreshed:
 
 def _versions(reader: _Reader, found: Refreshed) -> Refreshed:
     """Releases of the default engine that are newer than those whose flags the catalogue knows."""
-    released = registry.engine_rules(registry.default_engine()).released
-    if released is None:
-        return found
-    package, newest = released()
+    package, newest = lookup.released_package()
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
     listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, accept).versions
     newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]

@@ -6,13 +6,13 @@ time, as engines compute scores in memory that they have not reserved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import NO_PENALTIES, Arm
 from toolkit.measure.result import RequestResult
-from toolkit.recipe.rules import Choice, Scoring
+from toolkit.recipe.rules import Choice, Decoded, Scoring, best_first
 
 _NO_SCORES = "its engine does not tell how probable given tokens are"
 
@@ -98,30 +98,17 @@ class Scorer:
             return ()
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """A token that an engine decoded, and its most probable tokens at that moment, best first."""
-
-    token: int
-    best: tuple[Choice, ...]
-
-
-async def decode(scorer: Scorer, prompt: Sequence[int], tokens: int) -> tuple[Decoded, ...]:
+async def decode(scorer: Scorer, prompt: Sequence[int], tokens: int) -> Sequence[Decoded]:
     """Greedy tokens after a prompt, with their log-probabilities while decoding. Raises InvocationError."""
     scoring = scorer.scoring
     if scoring is None:
         raise InvocationError(_NO_SCORES)
     body = {"prompt": list(prompt), "max_tokens": tokens, "temperature": 0, **NO_PENALTIES, **scoring.decoding()}
-    answer = scoring.decoded(await scorer.connection.invoke(body))
-    return tuple(Decoded(token, _sorted(best)) for token, best in answer)
+    return scoring.decoded(await scorer.connection.invoke(body))
 
 
 def _score(token: int, choices: Sequence[Choice]) -> Score:
     own = next((choice for choice in choices if choice.token == token), None)
     if own is None or len(choices) < 2:
         raise InvocationError(f"the engine returned no score for token {token}")
-    return Score(own, _sorted(choices))
-
-
-def _sorted(choices: Iterable[Choice]) -> tuple[Choice, ...]:
-    return tuple(sorted(choices, key=lambda choice: -choice.logprob))
+    return Score(own, best_first(choices))

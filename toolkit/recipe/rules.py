@@ -5,7 +5,7 @@ Engines implement EngineRules (toolkit/engines), the pure parts of platforms Pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -140,6 +140,17 @@ class Choice(NamedTuple):
     text: str = ""
 
 
+def best_first(choices: Iterable[Choice]) -> tuple[Choice, ...]:
+    return tuple(sorted(choices, key=lambda choice: -choice.logprob))
+
+
+class Decoded(NamedTuple):
+    """A token that an engine decoded, and its most probable tokens at that moment, best first."""
+
+    token: int
+    best: Sequence[Choice]
+
+
 class Scoring(Protocol):
     """How an engine is asked for the log-probabilities of tokens that it did not write itself, or just wrote.
 
@@ -158,15 +169,8 @@ class Scoring(Protocol):
     def decoding(self) -> dict[str, Any]:
         """What a request for a completion says besides, so that the answer tells how probable its own tokens were."""
 
-    def decoded(self, answer: Mapping[str, Any]) -> Sequence[tuple[int, Sequence[Choice]]]:
-        """Each token that such an answer has, and the most probable tokens there."""
-
-
-class Released(NamedTuple):
-    """An engine in the Python package index: its name, and the newest version whose flags are known."""
-
-    package: str
-    newest: str
+    def decoded(self, answer: Mapping[str, Any]) -> Sequence[Decoded]:
+        """Each token that such an answer has."""
 
 
 class EngineParts(Protocol):
@@ -192,8 +196,6 @@ class EngineParts(Protocol):
 
     downloads: Callable[[Recipe], Sequence[Download]] | None = None
     """Files that it would download when it starts, and cannot in the recipe's network."""
-
-    released: Callable[[], Released] | None = None
 
     cache_folders: Mapping[str, str] = {}
     """Variables that name a folder in which it keeps what it finds out when it first starts, with such a name."""

@@ -11,9 +11,8 @@ from typing import Any
 import models
 import pytest
 
-from toolkit.engines.vllm.memory import uncertainty
+from toolkit.engines.vllm.memory import uncertainty, workspace
 from toolkit.engines.vllm.settings import Settings, sampler_bytes_per_logit
-from toolkit.engines.vllm.workspace import workspace
 from toolkit.sizing.fit import GIB
 from toolkit.sizing.shape import shape_of
 

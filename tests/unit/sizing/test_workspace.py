@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from models import GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, facts
 
+from toolkit.engines.vllm.memory import Workspace, workspace
 from toolkit.engines.vllm.settings import Settings, sampler_bytes_per_logit
-from toolkit.engines.vllm.workspace import Workspace, workspace
 from toolkit.sizing.fit import GIB
 from toolkit.sizing.shape import shape_of
 

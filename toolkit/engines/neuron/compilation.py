@@ -26,8 +26,6 @@ _NO_SETTINGS = (
     "tokenizer-revision",
 )
 _NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens", "revision")
-
-
 # Both models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
 _FLOAT32_COPY = 2
 
@@ -38,7 +36,26 @@ class NeuronCompilation(Compilation):
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """Of the recipe's first instance type."""
-        return _compiled_parts(recipe, image, target, drafter)
+        engine, speculation, generation = recipe.engine, recipe.speculation, generation_of(recipe.engine)
+        parts: dict[str, Any] = {
+            "engine": engine.name,
+            "version": engine.version,
+            "sdk": generation.sdk if generation else "unknown",
+            "image": image,
+            "instance_family": family(recipe.platform.instance_types[0]),
+            "logical_cores": next(
+                (engine.env[name] for name in LOGICAL_CORES_VARIABLES if name in engine.env), "default"
+            ),
+            "tensor_parallel": str(engine.args.get("tensor-parallel-size", 1)),
+            "max_num_seqs": str(engine.max_num_seqs),
+            "max_model_len": str(engine.max_model_len or "the target's"),
+            "method": recipe.method,
+            "target": target,
+        }
+        if speculation:
+            parts["drafter"] = drafter
+            parts["num_speculative_tokens"] = str(speculation.num_speculative_tokens)
+        return {**parts, "settings": _settings(recipe)}
 
     def seconds(self, recipe: Recipe) -> int:
         """Estimated from the size of the weights."""
@@ -53,27 +70,6 @@ class NeuronCompilation(Compilation):
         if recipe.engine.name != "nxd-inference" or (recipe.engine.compile_ahead and not ahead):
             return 0
         return _FLOAT32_COPY * fetched + (0 if recipe.engine.compile_ahead else recipe.weight_bytes or 0)
-
-
-def _compiled_parts(recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
-    engine, speculation, generation = recipe.engine, recipe.speculation, generation_of(recipe.engine)
-    parts: dict[str, Any] = {
-        "engine": engine.name,
-        "version": engine.version,
-        "sdk": generation.sdk if generation else "unknown",
-        "image": image,
-        "instance_family": family(recipe.platform.instance_types[0]),
-        "logical_cores": next((engine.env[name] for name in LOGICAL_CORES_VARIABLES if name in engine.env), "default"),
-        "tensor_parallel": str(engine.args.get("tensor-parallel-size", 1)),
-        "max_num_seqs": str(engine.max_num_seqs),
-        "max_model_len": str(engine.max_model_len or "the target's"),
-        "method": recipe.method,
-        "target": target,
-    }
-    if speculation:
-        parts["drafter"] = drafter
-        parts["num_speculative_tokens"] = str(speculation.num_speculative_tokens)
-    return {**parts, "settings": _settings(recipe)}
 
 
 def _settings(recipe: Recipe) -> dict[str, Any]:

@@ -108,11 +108,6 @@ def subtracts_draft_slots(version: str) -> bool:
     return version in facts().token_budget_subtraction
 
 
-def known_versions() -> tuple[str, ...]:
-    """The versions whose flags are in the data, oldest first."""
-    return tuple(_listing("vllm/flags.json")["versions"])
-
-
 def flag_known(version: str, flag: str) -> bool | None:
     """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
     return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))
@@ -134,8 +129,8 @@ def takes(flag: str) -> Takes | None:
 
 def alias_of(flag: str) -> str | None:
     """The flag that `flag` is another name of."""
-    alias: str | None = _listing("vllm/values.json")["aliases"].get(flag)
-    return alias
+    aliases: Mapping[str, str] = _listing("vllm/values.json")["aliases"]
+    return aliases.get(flag)
 
 
 def choices(flag: str, version: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import VllmOnCpu
-from toolkit.engines.vllm.facts import facts, known_versions
+from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.memory import VllmMemory, runs_on
@@ -23,7 +23,7 @@ from toolkit.recipe.imported import Imported
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.parts import Engine
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Metrics, Released
+from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
 
 METRICS = MetricNames(
@@ -101,9 +101,6 @@ class Vllm(OnVllm):
 
     def knows(self, version: str) -> bool:
         return True
-
-    def released(self) -> Released:
-        return Released("vllm", known_versions()[-1])
 
     def import_settings(self, settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
         from toolkit.engines.vllm.importing import read_settings  # 5 ms, for one command

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.errors import InvocationError
-from toolkit.recipe.rules import Choice, Scoring
+from toolkit.recipe.rules import Choice, Decoded, Scoring, best_first
 
 _CHOICES = 4
 _TOKEN_ID = "token_id:"  # noqa: S105 - how vLLM writes a token by its number
@@ -58,12 +58,12 @@ class VllmScoring(Scoring):
     def decoding(self) -> dict[str, Any]:
         return {"logprobs": _CHOICES, "return_tokens_as_token_ids": True}
 
-    def decoded(self, answer: Mapping[str, Any]) -> Sequence[tuple[int, Sequence[Choice]]]:
+    def decoded(self, answer: Mapping[str, Any]) -> Sequence[Decoded]:
         told = _completed(answer).logprobs
         if told is None or len(told.tokens) != len(told.top_logprobs) or any(len(top) < 2 for top in told.top_logprobs):
             raise InvocationError("the engine did not return the best tokens of each step with their log-probabilities")
         return [
-            (_token_id(name), [Choice(_token_id(key), value) for key, value in top.items()])
+            Decoded(_token_id(name), best_first(Choice(_token_id(key), value) for key, value in top.items()))
             for name, top in zip(told.tokens, told.top_logprobs, strict=True)
         ]
 
