@@ -24,7 +24,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine, PlatformSettings
+from toolkit.recipe.parts import PlatformSettings
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
@@ -54,9 +54,6 @@ class ToyEngine(EngineRules):
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
         return EngineDefaults("toy", written.version or "1.2.3", 16, None)
-
-    def default_tokens(self, engine: Engine, method: str) -> int:
-        return 2
 
     def knows(self, version: str) -> bool:
         return True

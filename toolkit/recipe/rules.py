@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from toolkit.catalog import methods
+
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
     from toolkit.findings import Finding
@@ -223,6 +225,7 @@ class EngineRules(EngineParts, Protocol):
 
     def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""
+        return methods.method(method).default_num_speculative_tokens
 
     def knows(self, version: str) -> bool:
         """Whether anything is known of that version; of others its own check tells."""

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import lookup, methods
+from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import check_flags, drafter_path, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import CpuBuild, EngineDefaults, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
@@ -107,9 +106,6 @@ class Grove(EngineRules):
 
     def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
         return EngineDefaults(NAME, written.version or NEWEST, 32, None)
-
-    def default_tokens(self, engine: Engine, method: str) -> int:
-        return methods.method(method).default_num_speculative_tokens
 
     def knows(self, version: str) -> bool:
         return not lookup.older(version, "2.0.0")

@@ -89,7 +89,7 @@ class Neuron(OnVllm):
         return with_instance_type(recipe, serving or able)
 
     def default_tokens(self, engine: Engine, method: str) -> int:
-        """The generation's K, or vLLM's if the generation does not support the method (a check reports that)."""
+        """The generation's K, or the usual one if the generation does not support the method (a check reports that)."""
         generation = generation_of(engine)
         if generation and method in generation.methods:
             return generation.methods[method].default_num_speculative_tokens

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance, older
 from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
@@ -21,7 +20,6 @@ from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.findings import Finding
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
@@ -74,9 +72,6 @@ class OnVllm(EngineRules):
     scoring = SCORING
     # vLLM's inspection of a model class takes 8 s without its cache.
     cache_folders: Mapping[str, str] = {"VLLM_CACHE_ROOT": "vllm"}
-
-    def default_tokens(self, engine: Engine, method: str) -> int:
-        return methods.method(method).default_num_speculative_tokens
 
     def downloads(self, recipe: Recipe) -> Sequence[Download]:
         return downloads(recipe)
