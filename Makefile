@@ -35,7 +35,7 @@ lint: .venv/installed
 types: .venv/installed
 	$(BIN)/mypy
 	for program in containers/*/serve containers/*/compile containers/*/train; do \
-		MYPYPATH=containers/shared $(BIN)/mypy --scripts-are-modules $$program containers/shared/*.py || exit 1; done
+		MYPYPATH=containers/on-vllm $(BIN)/mypy --scripts-are-modules $$program containers/on-vllm/*.py || exit 1; done
 	$(BIN)/mypy containers/benchmark/benchmark.py
 
 imports: .venv/installed

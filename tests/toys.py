@@ -16,7 +16,7 @@ from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.catalog.methods import EngineMethod, Method
-from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.arguments import check_flags
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
 from toolkit.planning.plan import Action, Plan
@@ -25,12 +25,12 @@ from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
 from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineRules, MetricNames
-from toolkit.recipe.schema import EngineSection, PlatformSection, SpeculationSection
-from toolkit.registry import EngineEntry, PlatformEntry
-from toolkit.sizing.fit import Fit, Pair, fit_by_size
-from toolkit.sizing.settings import Settings
+from toolkit.recipe.parts import PlatformSettings
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames, Metrics
+from toolkit.recipe.schema import EngineSection
+from toolkit.registry import PlatformEntry
+from toolkit.sizing.fit import Fit, MemoryModel
 
 METHOD = Method(
     "toy-drafts",
@@ -41,25 +41,20 @@ METHOD = Method(
 )
 
 
-SECTIONS: Sections = {"platform": PlatformSection}
-ENGINE_SECTIONS: Sections = {"engine": EngineSection, "speculation": SpeculationSection}
+class ToyMemory(MemoryModel):
+    """It takes one GiB, whatever the models."""
+
+    def fit(self, recipe: Recipe | None, models: Lock, instance: Instance, empty: Fit) -> Fit:
+        return replace(empty, fits=True, workspace_gib=1.0)
 
 
 class ToyEngine(EngineRules):
-    sections = ENGINE_SECTIONS
-    name = "toy"
-    package = "toy"
-    cpu_package = ""
-    explains_hardware = False
+    memory = ToyMemory()
     variable_prefix = "TOY_"
     own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}
-    metrics = MetricNames(*(f"toy:{number}" for number in range(13)))
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         return written.edit(version=written.version or "1.2.3", max_num_seqs=written.max_num_seqs or 16)
-
-    def default_tokens(self, engine: EngineSection, method: str) -> int:
-        return 2
 
     def knows(self, version: str) -> bool:
         return True
@@ -67,23 +62,11 @@ class ToyEngine(EngineRules):
     def runs_on(self, instance: Instance) -> bool:
         return bool(instance.compute_capability)
 
-    def compiles(self, recipe: Recipe) -> bool:
-        return False
-
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         return {"context-length": recipe.engine.max_model_len, "speculative-algorithm": recipe.method}
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return {}
-
-    def reports_drafts(self, recipe: Recipe) -> bool:
-        return False
-
-    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
-        return Settings(1024, 16, 8192, 2)
-
-    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-        return fit_by_size(pair, instance, empty, lambda *_: 2**30)
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         def unknown(flag: str) -> Iterator[Finding]:
@@ -91,8 +74,12 @@ class ToyEngine(EngineRules):
 
         yield from check_flags(recipe, unknown)
 
-    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        yield from ()
+
+class ToyMetrics(Metrics):
+    names = MetricNames(*(f"toy:{number}" for number in range(13)))
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        return True
 
 
 ENGINE = ToyEngine()

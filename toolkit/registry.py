@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
-from toolkit.catalog.lookup import Instance
+from toolkit.catalog.lookup import Instance, engine_files
 from toolkit.errors import UsageError
 from toolkit.recipe.assemble import assemble
 from toolkit.recipe.schema import RecipeFile
@@ -71,30 +71,30 @@ def default_engine() -> str:
 
 def engine_title() -> str:
     """The default engine as its makers write it."""
-    title: str = _engine_files()[0]["title"]
+    title: str = engine_files()[0]["title"]
     return title
 
 
 def example_command() -> str:
     """A command line that starts the default engine."""
-    command: str = _engine_files()[0]["command"]
+    command: str = engine_files()[0]["command"]
     return command
 
 
 def importable() -> str:
     """What `toolkit import` reads: formats of the default engine's settings."""
-    formats: str = _engine_files()[0]["imports"]
+    formats: str = engine_files()[0]["imports"]
     return formats
 
 
 def training_engine() -> Any:
     """What training asks of the default engine, a TrainingEngine (toolkit/training/engine.py)."""
-    return _load(_engine_files()[0]["training"])
+    return _load(engine_files()[0]["training"])
 
 
 def engine_summary() -> str:
     """What the catalogue's engines are for, in one line."""
-    return "; ".join(facts["summary"] for facts in _engine_files())
+    return "; ".join(facts["summary"] for facts in engine_files())
 
 
 def engine_for(instance: Instance) -> str | None:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [
     str(ROOT / "tests" / "kubernetes"),
     str(ROOT / "containers" / "benchmark"),
-    str(ROOT / "containers" / "shared"),
+    str(ROOT / "containers" / "on-vllm"),
 ]
 
 import benchmark  # noqa: E402

@@ -52,7 +52,10 @@ def _trial(
         answers = results("arm", arm, arm_temperature)
     reference = results("baseline", baseline, baseline_temperature)
     options = {"temperature": temperature}
-    arms = Arm("baseline", InProcess(baseline), False, options), Arm("arm", InProcess(arm), True, options)
+    arms = (
+        Arm("baseline", InProcess(baseline), False, options, scoring=SCORING),
+        Arm("arm", InProcess(arm), True, options, scoring=SCORING),
+    )
     (found,) = asyncio.run(judge(arms[0], arms[1:], [*answers, *reference]))
     return {
         "holds": [verdict.holds for verdict in found.verdicts],

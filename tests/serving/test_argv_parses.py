@@ -14,7 +14,7 @@ from toolkit.catalog.lookup import FOLDER
 
 pytestmark = pytest.mark.serving
 
-ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
+ENTRYPOINT = Path(__file__).parents[2] / "containers" / "on-vllm" / "entrypoint.py"
 CHAT_TEMPLATE = "{% for m in messages %}\n{{ m['content'] }} ;100% #\n{% endfor %}"
 SHAPE = {
     "hidden_size": 64,

@@ -16,6 +16,6 @@ KS = (1, 4, 18)
 
 def test_the_tokens_of_a_line(vllm: ForkedVllm) -> None:
     for k, line in zip(KS, vllm.run("draft_lines", ks=KS), strict=True):
-        found = extract(RULES.draft_line(k), line)
+        found = extract(RULES.metrics.draft_line(k), line)
         assert found, line
         assert (found["accepted"], found["drafted"]) == (str(1 + k), str(3 * k))

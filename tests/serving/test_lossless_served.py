@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from toolkit.api.endpoint import Endpoint
+from toolkit.engines.vllm.scoring import SCORING
 from toolkit.measure.arm import Arm
 from toolkit.measure.connection import connect_endpoint
 from toolkit.measure.judge import Judgement, judge
@@ -40,8 +41,8 @@ async def _judged(endpoint: Endpoint) -> tuple[Judgement, Judgement]:
         connect_endpoint(endpoint.platform, endpoint.name) as ours,
         connect_endpoint(endpoint.platform, endpoint.baseline) as theirs,
     ):
-        arm, twisted = Arm("p-eagle", ours), Arm("twisted", ours)
-        baseline = Arm("baseline", theirs, speculative=False)
+        arm, twisted = Arm("p-eagle", ours, scoring=SCORING), Arm("twisted", ours, scoring=SCORING)
+        baseline = Arm("baseline", theirs, speculative=False, scoring=SCORING)
         asks, timing = [Ask(workload, index) for index in range(len(workload.prompts))], Timing(0.0, max_tokens=64)
         answers = await closed_loop(arm, asks, 4, timing)
         wrong = [replace(answer, arm=twisted.name) for answer in (_with_a_wrong_token(answers[0]), *answers[1:])]

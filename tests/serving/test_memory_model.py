@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from forked_vllm import ForkedVllm
 
+from toolkit.engines.vllm.memory import cache_of
+from toolkit.engines.vllm.settings import Settings
 from toolkit.recipe.facts import ModelFacts
-from toolkit.sizing.fit import cache_of
-from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import DTYPE_BYTES, rank_bytes
 

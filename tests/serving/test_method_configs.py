@@ -54,7 +54,14 @@ def test_vllm_reads_the_configurations_as_the_table_has_them(vllm: ForkedVllm, t
     for _, _, speculation, name in CASES:
         facts = methods.method(name)
         k = facts.default_num_speculative_tokens
-        expected.append([speculation, facts.engines["vllm"].method.replace("mimo_mtp", "mtp"), k, facts.draft_slots(k)])
+        expected.append(
+            [
+                speculation,
+                facts.engines["vllm"].method.replace("mimo_mtp", "mtp"),
+                k,
+                facts.engines["vllm"].draft_slots(k),
+            ]
+        )
     assert [[case[2], *found] for case, found in zip(CASES, read, strict=True)] == expected
 
 

@@ -20,7 +20,7 @@ from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 
-ENTRYPOINT = Path(__file__).parents[2] / "containers" / "shared" / "entrypoint.py"
+ENTRYPOINT = Path(__file__).parents[2] / "containers" / "on-vllm" / "entrypoint.py"
 READ = [
     "additional_config",
     "async_scheduling",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from reports import verdict
-from toys import SESSION, ToyEngine, registered, write_toy_recipe
+from toys import SESSION, ToyEngine, ToyMetrics, registered, write_toy_recipe
 from tuned_arms import report_at
 
 import toolkit
@@ -23,8 +23,7 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.recipe import Recipe
-from toolkit.registry import EngineEntry
+from toolkit.recipe.resolve import load
 
 RECIPE = """\
 name: spinner
@@ -36,8 +35,7 @@ platform: {name: toy-box}
 
 
 class CountingEngine(ToyEngine):
-    def reports_drafts(self, recipe: Recipe) -> bool:
-        return True
+    metrics = ToyMetrics()
 
 
 COUNTING = CountingEngine()

@@ -24,7 +24,6 @@ ON_UNIX_ALONE = (
     "toolkit.platforms.local.",
     "toolkit.training.",
     "toolkit.engines.vllm.forking_cpu",
-    "toolkit.engines.vllm.generate",
     "toolkit.__main__",
 )
 

@@ -18,6 +18,7 @@ from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.text import data_text
+from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.rules import EngineRules
 from toolkit.recipe.section import LONGEST_NAME

@@ -20,6 +20,7 @@ from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.loading import RecipeLike, complete, load, on_platform, read
 from toolkit.measure.break_even import break_even_in_words
+from toolkit.measure.expected import reports_drafts
 from toolkit.measure.find_k import find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, of_method, with_k, with_schedule
@@ -117,7 +118,7 @@ class _Tuning:
         """Measure a few K of the recipe's own method."""
         if not settings:
             return
-        if len(settings) <= _FEW_K and not self.recipe.engine_rules.reports_drafts(self.recipe):
+        if len(settings) <= _FEW_K and not reports_drafts(self.recipe):
             for setting in settings.values():
                 self.add(setting)
             return
@@ -185,7 +186,7 @@ def _settings(
 ) -> tuple[dict[int, Setting], list[Setting], list[str]]:
     """The settings by K, the other settings, and why some cannot be deployed. Raises RecipeError if none can."""
     own = {k: with_k(recipe, k) for k in sorted(set(ks))}
-    if len(own) > _FEW_K and not recipe.engine_rules.reports_drafts(recipe):
+    if len(own) > _FEW_K and not reports_drafts(recipe):
         raise UsageError(
             f"{recipe.engine.name} does not count accepted drafts, which other K are predicted from",
             hint=f"Give at most {_FEW_K} K: all of them are measured.",

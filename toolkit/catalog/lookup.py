@@ -29,6 +29,24 @@ _DATE = re.compile(r'^ {1,2}"date": "(\d{4}-\d\d-\d\d)"', re.MULTILINE)
 _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|southwest|northeast|southeast|east|west)-\d")
 
 
+@cache
+def engine_files() -> tuple[Mapping[str, Any], ...]:
+    """The files of engines, the default engine's first."""
+    files = [_read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json"))]
+    return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
+
+
+def released_package() -> tuple[str, str]:
+    """The default engine in the Python package index: its name, and the newest version whose flags are known."""
+    default, *_ = engine_files()
+    return default["package"], _read(f"engines/{next(iter(default['engines']))}/flags.json")["versions"][-1]
+
+
+def shared_programs(engine_name: str) -> str:
+    """The folder of containers/ with programs that the engine's containers have in common with others; may be empty."""
+    return next((file.get("programs", "") for file in engine_files() if engine_name in file["engines"]), "")
+
+
 def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     """Images that serve `engine_name` on `platform`, newest engine version first, the preferred one of each first."""
     return _images(platform, engine_name, read_update())
@@ -36,8 +54,8 @@ def images(platform: str, engine_name: str) -> tuple[Image, ...]:
 
 @cache
 def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...]:
-    own = (_read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json")))
-    listed = [*_read("images.json")["images"], *(fields for facts in own for fields in facts.get("images", ()))]
+    of_engines = [fields for facts in engine_files() for fields in facts.get("images", ())]
+    listed = [*_read("images.json")["images"], *of_engines]
     all_images = [Image(**fields) for fields in listed]
     known = {image.tag for image in all_images}
     all_images = [*(image for image in update.images if image.tag not in known), *all_images]

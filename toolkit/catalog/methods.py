@@ -1,4 +1,4 @@
-"""The table of drafting methods, read from methods.json.
+"""The table of drafting methods: methods.json has what is true of a method, an engine's file how the engine does it.
 
 Everything that differs between methods is a field here, so that no other code compares a method's name. `register`
 adds a method at run time.
@@ -10,10 +10,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
-from toolkit.catalog.lookup import older
+from toolkit.catalog.lookup import FOLDER, engine_files, older
 from toolkit.errors import UsageError
 
 Drafter = Literal["required", "optional", "none"]
@@ -47,6 +46,7 @@ class EngineMethod:
         keys: optional keys of a recipe's `speculation` that it accepts.
         runner: the only model runner that it runs on, `V1` or `V2`; empty for both.
         not_with: flags of the engine that cannot be combined with the method.
+        draft_slots_formula: slots of the engine's token budget that drafting takes for each request.
         packages: Python packages that it needs and the engine does not bring.
         targets: model types and architectures (config.json) that contain layers for this method.
     """
@@ -56,9 +56,14 @@ class EngineMethod:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     runner: str = ""
+    draft_slots_formula: Slots = "none"
     not_with: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+
+    def draft_slots(self, k: int) -> int:
+        """Slots of the engine's token budget that drafting K tokens takes for each request."""
+        return {"none": 0, "one": 1, "k-1": k - 1, "k": k}[self.draft_slots_formula]
 
     def takes(self, key: str, version: str) -> bool:
         """Whether that version of the engine accepts an optional key of `speculation` with this method."""
@@ -81,7 +86,6 @@ class Method:
         reads_layers: whether it reads hidden states of layers inside the target, not only of the last layer.
         parallel: whether all K tokens are drafted in one pass, not one by one.
         mask_token: whether the drafter's config.json has to name a mask token.
-        draft_slots_formula: slots of the engine's token budget that drafting takes for each request.
         full_drafts: whether every draft has K tokens; if not, drafts have 0 to K.
         format: format of the drafter's files, if the checks can read it: `eagle3`.
         spelling_of: the method that this is another name for; else empty.
@@ -94,20 +98,15 @@ class Method:
     reads_layers: bool = False
     parallel: bool = False
     mask_token: bool = False
-    draft_slots_formula: Slots = "none"
     full_drafts: bool = True
     format: str = ""
     engines: Mapping[str, EngineMethod] = field(default_factory=dict)
     spelling_of: str = ""
 
-    def draft_slots(self, k: int) -> int:
-        """Slots of the engine's token budget that drafting K tokens takes for each request."""
-        return {"none": 0, "one": 1, "k-1": k - 1, "k": k}[self.draft_slots_formula]
-
 
 def methods() -> tuple[Method, ...]:
     """Every method in the order of the table, without other spellings."""
-    return tuple(found for found in _table().values() if not found.spelling_of)
+    return tuple(item for item in _table().values() if not item.spelling_of)
 
 
 def names() -> tuple[str, ...]:
@@ -117,21 +116,20 @@ def names() -> tuple[str, ...]:
 
 def method(name: str) -> Method:
     """The method of that name or spelling. Raises UsageError for an unknown one."""
-    found = _table().get(name)
-    if found is None:
+    if name not in _table():
         known = ", ".join(item.name for item in methods())
         raise UsageError(f"unknown drafting method `{name}`", hint=f"Use one of: {known}.")
-    return found
+    return _table()[name]
 
 
 def configured(engine: str, config: Mapping[str, Any]) -> str:
     """Name of the method that an engine's own configuration selects; empty if the table does not have it."""
-    for found in methods():
-        supported = found.engines.get(engine)
+    for item in methods():
+        supported = item.engines.get(engine)
         if supported is None or not supported.method or supported.method != config.get("method"):
             continue
         if supported.fixed == {key: config[key] for key in _fixed_keys(engine) if config.get(key)}:
-            return found.name
+            return item.name
     return ""
 
 
@@ -146,39 +144,41 @@ def unregister(name: str) -> None:
 
 
 def _fixed_keys(engine: str) -> set[str]:
-    return {key for found in methods() if engine in found.engines for key in found.engines[engine].fixed}
+    return {key for item in methods() if engine in item.engines for key in item.engines[engine].fixed}
 
 
 @cache
 def _table() -> dict[str, Method]:
-    data = json.loads(Path(__file__).with_name("methods.json").read_text(encoding="utf-8"))
-    found: dict[str, Method] = {}
+    data = json.loads((FOLDER / "methods.json").read_text(encoding="utf-8"))
+    table: dict[str, Method] = {}
     for name, facts in data["methods"].items():
-        by_engine = facts.pop("engines")
-        slots = facts.pop("draft_slots")
-        engines = {engine: _engine_method(dict(fields), engine, data) for engine, fields in by_engine.items()}
-        found[name] = Method(name=name, draft_slots_formula=slots, engines=engines, **facts)
-        found |= {item.name: item for item in _spellings(found[name], by_engine)}
-    return found
+        rows = {engine: (row, file) for engine, file in _drafting_engines() if (row := file["methods"].get(name))}
+        engines = {engine: _engine_method(row, file) for engine, (row, file) in rows.items()}
+        table[name] = Method(name=name, engines=engines, **facts)
+        for engine, (row, _) in rows.items():
+            table |= {item.name: item for item in _spellings(table[name], engine, row.get("spellings", {}))}
+    return table
 
 
-def _engine_method(fields: dict[str, Any], engine: str, data: Mapping[str, Any]) -> EngineMethod:
-    fields.pop("spellings", None)
-    groups = fields.pop("keys")
-    known = {key: Key(**facts) for key, facts in data["keys"][engine].items()}
-    allowed = {key: known[key] for group in groups for key in data["key_groups"][group]}
+def _drafting_engines() -> list[tuple[str, Mapping[str, Any]]]:
+    """Each engine of a file that says how its engines do the methods, with that file."""
+    return [(engine, file) for file in engine_files() if "methods" in file for engine in file["engines"]]
+
+
+def _engine_method(row: Mapping[str, Any], file: Mapping[str, Any]) -> EngineMethod:
+    fields = {name: value for name, value in row.items() if name not in ("spellings", "keys", "draft_slots")}
     lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets")}
-    return EngineMethod(**fields, **lists, keys=allowed)
+    keys = {key: Key(**file["keys"][key]) for group in row["keys"] for key in file["key_groups"][group]}
+    return EngineMethod(**fields, **lists, keys=keys, draft_slots_formula=row.get("draft_slots", "none"))
 
 
-def _spellings(named: Method, by_engine: Mapping[str, Any]) -> list[Method]:
+def _spellings(named: Method, engine: str, since: Mapping[str, str]) -> list[Method]:
     return [
         replace(
             named,
             name=spelling,
             spelling_of=named.name,
-            engines={engine: replace(named.engines[engine], method=spelling, since=since)},
+            engines={engine: replace(named.engines[engine], method=spelling, since=first)},
         )
-        for engine, fields in by_engine.items()
-        for spelling, since in fields.get("spellings", {}).items()
+        for spelling, first in since.items()
     ]

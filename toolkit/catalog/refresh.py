@@ -224,13 +224,12 @@ def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
 
 def _versions(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Releases of the default engine that are newer than those whose flags the catalogue knows."""
-    engine = registry.engine_rules(registry.default_engine())
+    package, newest = lookup.released_package()
     accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
-    newest = engine.known_versions()[-1]
-    listed = reader.get(f"{reader.sources.packages}/{engine.package}/", _Project, accept).versions
-    released = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
-    versions = tuple(sorted(released, key=lookup.version_key))
-    unseen = (version for version in versions if version not in so_far.update.versions)
+    listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, accept).versions
+    newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
+    versions = tuple(sorted(newer, key=lookup.version_key))
+    unseen = (version for version in versions if version not in found.update.versions)
     new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
     return replace(so_far, update=replace(so_far.update, versions=versions), changed=(*so_far.changed, *new))
 

@@ -126,7 +126,8 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_tags(recipe)
     yield from check_no_effect(recipe)
     yield from recipe.platform_rules.check(recipe, models)
-    yield from recipe.engine_rules.check_hardware(recipe, models)
+    if hardware := recipe.engine_rules.hardware:
+        yield from hardware.check(recipe, models)
     yield from check_overrides(recipe, models)
     yield from check_listed(recipe, models)
     if models:

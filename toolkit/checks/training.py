@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import ToolkitError, UnreadableModel
@@ -12,8 +13,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rows import ENDINGS
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
-from toolkit.sizing.shape import shape_of
-from toolkit.sizing.training import most_tokens, state_bytes, training_size
+from toolkit.sizing.shape import Shape, shape_of
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""

@@ -14,7 +14,7 @@ from toolkit import registry
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.errors import PlatformError
-from toolkit.recipe.rules import MetricNames
+from toolkit.recipe.rules import EngineRules, MetricNames
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -66,7 +66,7 @@ def acceptance_of_page(page: bytes, source: str) -> Acceptance | None:
 
 def counts_drafts(page: bytes, source: str) -> bool:
     """Whether it is the page of an engine that would count its drafts on it. Raises PlatformError."""
-    known = {registry.engine_rules(name).metrics.running_requests for name in registry.engines()}
+    known = {names.running_requests for names in _known_names()}
     return any(sample.name in known for sample in parse(page, source))
 
 
@@ -99,8 +99,14 @@ def quantile(share: float, buckets: Mapping[float, float]) -> float | None:
 
 def _names(samples: Samples) -> MetricNames:
     """Those of the engine whose page it is; the default's for an empty one."""
-    known: list[MetricNames] = [registry.engine_rules(name).metrics for name in registry.engines()]
+    known = _known_names()
     return next((names for names in known if names.running_requests in samples), known[0])
+
+
+def _known_names() -> list[MetricNames]:
+    """Those of each engine that has metrics, the default's first."""
+    rules: list[EngineRules] = [registry.engine_rules(name) for name in registry.engines()]
+    return [engine.metrics.names for engine in rules if engine.metrics]
 
 
 def _engine(samples: Samples, names: MetricNames) -> EngineMetrics:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.recipe.recipe import Recipe
+from toolkit.findings import Finding
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
@@ -86,7 +88,8 @@ def is_in_image(recipe: Recipe) -> bool:
 
 def staged_downloads(recipe: Recipe) -> Sequence[Download]:
     """Files that its engine would download, which are staged with the weights."""
-    return recipe.engine_rules.downloads(recipe) if recipe.platform.weights == "s3" else ()
+    downloads = recipe.engine_rules.downloads
+    return downloads(recipe) if downloads and recipe.platform.weights == "s3" else ()
 
 
 def channel_dir(recipe: Recipe, channel: str) -> str:
@@ -115,12 +118,25 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def versions(recipe: Recipe) -> list[str]:
-    """Versions of the recipe's engine that have an image on its platform, the newest first; no pre-releases."""
-    listed = (image.version for image in recipe.platform_rules.images(recipe))
-    return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
-
-
-def newest_with(recipe: Recipe, works: Callable[[str], bool]) -> str:
-    """The newest such version that has an image on the recipe's platform; empty if there is none."""
-    return next((version for version in versions(recipe) if works(version)), "")
+def check_flags(recipe: Recipe, unknown: Callable[[str], Iterator[Finding]]) -> Iterator[Finding]:
+    """Findings on flags that the toolkit sets; `unknown` gives the findings on all other flags."""
+    prefix, own = recipe.engine_rules.variable_prefix, recipe.engine_rules.own_flags
+    for variable in recipe.engine.env:
+        if variable.startswith(prefix):
+            flag = variable.removeprefix(prefix).lower().replace("_", "-")
+            message, hint = f"`{variable}` sets the engine's flag `{flag}`", f"Write `{flag}` in engine.args."
+            yield Finding("engine.own-flag", message, f"engine.env.{variable}", hint=hint)
+    for flag in recipe.engine.args:
+        path = f"engine.args.{flag}"
+        if flag in own:
+            hint = f"Remove it, and set {own[flag]}."
+            yield Finding("engine.own-flag", f"`{flag}` is set by the toolkit", path, hint=hint)
+        elif whole := next((name for name in own if name.startswith(flag)), None):
+            message = f"the engine reads `{flag}` as the beginning of `{whole}`, which the toolkit sets"
+            yield Finding("engine.own-flag", message, path, hint=f"Remove it, and set {own[whole]}.")
+        elif near := difflib.get_close_matches(flag, own, n=1, cutoff=0.9):
+            message = f"`{flag}` looks like `{near[0]}`, which the toolkit sets"
+            hint = f"If you meant that flag, remove it and set {own[near[0]]}."
+            yield Finding("engine.own-flag", message, path, hint=hint, severity="warning")
+        else:
+            yield from unknown(flag)

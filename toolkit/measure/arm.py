@@ -48,7 +48,8 @@ class Arm:
     `reports_drafts` is False for an engine that does not count its draft tokens, None if its counters cannot be read.
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
-    tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says.
+    tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
+    asks its engine how probable tokens are, None where it does not tell.
     """
 
     name: str

@@ -17,7 +17,7 @@ from toolkit.measure.measurement import ArmReport, Verdict
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.run import again, run
-from toolkit.measure.scoring import Scoring
+from toolkit.measure.scoring import Scored
 from toolkit.measure.stream_clock import Ask, Timing
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import slos, verdicts
@@ -27,7 +27,7 @@ from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
 async def measure(
     design: Design,
     title: str,
-    progress: Callable[[Progress | Scoring], object] = lambda _: None,
+    progress: Callable[[Progress | Scored], object] = lambda _: None,
     journal: Journal | None = None,
     what_if: Sequence[float] = (),
 ) -> BenchReport:
@@ -109,7 +109,7 @@ async def _lossless(
     baseline: Arm | None,
     arms: Sequence[Arm],
     results: Sequence[RequestResult],
-    progress: Callable[[Scoring], object],
+    progress: Callable[[Scored], object],
 ) -> tuple[Verdict, ...]:
     if baseline is None:
         return tuple([verdict for arm in arms for verdict in await judge_alone(arm, results, progress=progress)])

@@ -64,13 +64,19 @@ MARGIN_PERCENT = 80
 """Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""
 
 
+def reports_drafts(recipe: Recipe) -> bool:
+    """Whether the recipe's engine tells how many tokens it drafted and accepted."""
+    metrics = recipe.engine_rules.metrics
+    return metrics is not None and metrics.reports_drafts(recipe)
+
+
 def draft_length(recipe: Recipe) -> int | None:
     """K, if every draft has K tokens and the engine's log counts them; else None."""
     if recipe.speculation is None or not recipe.speculation.facts.full_drafts:
         return None
     if recipe.speculation.schedule or recipe.speculation.adaptive or recipe.engine.args.get("disable-log-stats"):
         return None
-    if not recipe.engine_rules.reports_drafts(recipe):
+    if not reports_drafts(recipe):
         return None
     on_types = [recipe.on(name).speculation for name in recipe.platform.types]
     lengths = {speculation.num_speculative_tokens for speculation in on_types if speculation}

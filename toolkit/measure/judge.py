@@ -13,7 +13,7 @@ from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import SameTarget, other_name, other_tokens, same_target
 from toolkit.measure.sampled import Sampled, compare_sampled
-from toolkit.measure.scoring import Scorer, Scoring
+from toolkit.measure.scoring import Scored, Scorer
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ async def judge(
     arms: Sequence[Arm],
     results: Sequence[RequestResult],
     again: str = "",
-    progress: Callable[[Scoring], object] = lambda _: None,
+    progress: Callable[[Scored], object] = lambda _: None,
 ) -> tuple[Judgement, ...]:
     """Judge arms by the answers in `results`, of which those of the arm `again` are the baseline's second ones."""
 
@@ -89,7 +89,7 @@ async def judge(
 
 
 async def judge_alone(
-    arm: Arm, results: Sequence[RequestResult], progress: Callable[[Scoring], object] = lambda _: None
+    arm: Arm, results: Sequence[RequestResult], progress: Callable[[Scored], object] = lambda _: None
 ) -> tuple[Verdict, Verdict]:
     """Without a baseline, the arm's own target scores its answers. Whether it is the right target is not shown.
 

@@ -42,7 +42,8 @@ from math import ceil, exp, lgamma, log
 from toolkit.errors import InvocationError
 from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.scoring import MOST_TOKENS, Choice, Score, Scorer, decode
+from toolkit.measure.scoring import Score, Scorer, decode
+from toolkit.recipe.rules import Choice
 
 SAFETY = 2.0
 _FREQUENCY = 2.0
@@ -228,9 +229,9 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
     """
     texts = _openings(scorer, reference)
     try:
-        alone = [await decode(scorer.connection, text, _DECODED_TOKENS) for text in texts[::3]]
+        alone = [await decode(scorer, text, _DECODED_TOKENS) for text in texts[::3]]
         others = [text for index, text in enumerate(texts) if index % 3]
-        at_once = await asyncio.gather(*(decode(scorer.connection, text, _DECODED_TOKENS) for text in others))
+        at_once = await asyncio.gather(*(decode(scorer, text, _DECODED_TOKENS) for text in others))
     except InvocationError:
         return []
     changes: list[tuple[float, float]] = []
@@ -243,12 +244,13 @@ async def _changes(scorer: Scorer, reference: Sequence[RequestResult]) -> list[t
 def _openings(scorer: Scorer, reference: Sequence[RequestResult]) -> list[tuple[int, ...]]:
     """Prompts with the first part of their answers, from none of it to all but the tokens to decode."""
     known = [(result.prompt_token_ids, result.token_ids) for result in reference]
-    asked = [(prompt, answer[: MOST_TOKENS - len(prompt)]) for prompt, answer in known if prompt and answer]
+    most = scorer.scoring.most_tokens if scorer.scoring else 0
+    asked = [(prompt, answer[: most - len(prompt)]) for prompt, answer in known if prompt and answer]
     shares = [index / max(1, len(asked) - 1) for index in range(len(asked))]
     return [
         (*prompt, *answer[: round(share * max(0, len(answer) - _DECODED_TOKENS))])
         for share, (prompt, answer) in zip(shares, asked, strict=True)
-        if len(prompt) < MOST_TOKENS
+        if len(prompt) < most
     ]
 
 

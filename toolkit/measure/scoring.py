@@ -1,35 +1,20 @@
 """What a served target makes of given tokens: their log-probabilities, computed in one prefill or while decoding.
 
-vLLM computes the scores of a prompt (`prompt_logprobs`) for many tokens at once, over the whole vocabulary, in memory
-that it has not reserved: some 7 bytes for each token and each entry of the vocabulary. A prompt of some thousand tokens
-can end the engine (vllm#5907, #14239). So a request has at most `MOST_TOKENS` tokens (0.7 GB for 200,000 entries), and
-requests go out one at a time. They do not read the prefix cache, which holds no scores: vLLM skips it for them.
+How an engine is asked for them is a part of its rules (`Scoring`); some engines have none. Requests go out one at a
+time, as engines compute scores in memory that they have not reserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from toolkit import documents
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import NO_PENALTIES, Arm, Connection
+from toolkit.measure.arm import NO_PENALTIES, Arm
 from toolkit.measure.result import RequestResult
+from toolkit.recipe.rules import Choice, Decoded, Scoring, best_first
 
-MOST_TOKENS = 512
-"""Of prompt and answer together, in one request for scores; what lies behind them stays unscored."""
-_CHOICES = 4
-_TOKEN_ID = "token_id:"  # noqa: S105 - how vLLM writes a token by its number
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A token that the target could have written, its log-probability and its text."""
-
-    token: int
-    logprob: float
-    text: str = ""
+_NO_SCORES = "its engine does not tell how probable given tokens are"
 
 
 @dataclass(frozen=True)
@@ -59,7 +44,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Scoring:
+class Scored:
     """How many answers a target has scored so far."""
 
     target: str
@@ -72,12 +57,12 @@ class Scoring:
 class Scorer:
     """Has the target that an arm serves score answers, each text once. An answer that it cannot score has no scores."""
 
-    def __init__(self, arm: Arm, progress: Callable[[Scoring], object] = lambda _: None) -> None:
-        self.connection = arm.connection
+    def __init__(self, arm: Arm, progress: Callable[[Scored], object] = lambda _: None) -> None:
+        self.connection, self.scoring = arm.connection, arm.scoring
         self._arm = arm.name
         self._progress = progress
         self._known: dict[tuple[tuple[int, ...], int], tuple[Score, ...]] = {}
-        self.error: InvocationError | None = None
+        self.error: InvocationError | None = None if arm.scoring else InvocationError(_NO_SCORES)
         """Why the engine last gave no scores."""
 
     def by(self, arm: Arm) -> Scorer:
@@ -86,113 +71,44 @@ class Scorer:
 
     async def scores(self, prompt: Sequence[int], answer: Sequence[int]) -> tuple[Score, ...]:
         """One score for each of the answer's tokens, up to the most that are asked for; empty if there are none."""
-        tokens = (*prompt, *answer)[:MOST_TOKENS]
+        if self.scoring is None:
+            return ()
+        tokens = (*prompt, *answer)[: self.scoring.most_tokens]
         if not prompt or len(tokens) <= len(prompt):
             return ()
         key = tokens, len(prompt)
         if key not in self._known:
-            self._known[key] = await self._ask(tokens, len(prompt))
-            self._progress(Scoring(self._arm, len(self._known)))
+            self._known[key] = await self._ask(self.scoring, tokens, len(prompt))
+            self._progress(Scored(self._arm, len(self._known)))
         return self._known[key]
 
     async def of(self, result: RequestResult) -> tuple[Score, ...]:
         """The scores of a request's answer."""
         return await self.scores(result.prompt_token_ids, result.token_ids)
 
-    async def _ask(self, tokens: Sequence[int], behind: int) -> tuple[Score, ...]:
-        body = {"prompt": list(tokens), "max_tokens": 1, "temperature": 0, "prompt_logprobs": _CHOICES}
+    async def _ask(self, scoring: Scoring, tokens: Sequence[int], behind: int) -> tuple[Score, ...]:
+        """The scores of the tokens behind the prompt. Engines that read a prefix cache return fewer than all."""
         try:
-            choice = _choice(await self.connection.invoke(body))
-            return _scores(choice.prompt_logprobs or [], tokens, behind)
+            places = scoring.scores(await self.connection.invoke(scoring.request(tokens)))
+            if len(places) != len(tokens):
+                raise InvocationError(f"the engine returned scores for {len(places)} of {len(tokens)} tokens")
+            return tuple(map(_score, tokens[behind:], places[behind:]))
         except InvocationError as error:
             self.error = error
             return ()
 
 
-@dataclass(frozen=True)
-class Decoded:
-    """A token that an engine decoded, and its most probable tokens at that moment, best first."""
-
-    token: int
-    best: tuple[Choice, ...]
-
-
-async def decode(connection: Connection, prompt: Sequence[int], tokens: int) -> tuple[Decoded, ...]:
+async def decode(scorer: Scorer, prompt: Sequence[int], tokens: int) -> Sequence[Decoded]:
     """Greedy tokens after a prompt, with their log-probabilities while decoding. Raises InvocationError."""
-    body = {
-        "prompt": list(prompt),
-        "max_tokens": tokens,
-        "temperature": 0,
-        **NO_PENALTIES,
-        "logprobs": _CHOICES,
-        "return_tokens_as_token_ids": True,
-    }
-    found = _choice(await connection.invoke(body)).logprobs
-    if found is None or len(found.tokens) != len(found.top_logprobs) or any(len(top) < 2 for top in found.top_logprobs):
-        raise InvocationError("the engine did not return the best tokens of each step with their log-probabilities")
-    return tuple(
-        Decoded(_token_id(name), _sorted(Choice(_token_id(key), value) for key, value in top.items()))
-        for name, top in zip(found.tokens, found.top_logprobs, strict=True)
-    )
+    scoring = scorer.scoring
+    if scoring is None:
+        raise InvocationError(_NO_SCORES)
+    body = {"prompt": list(prompt), "max_tokens": tokens, "temperature": 0, **NO_PENALTIES, **scoring.decoding()}
+    return scoring.decoded(await scorer.connection.invoke(body))
 
 
-@dataclass(frozen=True)
-class _Logprob:
-    logprob: float
-    decoded_token: str | None = None
-
-
-@dataclass(frozen=True)
-class _Decoded:
-    tokens: list[str]
-    top_logprobs: list[dict[str, float]]
-
-
-@dataclass(frozen=True)
-class _Choice:
-    prompt_logprobs: list[dict[int, _Logprob] | None] | None = None
-    logprobs: _Decoded | None = None
-
-
-@dataclass(frozen=True)
-class _Completion:
-    choices: list[_Choice]
-
-
-def _choice(document: Mapping[str, Any]) -> _Choice:
-    try:
-        (choice,) = documents.fit(_Completion, document).choices
-    except ValueError as error:
-        raise InvocationError(f"the answer is not a completion with scores: {error}") from error
-    return choice
-
-
-_Position = Mapping[int, _Logprob] | None
-
-
-def _scores(
-    positions: Sequence[Mapping[int, _Logprob] | None], tokens: Sequence[int], behind: int
-) -> tuple[Score, ...]:
-    """The scores of the tokens behind the prompt. Engines that read a prefix cache return fewer than all."""
-    if len(positions) != len(tokens):
-        raise InvocationError(f"the engine returned scores for {len(positions)} of {len(tokens)} tokens")
-    return tuple(map(_score, tokens[behind:], positions[behind:]))
-
-
-def _score(token: int, position: _Position) -> Score:
-    choices = [Choice(key, value.logprob, value.decoded_token or "") for key, value in (position or {}).items()]
+def _score(token: int, choices: Sequence[Choice]) -> Score:
     own = next((choice for choice in choices if choice.token == token), None)
     if own is None or len(choices) < 2:
         raise InvocationError(f"the engine returned no score for token {token}")
-    return Score(own, _sorted(choices))
-
-
-def _sorted(choices: Iterable[Choice]) -> tuple[Choice, ...]:
-    return tuple(sorted(choices, key=lambda choice: -choice.logprob))
-
-
-def _token_id(name: str) -> int:
-    number = name.removeprefix(_TOKEN_ID)
-    if not number.isdigit():
-        raise InvocationError("the engine names decoded tokens by their text instead of their id")
-    return int(number)
+    return Score(own, best_first(choices))

@@ -27,12 +27,12 @@ _DIGEST_CHARACTERS = 12
 
 def compiles_ahead(recipe: Recipe) -> bool:
     """Whether the recipe's engine needs code that was compiled before it starts."""
-    return recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead
+    return recipe.engine_rules.compilation is not None and recipe.engine.compile_ahead
 
 
 def require_compiles_ahead(recipe: Recipe) -> None:
     """Raise UsageError for a recipe that does not need code compiled beforehand."""
-    if not recipe.engine_rules.compiles(recipe):
+    if recipe.engine_rules.compilation is None:
         raise UsageError(
             f"{recipe.engine.name} has nothing to compile beforehand", hint="Only engines for Trainium have."
         )
@@ -83,7 +83,8 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
 
 def expected_seconds(recipe: Recipe) -> int:
     """Expected seconds of compiling, estimated from the size of the weights; 0 if unknown."""
-    return recipe.engine_rules.compile_seconds(recipe)
+    compilation = recipe.engine_rules.compilation
+    return compilation.seconds(recipe) if compilation else 0
 
 
 def _image(section: ContainerSection) -> str:

@@ -108,7 +108,11 @@ def render(
     """
     program = program or recipe.engine.name
     section, base, python = _section(recipe), base_image(recipe, account, store), python_of(recipe)
-    files = {**_programs(program, section, base), **_drafter_files(recipe, section), **more}
+    files = {
+        **_programs(programs(recipe.engine.name, program), section, base),
+        **_drafter_files(recipe, section),
+        **more,
+    }
     own = (containers_dir() / program / "Dockerfile").read_text(encoding="utf-8")
     instructions = _INSTRUCTION.findall(own)
     settings = dict(instructions)
@@ -213,10 +217,10 @@ def _listed(file: ContextFile) -> dict[str, str]:
     return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}
 
 
-def programs(engine: str) -> dict[str, ContextFile]:
-    """What an engine's container runs, by name: its own files and those of all containers, side by side."""
-    folders = (containers_dir() / engine, containers_dir() / "shared")
-    paths = sorted(path for folder in folders for path in folder.iterdir() if path.is_file())
+def programs(engine: str, program: str = "") -> dict[str, ContextFile]:
+    """What a container of an engine runs, by name: its own files and those that the engine's containers share."""
+    folders = filter(None, (program or engine, lookup.shared_programs(engine)))
+    paths = sorted(path for name in folders for path in (containers_dir() / name).iterdir() if path.is_file())
     return {
         path.name: ContextFile(0o755 if path.stat().st_mode & 0o100 else 0o644, path.read_bytes())
         for path in paths
@@ -224,9 +228,8 @@ def programs(engine: str) -> dict[str, ContextFile]:
     }
 
 
-def _programs(engine: str, section: ContainerSection, base: str) -> dict[str, ContextFile]:
+def _programs(files: dict[str, ContextFile], section: ContainerSection, base: str) -> dict[str, ContextFile]:
     """What every image of ours holds, licence and list of parts included."""
-    files = programs(engine)
     files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
     files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
     return {f"{ROOT}/{name}": file for name, file in files.items()}

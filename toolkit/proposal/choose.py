@@ -143,7 +143,7 @@ def _with_drafter(
     lock = Lock(target, drafter.facts)
     draft, choices = _first(wishes, target, drafter, types, folder)
     draft, version = _version(draft, lock, drafter)
-    if not draft.recipe().engine_rules.compiles(draft.recipe()):
+    if draft.recipe().engine_rules.compilation is None:
         draft, budget = _token_budget(draft, lock)
         choices.append(budget)
     if not types:
@@ -177,7 +177,8 @@ def _first(
 
 def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter) -> tuple[_Draft, list[Choice]]:
     """The longest request and the requests at once: as wished, as in the toolkit's own recipe, or the usual ones."""
-    published = registry.engine_rules(engine_for(wishes)).published(drafter.method)
+    rules: EngineRules = registry.engine_rules(engine_for(wishes))
+    published = rules.compilation.published(drafter.method) if rules.compilation else None
     if drafter.settings:
         own = {**drafter.settings, **({"max_model_len": wishes.context} if wishes.context else {})}
         why = f"as in the toolkit's own recipe {drafter.recipe}"
@@ -318,7 +319,8 @@ def _on(draft: _Draft, offer: Offer) -> Iterator[tuple[_Draft, tuple[Choice, ...
         yield here, ()
         return
     recipe = here.recipe()
-    published = recipe.engine_rules.published(recipe.method)
+    compilation = recipe.engine_rules.compilation
+    published = compilation.published(recipe.method) if compilation else None
     key, least = f"engine.args.{_TENSOR_PARALLEL}", f"the fewest that hold the models: {offer.tensor_parallel}"
     if published and published.tensor_parallel > offer.tensor_parallel:
         size = published.tensor_parallel

@@ -209,7 +209,7 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
     tokens = recipe.speculation.num_speculative_tokens
     why = drafter.tokens_why if tokens == drafter.tokens else f"as in the toolkit's own recipe {name}"
     known = replace(drafter, recipe=name, version=recipe.engine.version, tokens=tokens, tokens_why=why)
-    return replace(known, settings=_settings(recipe)) if recipe.engine_rules.compiles(recipe) else known
+    return replace(known, settings=_settings(recipe)) if recipe.engine_rules.compilation else known
 
 
 def _settings(recipe: Recipe) -> Mapping[str, Any]:

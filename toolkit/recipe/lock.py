@@ -155,7 +155,7 @@ def load_seconds(recipe: Recipe, weight_bytes: int) -> float:
 
 def _start_seconds(recipe: Recipe, weight_bytes: int) -> float:
     """All that there is for an engine that compiles as it starts, which may be too little."""
-    if recipe.engine_rules.compiles(recipe) and not recipe.engine.compile_ahead:
+    if recipe.engine_rules.compilation and not recipe.engine.compile_ahead:
         return _LONGEST_SECONDS
     return _START_SECONDS + load_seconds(recipe, weight_bytes)
 

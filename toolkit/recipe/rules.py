@@ -5,21 +5,21 @@ Engines implement EngineRules (toolkit/engines), the pure parts of platforms Pla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from toolkit.catalog import methods
+
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
-    from toolkit.engines.imported import Imported
     from toolkit.findings import Finding
-    from toolkit.recipe.assemble import Sections
+    from toolkit.recipe.imported import Imported
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.recipe import Recipe
-    from toolkit.recipe.schema import EngineSection, PlatformSection
-    from toolkit.sizing.fit import Fit, Pair
-    from toolkit.sizing.settings import Settings
+    from toolkit.recipe.parts import Engine, PlatformSettings
+    from toolkit.recipe.resolve import Recipe
+    from toolkit.recipe.schema import EngineSection
 
 
 @dataclass(frozen=True)
@@ -72,27 +72,139 @@ class MetricNames:
         return self.running_requests.replace(":", "_")
 
 
-class EngineRules(Protocol):
+class Metrics(Protocol):
+    """What an engine tells while it serves: its Prometheus page, and a line of its log."""
+
+    names: MetricNames
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        """Whether its answers and its log tell how many tokens it drafted and accepted."""
+
+    def draft_line(self, k: int) -> str:
+        """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
+
+
+class Compilation(Protocol):
+    """Of an engine that compiles for its accelerators, ahead of its start or at it."""
+
+    def published(self, method: str) -> Published | None:
+        """Settings to begin from; None where none were published."""
+
+    def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+        """All that the compiled code depends on; `image`, `target` and `drafter` tell those apart."""
+
+    def seconds(self, recipe: Recipe) -> int:
+        """How long compiling is thought to take; 0 where that is not known."""
+
+    def disk_bytes(self, recipe: Recipe, fetched: int, *, ahead: bool) -> int:
+        """What a container writes to its disk besides the `fetched` weights, when it compiles ahead or else serves."""
+
+
+class HardwareRules(Protocol):
+    """Of an engine whose versions differ in the hardware they run on. Its check also says where it cannot be sized."""
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        """Findings on the recipe's instance types."""
+
+    def notes(self, recipe: Recipe) -> Iterator[str]:
+        """What a plan's reader should know of the version that was chosen for the hardware."""
+
+
+class CpuBuild(Protocol):
+    """An engine's build for CPUs, which the local platform can start. `package` is its name in the package index."""
+
+    package: str
+
+    def variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
+
+    def binds_threads(self, given: Collection[str]) -> bool:
+        """Whether the `given` variables say on which cores it computes."""
+
+
+class Choice(NamedTuple):
+    """A token that a model could have written, its log-probability and its text."""
+
+    token: int
+    logprob: float
+    text: str = ""
+
+
+def best_first(choices: Iterable[Choice]) -> tuple[Choice, ...]:
+    return tuple(sorted(choices, key=lambda choice: -choice.logprob))
+
+
+class Decoded(NamedTuple):
+    """A token that an engine decoded, and its most probable tokens at that moment, best first."""
+
+    token: int
+    best: Sequence[Choice]
+
+
+class Scoring(Protocol):
+    """How an engine is asked for the log-probabilities of tokens that it did not write itself, or just wrote.
+
+    `most_tokens` is what one request may have, prompt and answer together. An answer that cannot be read raises
+    InvocationError.
+    """
+
+    most_tokens: int
+
+    def request(self, tokens: Sequence[int]) -> dict[str, Any]:
+        """The completion to ask for so that the answer scores these tokens."""
+
+    def scores(self, answer: Mapping[str, Any]) -> Sequence[Sequence[Choice]]:
+        """The most probable tokens at each place of the request, with the token that stands there among them."""
+
+    def decoding(self) -> dict[str, Any]:
+        """What a request for a completion says besides, so that the answer tells how probable its own tokens were."""
+
+    def decoded(self, answer: Mapping[str, Any]) -> Sequence[Decoded]:
+        """Each token that such an answer has."""
+
+
+class EngineParts(Protocol):
+    """What some engines have and others do not; those without a part leave it out."""
+
+    memory: object | None = None
+    """Sizes models on its hardware: a `sizing.fit.MemoryModel`, which names what stands above this room."""
+
+    metrics: Metrics | None = None
+    compilation: Compilation | None = None
+    hardware: HardwareRules | None = None
+    cpu: CpuBuild | None = None
+    scoring: Scoring | None = None
+
+    import_settings: Callable[[str | Mapping[str, Any], str | None], Imported | None] | None = None
+    """Reads a command line that starts it, or a YAML document of others for it; None for a format it cannot read.
+
+    The text after it is one of the variants that such a document may have. Raises UsageError for what is wrong in it.
+    """
+
+    accepts_synthetically: Callable[[Recipe], bool] | None = None
+    """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
+
+    downloads: Callable[[Recipe], Sequence[Download]] | None = None
+    """Files that it would download when it starts, and cannot in the recipe's network."""
+
+    cache_folders: Mapping[str, str] = {}
+    """Variables that name a folder in which it keeps what it finds out when it first starts, with such a name."""
+
+
+class EngineRules(EngineParts, Protocol):
     """All that differs between engines. `recipe` is always one that runs on this engine.
 
     Attributes:
-        package: its name in the Python package index, which lists its versions.
-        cpu_package: its build for CPUs there, which the local platform can start; empty if there is none.
-        explains_hardware: its own check says why it does not run on an instance type, and where it cannot be sized.
         variable_prefix: what the variables begin with that the container's entrypoint turns into flags.
         sections: what it reads of a recipe.
         own_flags: flags that the toolkit writes itself, and the recipe's key that each comes from.
         causes: JSON files with its causes of failure and the stages of its log (apply/causes.py).
     """
 
-    name: str
-    package: str
-    cpu_package: str
-    explains_hardware: bool
     variable_prefix: str
     own_flags: Mapping[str, str]
-    sections: Sections
-    metrics: MetricNames
     causes: Sequence[Path]
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
@@ -102,26 +214,12 @@ class EngineRules(Protocol):
         """Whether it supports the recipe's method on hardware that it runs on."""
         return True
 
-    def published(self, method: str) -> Published | None:
-        """Settings to begin from, for an engine that compiles for them; None where any will do."""
-        return None
-
-    def default_tokens(self, engine: EngineSection, method: str) -> int:
+    def default_tokens(self, engine: Engine, method: str) -> int:
         """K where the recipe does not say it."""
+        return methods.method(method).default_num_speculative_tokens
 
     def knows(self, version: str) -> bool:
         """Whether anything is known of that version; of others its own check tells."""
-
-    def known_versions(self) -> Sequence[str]:
-        """The versions whose flags are known, oldest first."""
-        return ()
-
-    def imported(self, settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
-        """A command line that starts it, or a YAML document of others for it; None for a format that it cannot read.
-
-        `variant` is one of those that such a document may have. Raises UsageError for what is wrong in it.
-        """
-        return None
 
     def runs_on(self, instance: Instance) -> bool:
         """Whether its images run on that hardware."""
@@ -129,65 +227,14 @@ class EngineRules(Protocol):
     def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
         """How many accelerators of an instance one copy of the engine takes."""
 
-    def compiles(self, recipe: Recipe) -> bool:
-        """Whether it compiles for its accelerators, ahead of its start or at it."""
-
-    def compiled_parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
-        """All that the compiled code depends on; `image`, `target` and `drafter` tell those apart."""
-
-    def compile_seconds(self, recipe: Recipe) -> int:
-        """How long compiling is thought to take; 0 where that is not known."""
-
-    def disk_bytes(self, recipe: Recipe, *, compiles: bool) -> int:
-        """What a container writes to its own disk, which `compiles` beforehand or else serves; 0 where not known."""
-
     def flags(self, recipe: Recipe) -> dict[str, Any]:
         """All flags besides `engine.args`, and those of them that the engine's own change."""
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         """Environment besides `engine.env`; `flags` are the texts of all flags."""
 
-    def downloads(self, recipe: Recipe) -> Sequence[Download]:
-        """Files that it would download when it starts, and cannot in the recipe's network."""
-        return ()
-
-    def cache_variables(self, folder: str) -> dict[str, str]:
-        """Environment that keeps in `folder` what the engine finds out when it first starts."""
-
-    def cpu_variables(
-        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
-    ) -> dict[str, str]:
-        """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
-        return {}
-
-    def binds_threads(self, given: Collection[str]) -> bool:
-        """Whether the `given` variables say on which cores it computes."""
-        return False
-
-    def reports_drafts(self, recipe: Recipe) -> bool:
-        """Whether it tells how many tokens it drafted and accepted."""
-
-    def accepts_synthetically(self, recipe: Recipe) -> bool:
-        """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
-        return False
-
-    def draft_line(self, k: int) -> str:
-        """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
-
-    def settings(self, recipe: Recipe | None, models: Lock) -> Settings:
-        """What decides about memory; the engine's defaults without a recipe. Raises ToolkitError for a bad flag."""
-
-    def fit(self, recipe: Recipe | None, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-        """How the pair fits the instance; `empty` is a fit that does not, to be filled in."""
-
-    def notes(self, recipe: Recipe) -> Iterator[str]:
-        """What a plan's reader should know of the choice of engine."""
-
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this engine makes of the recipe and, where they are known, of its models."""
-
-    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-        """Findings on the recipe's instance types."""
 
 
 class Disk(NamedTuple):

@@ -150,8 +150,8 @@ def _is_replicated(name: str, tensor: Tensor) -> bool:
 
 def _attention_of(name: str, shape: Shape) -> Attention:
     """Attention of the layer that a tensor belongs to, the first of a range; `midlayer` is a head's first."""
-    found = re.search(r"layers\.\{?(\d+)", name)
-    return shape.layers[min(int(found[1]), len(shape.layers) - 1) if found else 0]
+    layer = re.search(r"layers\.\{?(\d+)", name)
+    return shape.layers[min(int(layer[1]), len(shape.layers) - 1) if layer else 0]
 
 
 def _mxfp4_padding(shape: Shape, tensor_parallel: int) -> float:

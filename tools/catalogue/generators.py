@@ -20,9 +20,9 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
 
 BY_HAND = {
     "models.json": "the keys that the checks read of config.json files, which each entry's source has",
-    "methods.json": "read in vLLM's sources; each key names where",
+    "methods.json": "read in papers and engines' sources; each key names where",
     "platforms.json": "the toolkit's own names; facts name their source",
-    "engines/vllm.json": "boundaries between versions, read in vLLM's sources; each fact names where",
+    "engines/vllm.json": "boundaries between versions and how it drafts, read in its sources; each fact names where",
     "engines/vllm/risks.json": "judged by people, from the code that reads each flag and variable",
 }
 """Files without a generator, and why."""

@@ -36,6 +36,7 @@ from typing import Any
 
 from vllm_server import Engine, NotStarted, hardware, serving, write_model
 
+from toolkit.engines.vllm.scoring import SCORING
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure, sender
@@ -171,7 +172,9 @@ async def _arms(
     for number, engine in enumerate(engines):
         arm = "baseline" if engine.speculation is None else name
         log = settings.logs / f"{name}-{number}.log"
-        arms.append(Arm(arm, await stack.enter_async_context(serving(engine, log, chat)), arm != "baseline"))
+        arms.append(
+            Arm(arm, await stack.enter_async_context(serving(engine, log, chat)), arm != "baseline", scoring=SCORING)
+        )
     return tuple(arms)
 
 

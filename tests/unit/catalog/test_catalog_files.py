@@ -97,7 +97,7 @@ def test_images_ask_for_an_ami_that_sagemaker_has() -> None:
 
 def test_every_fact_of_an_engine_names_its_source() -> None:
     data = read("engines/vllm.json")
-    assert set(data["facts"]) == set(data["sources"])
+    assert set(data["facts"]) == {name for name in data["sources"] if not name.startswith("methods.")}
 
 
 @pytest.mark.parametrize("head", lookup.heads(), ids=lambda head: head.repo)

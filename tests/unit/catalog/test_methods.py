@@ -16,15 +16,19 @@ from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.errors import UsageError
 from toolkit.loading import read
 
-DATA = json.loads((FOLDER / "methods.json").read_text())
+DATA, VLLM = (json.loads((FOLDER / name).read_text()) for name in ("methods.json", "engines/vllm.json"))
 INSTALLED = "0.32.0"
 HERE = [(found.name, found.engines["vllm"]) for found in methods.methods()]
 
 
 def test_every_fact_names_its_source() -> None:
-    facts = {name for method in DATA["methods"].values() for name in method} - {"engines"}
-    of_vllm = {f"vllm.{name}" for method in DATA["methods"].values() for name in method["engines"]["vllm"]}
-    assert facts | of_vllm - {"vllm.fixed"} == set(DATA["sources"])
+    assert {name for method in DATA["methods"].values() for name in method} == set(DATA["sources"])
+    of_vllm = {f"methods.{name}" for row in VLLM["methods"].values() for name in row} - {"methods.fixed"}
+    assert of_vllm == {name for name in VLLM["sources"] if name.startswith("methods.")}
+
+
+def test_an_engines_rows_are_of_methods_that_there_are() -> None:
+    assert set(VLLM["methods"]) == set(DATA["methods"])
 
 
 @pytest.mark.parametrize("found", methods.methods(), ids=lambda found: found.name)
@@ -32,14 +36,14 @@ def test_the_facts_of_a_method_do_not_contradict_each_other(found: Method) -> No
     assert (found.drafter == "none") == (found.kind == "text")
     assert not found.reads_layers or found.kind == "head"
     assert not found.mask_token or found.parallel
-    assert found.draft_slots(7) in (0, 1, 6, 7)
+    assert found.engines["vllm"].draft_slots(7) in (0, 1, 6, 7)
     if found.drafter == "optional":
         assert found.engines["vllm"].targets
 
 
 @pytest.mark.parametrize(("name", "slots"), [("eagle3", 0), ("draft-model", 1), ("p-eagle", 6), ("pard", 7)])
 def test_slots_of_the_token_budget(name: str, slots: int) -> None:
-    assert methods.method(name).draft_slots(7) == slots
+    assert methods.method(name).engines["vllm"].draft_slots(7) == slots
 
 
 def test_a_spelling_is_its_method_under_the_engines_name() -> None:

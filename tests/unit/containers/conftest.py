@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from neuron_machine import ENGINES, Engine, Machine
 
-sys.path.append(str(Path(__file__).parents[3] / "containers" / "shared"))
+sys.path.append(str(Path(__file__).parents[3] / "containers" / "on-vllm"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 from toolkit.platforms.local.container import free_port
 
 CONTAINERS = Path(__file__).parents[3] / "containers"
-SHARED = CONTAINERS / "shared"
+SHARED = CONTAINERS / "on-vllm"
 KEY = "k1"
 PARTS = {"compiler": "2.21.33363", "tensor_parallel": 32}
 ARTIFACT_VARIABLES = {

@@ -15,7 +15,7 @@ from toolkit.planning import artifacts
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
 
-RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine_rules.compiles(load(name))]
+RECIPES = [(name, load(name)) for name in catalogue() if load(name).engine_rules.compilation]
 ARMS = [
     pytest.param(arm, id=f"{name}, {arm.method}") for name, recipe in RECIPES for arm in (recipe, recipe.baseline())
 ]

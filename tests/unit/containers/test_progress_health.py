@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parents[3] / "containers" / "shared" / "serve_middleware.py"
+FILE = Path(__file__).parents[3] / "containers" / "on-vllm" / "serve_middleware.py"
 MIDDLEWARE = runpy.run_path(str(FILE))
 APP = SimpleNamespace(state=SimpleNamespace())
 PATIENCE = 300.0

@@ -1,4 +1,4 @@
-"""`containers/shared/serve_middleware.py` around a stand-in for vLLM's app."""
+"""`containers/on-vllm/serve_middleware.py` around a stand-in for vLLM's app."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-FILE = Path(__file__).parents[3] / "containers" / "shared" / "serve_middleware.py"
+FILE = Path(__file__).parents[3] / "containers" / "on-vllm" / "serve_middleware.py"
 _SPEC = importlib.util.spec_from_file_location("serve_middleware", FILE)
 assert _SPEC is not None
 assert _SPEC.loader is not None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 CONTAINERS = Path(__file__).parents[3] / "containers"
 SERVE = CONTAINERS / "vllm" / "serve"
-SHARED = CONTAINERS / "shared"
+SHARED = CONTAINERS / "on-vllm"
 PROGRAMS = sorted([*CONTAINERS.glob("*/serve"), *CONTAINERS.glob("*/compile")])
 ENTRYPOINT = runpy.run_path(str(SHARED / "entrypoint.py"))
 vllm_options, SEVERAL_VALUES = ENTRYPOINT["vllm_options"], ENTRYPOINT["SEVERAL_VALUES"]

@@ -8,8 +8,8 @@ import pytest
 from pairs import HUB_RECIPE, RECIPE, write_recipe
 
 from toolkit.engines.arguments import environment
-from toolkit.engines.vllm.speculation import draft_slots
-from toolkit.loading import load
+from toolkit.engines.vllm.flags import draft_slots
+from toolkit.recipe.resolve import load
 
 DRAFTER = "/opt/ml/additional-model-data-sources/drafter"
 ALWAYS = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.engines.vllm.cpu import cpu_variables
+from toolkit.engines.vllm.cpu import VllmOnCpu
 
 GIB = 1024**3
 
 
 def test_memory_dtype_eager_mode_and_threads_of_a_plain_cpu() -> None:
-    assert cpu_variables((), 12 * GIB, {"avx2"}, cores=8) == {
+    assert VllmOnCpu().variables((), 12 * GIB, {"avx2"}, cores=8) == {
         "SM_VLLM_KV_CACHE_MEMORY_BYTES": str(3 * GIB),
         "SM_VLLM_DTYPE": "float32",
         "SM_VLLM_ENFORCE_EAGER": "true",
@@ -22,17 +22,17 @@ def test_memory_dtype_eager_mode_and_threads_of_a_plain_cpu() -> None:
 
 
 def test_a_machine_with_one_core_has_a_thread() -> None:
-    assert cpu_variables((), GIB, (), cores=1)["OMP_NUM_THREADS"] == "1"
+    assert VllmOnCpu().variables((), GIB, (), cores=1)["OMP_NUM_THREADS"] == "1"
 
 
 @pytest.mark.parametrize("given", ["VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"])
 def test_who_sets_threads_sets_all_of_them(given: str) -> None:
     ours = {"VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "TOOLKIT_VLLM_FORKS"}
-    assert ours.isdisjoint(cpu_variables({given}, GIB, (), cores=8))
+    assert ours.isdisjoint(VllmOnCpu().variables({given}, GIB, (), cores=8))
 
 
 def test_a_cpu_with_bfloat16_and_much_memory() -> None:
-    found = cpu_variables((), 500 * GIB, {"avx512f", "avx512_bf16"}, cores=8)
+    found = VllmOnCpu().variables((), 500 * GIB, {"avx512f", "avx512_bf16"}, cores=8)
     assert (found["SM_VLLM_DTYPE"], found["SM_VLLM_KV_CACHE_MEMORY_BYTES"]) == ("bfloat16", str(8 * GIB))
 
 
@@ -45,5 +45,5 @@ def test_a_cpu_with_bfloat16_and_much_memory() -> None:
     ],
 )
 def test_what_the_recipe_says_stays(given: str, not_set: str) -> None:
-    found = cpu_variables({given}, GIB, (), cores=8)
-    assert set(cpu_variables((), GIB, (), cores=8)) - set(found) == {not_set}
+    found = VllmOnCpu().variables({given}, GIB, (), cores=8)
+    assert set(VllmOnCpu().variables((), GIB, (), cores=8)) - set(found) == {not_set}

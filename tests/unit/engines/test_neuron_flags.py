@@ -19,7 +19,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import InstanceType
 
 Golden = Callable[[str, object], None]
-SHIPPED = [name for name in catalogue() if load(name).engine_rules.compiles(load(name))]
+SHIPPED = [name for name in catalogue() if load(name).engine_rules.compilation]
 SPECULATION = {"draft-model": "org/drafter", "eagle3": "org/eagle3", "dflash": "org/dflash"}
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import ACCOUNT
 from pairs import RECIPE, write_pair
-from toys import ENGINE
+from toys import ENGINE, ToyEngine
 
 from toolkit import registry
 from toolkit.api.checking import check
@@ -19,6 +20,7 @@ from toolkit.engines.arguments import environment
 from toolkit.errors import RecipeError
 from toolkit.loading import load
 from toolkit.measure.expected import draft_length
+from toolkit.platforms.sagemaker.rules.widgets import body
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.registry import EngineEntry
@@ -90,3 +92,25 @@ def test_a_name_that_nobody_registered_is_refused_with_those_that_are(tmp_path: 
     (finding,) = raised.value.findings
     assert (finding.message, finding.path) == ("`toi` is not allowed", "engine.name")
     assert finding.hint == "Did you mean `toy`? Allowed: vllm, neuron, vllm-neuron, nxd-inference, toy."
+
+
+def test_without_metrics_it_has_no_graphs_of_its_own_and_no_autoscaler(tmp_path: Path) -> None:
+    path = toy(tmp_path)
+    text = path.read_text().replace("{name: local}", "{name: PLATFORM, instance_types: [ml.g6e.2xlarge]}")
+    path.write_text(text.replace("PLATFORM", "sagemaker"))
+    dashboard = json.dumps(body(load(path), ACCOUNT, ["AllTraffic"], []))
+    assert "Requests per minute" in dashboard
+    assert "PromQL" not in dashboard
+    assert "toy has no metrics of its own" in dashboard
+
+    path.write_text(text.replace("PLATFORM", "kubernetes").replace("ml.g6e", "g6e") + "scaling: {max_instances: 2}\n")
+    told = [finding for finding in check(path).errors if finding.code == "kubernetes.autoscaling"]
+    assert [finding.path for finding in told] == ["scaling.max_instances"]
+
+
+def test_without_a_memory_model_nothing_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(ToyEngine, "memory")
+    path = toy(tmp_path)
+    path.write_text(path.read_text().replace("{name: local}", "{name: sagemaker, instance_types: [ml.g6e.2xlarge]}"))
+    told = [finding for finding in check(path).findings if finding.code == "memory.unknown"]
+    assert [finding.message for finding in told] == ["the engine has no model of its memory"]

@@ -16,7 +16,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress, Silent
 from toolkit.cli.main import run
-from toolkit.engines.vllm.speculation import speculative_config
+from toolkit.engines.vllm.flags import speculative_config
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.measure.measurement import BreakEvenAcceptance, Interval, Speedup, WhatIf, WhatIfSpeedup
 from toolkit.measure.report import BenchReport

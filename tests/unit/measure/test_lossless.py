@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from fake_targets import VOCABULARY, FakeConnection, FakeTarget, Pick, answers
 
+from toolkit.engines.vllm.scoring import SCORING
 from toolkit.measure.arm import Arm
 from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
@@ -36,8 +37,8 @@ def judged(
 ) -> Judgement:
     """What is found about an arm's answers; it serves `target`, the baseline another copy of it or `connection`."""
     arms = [
-        Arm("baseline", connection or FakeConnection(), speculative=False, options=options or {}),
-        Arm("p-eagle", FakeConnection(target), options=options or {}),
+        Arm("baseline", connection or FakeConnection(), scoring=SCORING, speculative=False, options=options or {}),
+        Arm("p-eagle", FakeConnection(target), scoring=SCORING, options=options or {}),
     ]
     own = answers("baseline", greedy()) if baseline is None else baseline
     (found,) = asyncio.run(judge(arms[0], arms[1:], [*arm, *own, *again], "again"))
@@ -79,9 +80,11 @@ def one_wrong(every: int, seed: int) -> Pick:
 
 def test_one_wrong_token_in_200_is_caught_20_times_of_20() -> None:
     served = FakeConnection()
-    arms = [Arm(f"{seed}", served) for seed in range(20)]
+    arms = [Arm(f"{seed}", served, scoring=SCORING) for seed in range(20)]
     results = [one for arm in arms for one in answers(arm.name, one_wrong(200, int(arm.name)))]
-    found = asyncio.run(judge(Arm("baseline", served), arms, [*answers("baseline", greedy()), *results]))
+    found = asyncio.run(
+        judge(Arm("baseline", served, scoring=SCORING), arms, [*answers("baseline", greedy()), *results])
+    )
     assert [judgement.verdicts[0].holds for judgement in found] == [False] * 20
     assert "tokens are not the target's: structured, prompt" in found[0].verdicts[0].detail
 
@@ -147,7 +150,7 @@ def test_another_target() -> None:
 def test_the_same_target_on_another_gpu() -> None:
     """Its kernels round otherwise, as far as prefill and decoding do."""
     served, elsewhere = FakeConnection(), FakeConnection(kernels="prefill on another GPU")
-    arms = Arm("baseline", served), Arm("p-eagle", elsewhere)
+    arms = Arm("baseline", served, scoring=SCORING), Arm("p-eagle", elsewhere, scoring=SCORING)
     results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
     (found,) = asyncio.run(judge(arms[0], arms[1:], results))
     assert found.target
@@ -163,7 +166,10 @@ def test_another_quantization_shows_in_the_scores() -> None:
 
 
 def test_arms_that_were_asked_otherwise_are_not_compared() -> None:
-    arms = [Arm("baseline", FakeConnection(), options={"temperature": 0}), Arm("p-eagle", FakeConnection())]
+    arms = [
+        Arm("baseline", FakeConnection(), scoring=SCORING, options={"temperature": 0}),
+        Arm("p-eagle", FakeConnection(), scoring=SCORING),
+    ]
     results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
     (found,) = asyncio.run(judge(arms[0], [replace(arms[1], options={"temperature": 0.7})], results))
     assert found.verdicts[0].holds is False
@@ -370,7 +376,7 @@ def test_false_alarms_are_as_rare_as_the_rule_says(noise: Callable[[random.Rando
 
 
 def test_one_text_may_be_the_answer_to_two_prompts() -> None:
-    scorer = Scorer(Arm("base", FakeConnection()))
+    scorer = Scorer(Arm("base", FakeConnection(), scoring=SCORING))
 
     async def both() -> list[int]:
         return [len(await scorer.scores(prompt, answer)) for prompt, answer in [((1, 2), (3, 4)), ((1, 2, 3), (4,))]]
@@ -380,7 +386,7 @@ def test_one_text_may_be_the_answer_to_two_prompts() -> None:
 
 @pytest.mark.parametrize(("pick", "holds"), [(greedy(), True), (one_wrong(50, 1), False)])
 def test_without_a_baseline_the_arms_own_target_judges_its_answers(pick: Pick, holds: bool) -> None:
-    arm = Arm("p-eagle", FakeConnection())
+    arm = Arm("p-eagle", FakeConnection(), scoring=SCORING)
 
     found, target = asyncio.run(judge_alone(arm, answers("p-eagle", pick)))
 
@@ -388,8 +394,22 @@ def test_without_a_baseline_the_arms_own_target_judges_its_answers(pick: Pick, h
 
 
 def test_without_a_baseline_and_scores_nothing_is_shown() -> None:
-    arm = Arm("p-eagle", FakeConnection(scores=False))
+    arm = Arm("p-eagle", FakeConnection(scores=False), scoring=SCORING)
 
     found, _ = asyncio.run(judge_alone(arm, answers("p-eagle", greedy())))
 
     assert found.holds is None
+
+
+def test_of_an_engine_that_does_not_score_given_tokens_it_is_not_shown() -> None:
+    arm, baseline = Arm("p-eagle", FakeConnection()), Arm("baseline", FakeConnection(), speculative=False)
+
+    alone, _ = asyncio.run(judge_alone(arm, answers("p-eagle", greedy())))
+    (paired,) = asyncio.run(
+        judge(baseline, [arm], [*answers("p-eagle", one_wrong(50, 1)), *answers("baseline", greedy())])
+    )
+
+    assert alone.holds is None
+    assert alone.detail.endswith("cannot be scored: its engine does not tell how probable given tokens are")
+    assert paired.verdicts[0].holds is None
+    assert "does not tell how probable" in paired.verdicts[0].detail

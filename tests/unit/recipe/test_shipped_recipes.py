@@ -19,7 +19,7 @@ from toolkit.recipe.lock import Lock, lock_path, read_lock
 from toolkit.sizing.fit import fit
 
 ON_AWS = [name for name in catalogue() if load(name).platform.name != "local"]
-ON_TRAINIUM = [name for name in ON_AWS if load(name).engine_rules.compiles(load(name))]
+ON_TRAINIUM = [name for name in ON_AWS if load(name).engine_rules.compilation]
 ON_GPUS = [name for name in ON_AWS if name not in ON_TRAINIUM]
 LIMITS = {"max-model-len", "max-num-seqs", "max-num-batched-tokens"}  # flags that recipes write as keys of the engine
 

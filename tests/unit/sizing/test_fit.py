@@ -12,12 +12,14 @@ from models import FP8, GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, QWEN3
 from pairs import RECIPE, write_pair
 
 from toolkit.catalog.lookup import Instance, Price
+from toolkit.engines.vllm.memory import cache_of, divisibility
+from toolkit.engines.vllm.rules import RULES as VLLM
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.sizing.fit import Fit, cache_of, divisibility, fit, fits, sizable
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.sizing.fit import Fit, fit, fits, sizable
 from toolkit.sizing.shape import shape_of
 
 PAIR = Lock(facts(GPT_OSS_20B), facts(GPT_OSS_HEAD))
@@ -127,7 +129,7 @@ def test_a_drafter_without_sizes_counts_by_its_files(tmp_path: Path) -> None:
 
 
 def test_types_that_the_engine_has_no_images_for_do_not_fit(tmp_path: Path) -> None:
-    assert fit(None, Lock(facts(LLAMA_8B)), CPU).reason.startswith("images of vllm need NVIDIA GPUs")
+    assert fit(VLLM, Lock(facts(LLAMA_8B)), CPU).reason.startswith("images of vllm need NVIDIA GPUs")
 
 
 def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:
@@ -192,14 +194,14 @@ def test_neuron_instances_are_not_for_vllms_own_engine(tmp_path: Path) -> None:
 
 
 def test_a_lock_alone(tmp_path: Path) -> None:
-    found = fit(None, PAIR, RTX_PRO)
+    found = fit(VLLM, PAIR, RTX_PRO)
     assert (found.fits, found.max_model_len) == (True, 131072)
 
 
 def test_a_target_without_a_limit(tmp_path: Path) -> None:
     endless = Lock(facts({**LLAMA_8B, "max_position_embeddings": None}))
     with pytest.raises(ToolkitError, match="no `max_position_embeddings`"):
-        fit(None, endless, RTX_PRO)
+        fit(VLLM, endless, RTX_PRO)
     assert fit(recipe(tmp_path), endless, RTX_PRO).largest_context == 32768
 
 

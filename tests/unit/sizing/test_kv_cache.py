@@ -18,8 +18,8 @@ from models import (
     facts,
 )
 
+from toolkit.engines.vllm.kv_cache import Group, KVCache, plan, value_bytes
 from toolkit.errors import ToolkitError
-from toolkit.sizing.kv_cache import Group, KVCache, plan, value_bytes
 from toolkit.sizing.shape import Attention, shape_of
 
 GIB = 1024**3

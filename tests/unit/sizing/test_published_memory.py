@@ -11,9 +11,9 @@ from typing import Any
 import models
 import pytest
 
-from toolkit.engines.vllm.workspace import sampler_bytes_per_logit, workspace
-from toolkit.sizing.fit import GIB, uncertainty
-from toolkit.sizing.settings import Settings
+from toolkit.engines.vllm.memory import uncertainty, workspace
+from toolkit.engines.vllm.settings import Settings, sampler_bytes_per_logit
+from toolkit.sizing.fit import GIB
 from toolkit.sizing.shape import shape_of
 
 LOGS = json.loads(Path(__file__).with_name("published_memory.json").read_text(encoding="utf-8"))["logs"]

@@ -8,11 +8,11 @@ import pytest
 from models import LLAMA_8B, LLAMA_8B_HEAD, facts
 from pairs import RECIPE, write_pair
 
-from toolkit.engines.vllm.settings import settings_of
+from toolkit.engines.vllm.settings import Settings, settings_of
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.sizing.settings import Settings
+from toolkit.recipe.resolve import load
 
 PAIR = Lock(facts(LLAMA_8B), facts(LLAMA_8B_HEAD))
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from models import GPT_OSS_20B, GPT_OSS_120B, GPT_OSS_HEAD, LLAMA_8B, facts
 
-from toolkit.engines.vllm.workspace import Workspace, sampler_bytes_per_logit, workspace
+from toolkit.engines.vllm.memory import Workspace, workspace
+from toolkit.engines.vllm.settings import Settings, sampler_bytes_per_logit
 from toolkit.sizing.fit import GIB
-from toolkit.sizing.settings import Settings
 from toolkit.sizing.shape import shape_of
 
 LLAMA, GPT_OSS, HEAD = shape_of(facts(LLAMA_8B)), shape_of(facts(GPT_OSS_20B)), shape_of(facts(GPT_OSS_HEAD))

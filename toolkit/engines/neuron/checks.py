@@ -9,13 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
-from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.arguments import check_flags
 from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.engines.neuron.generations import facts, generation_of, generations
 from toolkit.engines.vllm.checks import unknown_flag
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
-from toolkit.engines.vllm.risk_checks import check_risks
-from toolkit.engines.vllm.value_checks import check_values
+from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
 
@@ -59,10 +58,10 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
 def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
     """The recipe's own settings in the engine's Neuron configuration."""
     key = "neuron_config" if recipe.engine.name == "vllm-neuron" else "override_neuron_config"
-    found = recipe.engine.args.get("override-neuron-config" if is_fork(recipe) else "additional-config")
-    if not is_fork(recipe) and isinstance(found, Mapping):
-        found = found.get(key)
-    return found if isinstance(found, Mapping) else {}
+    config = recipe.engine.args.get("override-neuron-config" if is_fork(recipe) else "additional-config")
+    if not is_fork(recipe) and isinstance(config, Mapping):
+        config = config.get(key)
+    return config if isinstance(config, Mapping) else {}
 
 
 def config_path(recipe: Recipe) -> str:
@@ -82,7 +81,7 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
 def _version(recipe: Recipe) -> Iterator[Finding]:
     engine, generation = recipe.engine, generation_of(recipe.engine)
     if generation is None:
-        known = " or ".join(found.version for found in generations(engine.name))
+        known = " or ".join(item.version for item in generations(engine.name))
         message = f"{engine.name} {engine.version} is unknown: the toolkit knows neither its methods nor its flags"
         hint = f"Remove `version`, or write {known}."
         own = recipe.container is not None and recipe.container.base is not None
@@ -250,8 +249,8 @@ def _buckets(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _sizes(config: Mapping[str, Any], key: str) -> list[int]:
-    found = config.get(key)
-    return [size for size in found if isinstance(size, int)] if isinstance(found, list) else []
+    sizes = config.get(key)
+    return [size for size in sizes if isinstance(size, int)] if isinstance(sizes, list) else []
 
 
 def _last_tokens(recipe: Recipe) -> Iterator[Finding]:

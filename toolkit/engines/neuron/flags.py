@@ -80,12 +80,12 @@ def _driver_variables(recipe: Recipe) -> dict[str, str]:
     if generation is None:
         return {}
     too_new = too_new_driver(generation)
-    found = {
+    told = {
         "TOOLKIT_NEURON_DRIVER": generation.drivers.get(on),
         "TOOLKIT_NEURON_DRIVER_BELOW": too_new,
         "TOOLKIT_NEURON_AMI": str(ami_release(generation, on)) if too_new else None,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in told.items() if value}
 
 
 def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:

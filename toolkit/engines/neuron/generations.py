@@ -111,20 +111,18 @@ def facts() -> NeuronFacts:
 @cache
 def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
     """Every generation of the engine, the newest first."""
-    found = (_generation(fields) for fields in _read()["generations"])
-    return tuple(item for item in found if engine in (ANY_ENGINE, item.engine))
+    known = (_generation(fields) for fields in _read()["generations"])
+    return tuple(item for item in known if engine in (ANY_ENGINE, item.engine))
 
 
 def generation_of(engine: EngineSection) -> Generation | None:
     """The generation of a recipe's engine; None for an unknown version."""
-    return next(
-        (found for found in generations() if (found.engine, found.version) == (engine.name, engine.version)), None
-    )
+    return next((item for item in generations() if (item.engine, item.version) == (engine.name, engine.version)), None)
 
 
 def newest(engine: str, method: str, family: str) -> Generation | None:
     """The newest generation that supports the method on that family; `engine` may be ANY_ENGINE."""
-    return next((found for found in generations(engine) if found.serves(method, family)), None)
+    return next((item for item in generations(engine) if item.serves(method, family)), None)
 
 
 def at_least(version: str, lowest: str) -> bool:
@@ -146,7 +144,7 @@ def driver_fits(generation: Generation, family: str, driver: str) -> bool:
 
 def ami_release(generation: Generation, family: str) -> AmiRelease | None:
     """The newest release of EKS's AMI whose driver works with the generation; None if none is known."""
-    return next((found for found in facts().eks_ami_releases if driver_fits(generation, family, found.driver)), None)
+    return next((item for item in facts().eks_ami_releases if driver_fits(generation, family, item.driver)), None)
 
 
 def _generation(fields: Mapping[str, Any]) -> Generation:

@@ -1,4 +1,4 @@
-"""Does the Neuron engine run on each instance type, support the method there, and find enough cores?
+"""Does the Neuron engine run on each instance type, support the method there, and find enough cores and its driver?
 
 Sources: awsdocs-neuron (release notes; NeuronCores and LNC; NxD Inference's modules/attention/gqa.py) and
 aws-neuron-eks-samples.
@@ -19,12 +19,21 @@ from toolkit.catalog.trainium import (
     logical_cores,
     uses_dra,
 )
-from toolkit.engines.neuron.driver_checks import check_driver
-from toolkit.engines.neuron.generations import ANY_ENGINE, Generation, generation_of, newest
-from toolkit.engines.neuron.keys import cluster_of
+from toolkit.engines.neuron.generations import (
+    ANY_ENGINE,
+    Generation,
+    ami_release,
+    at_least,
+    driver_fits,
+    facts,
+    generation_of,
+    newest,
+    too_new_driver,
+)
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.recipe import Recipe
@@ -38,11 +47,11 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     if not recipe.platform_rules.has_instance_types:
         return
-    found: dict[Finding, None] = {}
-    for index, name in enumerate(recipe.platform.types):
+    findings: dict[Finding, None] = {}
+    for index, name in enumerate(recipe.platform.instance_types):
         if instance := recipe.platform_rules.instance(name):
-            found |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
-    yield from found
+            findings |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
+    yield from findings
 
 
 def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:
@@ -56,7 +65,7 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
         return
     if generation := generation_of(recipe.engine):
         yield from _generation(recipe, generation, family(instance.name), path)
-        yield from check_driver(recipe, generation, instance, path)
+        yield from _driver(recipe, generation, instance, path)
     yield from _tensor_parallel(recipe, models, instance)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
@@ -200,3 +209,60 @@ def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Findin
         )
         hint = f"Check your quota `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
         yield Finding("neuron.availability", message, path, hint=hint, severity="info")
+
+
+_DRIVER = "platform.kubernetes.neuron_driver"
+
+
+def _driver(recipe: Recipe, generation: Generation, instance: Instance, path: str) -> Iterator[Finding]:
+    """A driver has an oldest runtime, a runtime an oldest driver. It is the host's: no image can bring its own."""
+    on = family(instance.name)
+    if on not in generation.families:  # another finding says so
+        return
+    if recipe.platform.kubernetes:
+        yield from _cluster_driver(recipe.platform.kubernetes, generation, on, path)
+    elif recipe.platform.name == "sagemaker":
+        yield from _sagemaker_driver(generation, on, path)
+
+
+def _cluster_driver(settings: KubernetesSection, generation: Generation, on: str, path: str) -> Iterator[Finding]:
+    driver, too_new = settings.neuron_driver, too_new_driver(generation)
+    if driver and not driver_fits(generation, on, driver):
+        message = f"{generation} has Neuron runtime {generation.runtime}, which {_range(generation, on)}, not {driver}"
+        yield Finding("neuron.driver", message, _DRIVER, hint=_choose_ami(generation, on))
+    elif too_new and not driver:
+        message = (
+            f"{generation} has Neuron runtime {generation.runtime}, which does not start on nodes with driver "
+            f"{too_new} or newer, such as those of EKS's current AMI"
+        )
+        release = ami_release(generation, on)
+        driver = release.driver if release else "the nodes' driver"
+        hint = f"{_choose_ami(generation, on)} Then write `kubernetes: {{neuron_driver: {driver}}}`."
+        yield Finding("neuron.driver", message, path, hint=hint, severity="warning")
+
+
+def _range(generation: Generation, on: str) -> str:
+    lowest, too_new = generation.drivers.get(on), too_new_driver(generation)
+    needs = f"needs driver {lowest} or newer" if lowest else "needs a driver"
+    return f"{needs}, and older than {too_new}" if too_new else needs
+
+
+def _choose_ami(generation: Generation, on: str) -> str:
+    release = ami_release(generation, on)
+    return f"Choose release {release} of EKS's AMI for Neuron for the nodes." if release else "Choose another AMI."
+
+
+def _sagemaker_driver(generation: Generation, on: str, path: str) -> Iterator[Finding]:
+    host, seen, lowest = facts().sagemaker_driver, facts().sagemaker_driver_seen, generation.drivers.get(on)
+    if not lowest or at_least(host, lowest):
+        if on == family(seen.instance_type):
+            fits = "works" if driver_fits(generation, on, seen.driver) else "does not work"
+            message = f"a user saw Neuron driver {seen.driver} on {seen.instance_type}: {generation} {fits} with it"
+            yield Finding("neuron.driver", message, path, severity="info")
+        return
+    message = (
+        f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that SageMaker documents "
+        f"for its hosts is {host}; a user saw {seen.driver} on {seen.instance_type}"
+    )
+    hint = "The first line of the container's log shows the driver. Until then, Kubernetes is the safer platform."
+    yield Finding("neuron.driver", message, path, hint=hint, severity="warning")

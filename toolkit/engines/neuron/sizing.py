@@ -11,12 +11,14 @@ from dataclasses import dataclass, replace
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import family, logical_cores
 from toolkit.engines.neuron.generations import generation_of
+from toolkit.engines.vllm import kv_cache
+from toolkit.engines.vllm.memory import Pair, pair_of
+from toolkit.engines.vllm.settings import Settings
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.sizing import kv_cache, weights
-from toolkit.sizing.fit import GIB, Fit, Pair
-from toolkit.sizing.settings import Settings
+from toolkit.recipe.resolve import Recipe
+from toolkit.sizing import weights
+from toolkit.sizing.fit import GIB, Fit, MemoryModel
 from toolkit.sizing.shape import shape_of
 
 
@@ -35,8 +37,16 @@ class CoreLoad:
         return self.memory - self.target - self.drafter
 
 
-def fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> Fit:
-    """The fit with the smallest tensor parallelism that is sufficient."""
+class NeuronMemory(MemoryModel):
+    """Logical cores, over which both models are split."""
+
+    def fit(self, recipe: Recipe | None, models: Lock, instance: Instance, empty: Fit) -> Fit:
+        """With the smallest tensor parallelism that is sufficient."""
+        assert recipe is not None  # it is not the default engine
+        return _fit_on_cores(recipe, pair_of(recipe, models), instance, empty)
+
+
+def _fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) -> Fit:
     if pair.models.drafter and pair.drafter is None:
         return replace(empty, reason="the drafter's config has no sizes, which its compiled graphs depend on")
     engine, generation, on = recipe.engine, generation_of(recipe.engine), family(instance.name)

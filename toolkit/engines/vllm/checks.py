@@ -6,13 +6,11 @@ import difflib
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.engines.flag_checks import check_flags
+from toolkit.engines.arguments import check_flags
 from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
-from toolkit.engines.vllm.risk_checks import check_risks
-from toolkit.engines.vllm.setting_checks import check_settings
-from toolkit.engines.vllm.speculation import draft_slots
-from toolkit.engines.vllm.speculation_checks import check_speculation
-from toolkit.engines.vllm.value_checks import check_values
+from toolkit.engines.vllm.flags import draft_slots
+from toolkit.engines.vllm.setting_checks import check_settings, check_speculation
+from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
 

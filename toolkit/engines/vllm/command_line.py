@@ -9,13 +9,13 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.catalog import lookup, methods
-from toolkit.engines.imported import Imported
 from toolkit.engines.vllm.facts import alias_of, takes
 from toolkit.engines.vllm.flags import OWN_FLAGS
-from toolkit.engines.vllm.risk_checks import risk_of
+from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
-from toolkit.recipe.schema import SpeculationSection
+from toolkit.recipe.imported import Imported
+from toolkit.recipe.model_schema import SpeculationSection
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
@@ -93,57 +93,57 @@ def read_command(text: str) -> VllmSettings:
     Raises UsageError if the text is none of these.
     """
     words = _words(text)
-    found = VllmSettings("a vLLM command line")
-    words = _without_shell(words, found)
+    imported = VllmSettings("a vLLM command line")
+    words = _without_shell(words, imported)
     if words and words[0] in ("docker", "podman", "nerdctl"):
-        words = _without_docker(words, found)
-    read_arguments(_server_arguments(words), found)
-    if "model" not in found.target:
+        words = _without_docker(words, imported)
+    read_arguments(_server_arguments(words), imported)
+    if "model" not in imported.target:
         raise UsageError("the command names no model", hint="Write it: vllm serve MODEL …, or --model MODEL.")
-    return found
+    return imported
 
 
-def read_arguments(arguments: Sequence[str], found: VllmSettings) -> None:
+def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
     """Add the server's arguments: flags with their values, and the model if it stands by itself."""
     pending = list(arguments)
     while pending:
         word = pending.pop(0)
         if not word.startswith("-") or word == "-":
-            if "model" in found.target:
-                found.leave_out(word, "it is no flag, and the model is named already")
+            if "model" in imported.target:
+                imported.leave_out(word, "it is no flag, and the model is named already")
             else:
-                found.target["model"] = word
+                imported.target["model"] = word
             continue
         name, equals, written = word.lstrip("-").partition("=")
         flag, _, inner = (_SHORT.get(name, name) if not word.startswith("--") else name).partition(".")
         flag = flag.replace("_", "-")
         texts = [written] if equals else list(_values(flag, pending))
-        _add(found, flag, inner, texts)
+        _add(imported, flag, inner, texts)
 
 
-def add_speculation(found: VllmSettings, config: Any) -> None:
+def add_speculation(imported: VllmSettings, config: Any) -> None:
     """The engine's own configuration of speculation as the recipe's section."""
     if not isinstance(config, Mapping):
         message = f"--speculative-config is no JSON object: {config}"
         raise UsageError(message, hint="""Write it in single quotes: --speculative-config '{"method": "eagle3", …}'""")
     settings = {key: value for key, value in config.items() if value is not None}
     drafter = settings.get("model")
-    method = _method(settings, drafter, found)
+    method = _method(settings, drafter, imported)
     fixed = methods.method(method).engines[ENGINE].fixed
     known = SpeculationSection.model_fields
-    found.speculation = {"method": method, **({"model": drafter} if drafter else {})}
+    imported.speculation = {"method": method, **({"model": drafter} if drafter else {})}
     for key, value in settings.items():
         if key in ("method", "model") or fixed.get(key) == value:
             continue
         if key in known:
-            found.speculation[key] = _whole(value) if known[key].annotation is not str else value
+            imported.speculation[key] = _whole(value) if known[key].annotation is not str else value
         else:
-            found.leave_out(f"{key}: {value} of the speculative config", "a recipe has no such key")
-    if drafter and drafter == found.target.get("model") and methods.method(method).drafter == "optional":
-        del found.speculation["model"]
+            imported.leave_out(f"{key}: {value} of the speculative config", "a recipe has no such key")
+    if drafter and drafter == imported.target.get("model") and methods.method(method).drafter == "optional":
+        del imported.speculation["model"]
 
 
-def _method(settings: Mapping[str, Any], drafter: str | None, found: VllmSettings) -> str:
+def _method(settings: Mapping[str, Any], drafter: str | None, imported: VllmSettings) -> str:
     """The recipe's method of a configuration. Where it names none, the drafter's own, as the engine finds it out."""
     if method := methods.configured(ENGINE, settings):
         return method
@@ -168,7 +168,7 @@ def _method(settings: Mapping[str, Any], drafter: str | None, found: VllmSetting
     )
     hint = f"Write another one if that is wrong: {', '.join(item.name for item in methods.methods())}."
     message = f"the command names no method: `{guess}` is taken, by the drafter's name"
-    found.findings.append(Finding("import.guessed", message, "speculation.method", hint=hint, severity="warning"))
+    imported.findings.append(Finding("import.guessed", message, "speculation.method", hint=hint, severity="warning"))
     return guess
 
 
@@ -179,25 +179,25 @@ def _words(text: str) -> list[str]:
         raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
 
 
-def _without_shell(words: list[str], found: VllmSettings) -> list[str]:
+def _without_shell(words: list[str], imported: VllmSettings) -> list[str]:
     """Without a prompt, `sudo`, and assignments, which become variables; up to where another command begins."""
     end = next(
         (index for index, word in enumerate(words) if word in ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")),
         len(words),
     )
     if words[end:]:
-        found.leave_out(" ".join(words[end:]), "it is not part of the command that starts the server")
+        imported.leave_out(" ".join(words[end:]), "it is not part of the command that starts the server")
     rest = words[:end]
     while rest:
         if assigned := _ASSIGNMENT.fullmatch(rest[0]):
-            found.add_variable(assigned[1], assigned[2])
+            imported.add_variable(assigned[1], assigned[2])
         elif rest[0] not in ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx"):
             break
         rest = rest[1:]
     return rest
 
 
-def _without_docker(words: Sequence[str], found: VllmSettings) -> list[str]:
+def _without_docker(words: Sequence[str], imported: VllmSettings) -> list[str]:
     """The arguments of the image, whose tag is the engine's version."""
     rest, options = list(words[2:]), []
     while rest and rest[0].startswith("-"):
@@ -206,30 +206,30 @@ def _without_docker(words: Sequence[str], found: VllmSettings) -> list[str]:
             value = rest.pop(0) if rest else ""
         if option in ("-e", "--env"):
             name, given, text = value.partition("=")
-            found.add_variable(name, text if given else f"${name}")
+            imported.add_variable(name, text if given else f"${name}")
         else:
             options.append(f"{option} {value}".strip())
     if options:
-        found.leave_out(", ".join(options), "options of the container are the platform's")
+        imported.leave_out(", ".join(options), "options of the container are the platform's")
     if not rest:
         raise UsageError("the command names no image", hint="Give the whole line: docker run … IMAGE --model MODEL …")
-    _image(rest.pop(0), found)
+    _image(rest.pop(0), imported)
     return rest
 
 
-def _image(image: str, found: VllmSettings) -> None:
+def _image(image: str, imported: VllmSettings) -> None:
     tag = image.rpartition(":")[2] if ":" in image.rpartition("/")[2] else "latest"
     if version := _TAGGED_VERSION.fullmatch(tag):
-        found.engine["version"] = version[1]
+        imported.engine["version"] = version[1]
         if not image.startswith("vllm/vllm-openai:"):
-            found.leave_out(
+            imported.leave_out(
                 f"image {image}",
                 f"AWS's image of {version[1]} is taken",
                 f"For this one: `container: {{base: {image}}}`.",
             )
         return
     hint = f"For this very image: `container: {{base: {image}}}` and its `engine.version`."
-    found.leave_out(f"image {image}", "its tag names no version, so that the newest that works is taken", hint)
+    imported.leave_out(f"image {image}", "its tag names no version, so that the newest that works is taken", hint)
 
 
 def _server_arguments(words: Sequence[str]) -> list[str]:
@@ -258,11 +258,11 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
             return
 
 
-def _add(found: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> None:
+def _add(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> None:
     """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
     values = [_value(text) for text in texts]
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
-        found.leave_out(
+        imported.leave_out(
             f"--{flag} {' '.join(texts)}",
             "its value is to be filled in",
             f"Add `{flag}` to `engine.args` with its value.",
@@ -270,8 +270,8 @@ def _add(found: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> No
         return
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     if inner:
-        value = _nested(found.engine.get("args", {}).get(flag), inner.split("."), value)
-    found.add_flag(flag, value)
+        value = _nested(imported.engine.get("args", {}).get(flag), inner.split("."), value)
+    imported.add_flag(flag, value)
 
 
 def _nested(before: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:
@@ -292,5 +292,5 @@ def _value(text: str) -> Any:
 
 def _whole(value: Any) -> Any:
     """A number, also as `32k`; anything else as it is."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", value) if isinstance(value, str) else None
-    return int(float(found[1]) * _UNITS.get(found[2], 1)) if found else value
+    number = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", value) if isinstance(value, str) else None
+    return int(float(number[1]) * _UNITS.get(number[2], 1)) if number else value

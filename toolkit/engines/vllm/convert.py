@@ -290,9 +290,9 @@ def _fit_hidden_states(draft: _Draft, target: Path | None) -> None:
     fc = draft.tensors.get("fc.weight", ())
     width = draft.config.get("target_hidden_size") or _size(draft, "hidden_size")
     if len(fc) != 2 or fc[1] % width:
-        found = f"is {list(fc)}" if fc else "is missing"
+        problem = f"is {list(fc)}" if fc else "is missing"
         raise draft.cannot(
-            f"tensor `fc.weight` {found}, but its width must be a multiple of the target's hidden size {width}",
+            f"tensor `fc.weight` {problem}, but its width must be a multiple of the target's hidden size {width}",
             "Correct `target_hidden_size`. A head without `fc.weight` is not an EAGLE-3 style head.",
         )
     draft.set("target_hidden_size", width, "the size of the hidden states it reads")
@@ -317,14 +317,14 @@ def _fit_parallel_drafting(draft: _Draft) -> None:
         draft.set(key, token, "the mask token, under a key that every vLLM since 0.16 reads")
     shape, width = draft.tensors.get("mask_hidden", (0,)), draft.tensors["fc.weight"][1]
     if (values := math.prod(shape)) != width:
-        found = f"has {values} values, but `fc.weight` needs {width}" if values else "is missing"
-        raise draft.cannot(f"tensor `mask_hidden` {found}", "Export the head again: a P-EAGLE head needs it.")
+        problem = f"has {values} values, but `fc.weight` needs {width}" if values else "is missing"
+        raise draft.cannot(f"tensor `mask_hidden` {problem}", "Export the head again: a P-EAGLE head needs it.")
 
 
 def _mask_token(config: dict[str, Any]) -> int | None:
     nested = (config.get("dflash_config") or {}).get("mask_token_id")
-    found = [nested, *(config.get(key) for key in ("mask_token_id", "pard_token", "ptd_token_id"))]
-    return next((token for token in found if isinstance(token, int)), None)
+    candidates = [nested, *(config.get(key) for key in ("mask_token_id", "pard_token", "ptd_token_id"))]
+    return next((token for token in candidates if isinstance(token, int)), None)
 
 
 def _size(draft: _Draft, key: str) -> int:

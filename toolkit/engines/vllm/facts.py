@@ -108,11 +108,6 @@ def subtracts_draft_slots(version: str) -> bool:
     return version in facts().token_budget_subtraction
 
 
-def known_versions() -> tuple[str, ...]:
-    """The versions whose flags are in the data, oldest first."""
-    return tuple(_listing("vllm/flags.json")["versions"])
-
-
 def flag_known(version: str, flag: str) -> bool | None:
     """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
     return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))
@@ -128,14 +123,14 @@ def takes(flag: str) -> Takes | None:
     """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
     listing = _listing("vllm/values.json")
     kinds: tuple[Takes, ...] = ("on_off", "several", "optional", "json_list")
-    found = next((kind for kind in kinds if flag in listing[kind]), None)
-    return found or ("one" if flag_known(listing["version"], flag) else None)
+    special = next((kind for kind in kinds if flag in listing[kind]), None)
+    return special or ("one" if flag_known(listing["version"], flag) else None)
 
 
 def alias_of(flag: str) -> str | None:
     """The flag that `flag` is another name of."""
-    found: str | None = _listing("vllm/values.json")["aliases"].get(flag)
-    return found
+    aliases: Mapping[str, str] = _listing("vllm/values.json")["aliases"]
+    return aliases.get(flag)
 
 
 def choices(flag: str, version: str) -> tuple[str, ...]:
@@ -152,8 +147,8 @@ def risky_flags() -> Mapping[str, Risk]:
 
 def variable_risk(variable: str) -> str | None:
     """What that environment variable does, where it runs code, loads files or opens the server."""
-    found: Mapping[str, str] = _listing("vllm/risks.json")["variables"]
-    return next((risk for name, risk in found.items() if fnmatchcase(variable, name)), None)
+    risks: Mapping[str, str] = _listing("vllm/risks.json")["variables"]
+    return next((risk for name, risk in risks.items() if fnmatchcase(variable, name)), None)
 
 
 def supports_eagle3(version: str, architecture: str) -> bool | None:
@@ -174,8 +169,8 @@ def drafter_known(version: str, architecture: str) -> bool | None:
 
 def _at(changes: Mapping[str, _T], version: str) -> _T | None:
     """The last of `changes` (sorted by version) that applies to `version`."""
-    found = [value for since, value in changes.items() if version_key(since) <= version_key(version)]
-    return found[-1] if found else None
+    applying = [value for since, value in changes.items() if version_key(since) <= version_key(version)]
+    return applying[-1] if applying else None
 
 
 def _listed(listing: Mapping[str, Any], kind: str, version: str, name: str) -> bool | None:
@@ -191,5 +186,5 @@ def _listing(filename: str) -> dict[str, Any]:
 
 
 def _read(filename: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((_FOLDER / filename).read_text(encoding="utf-8"))
-    return found
+    facts: dict[str, Any] = json.loads((_FOLDER / filename).read_text(encoding="utf-8"))
+    return facts

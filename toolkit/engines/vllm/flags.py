@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import fetched_by_container, supervised, target_dir
+from toolkit.engines.arguments import drafter_path, fetched_by_container, supervised, target_dir
 from toolkit.engines.vllm.facts import facts
-from toolkit.engines.vllm.speculation import speculative_config
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.parts import Speculation
+from toolkit.recipe.resolve import Recipe
 
 PREFIX = "SM_VLLM_"
 """Prefix of the variables that AWS's images turn into flags."""
@@ -99,3 +99,30 @@ def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         or all(supervised(image, value) for value in flags.values())
     )
     return {} if unharmed or not recipe.platform_rules.starts_image_entrypoint else {"PROCESS_AUTO_RECOVERY": "false"}
+
+
+def draft_slots(recipe: Recipe) -> int:
+    """Slots of the token budget that drafting needs for each request."""
+    speculation, drafting = recipe.speculation, recipe.drafting
+    return drafting.draft_slots(speculation.num_speculative_tokens) if speculation and drafting else 0
+
+
+def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
+    """The value of `--speculative-config`."""
+    drafting, drafter = recipe.drafting, speculation.drafter
+    config: dict[str, Any] = {
+        "method": drafting.method if drafting else speculation.method,
+        "model": drafter_path(recipe),
+        "num_speculative_tokens": speculation.num_speculative_tokens,
+    }
+    if drafter and fetched_by_container(recipe, drafter) and drafter.revision:
+        config["revision"] = drafter.revision
+    if speculation.tensor_parallel:
+        config["draft_tensor_parallel_size"] = speculation.tensor_parallel
+    if speculation.schedule:
+        config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
+    config |= {**speculation.settings, **(drafting.fixed if drafting else {})}
+    if speculation.synthetic_acceptance_length is not None:
+        config["rejection_sample_method"] = "synthetic"
+        config["synthetic_acceptance_length"] = speculation.synthetic_acceptance_length
+    return {key: value for key, value in config.items() if value != ""}

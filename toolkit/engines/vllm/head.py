@@ -94,8 +94,8 @@ def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
         return
     fc, width = head.tensors.get("fc.weight"), _fc_width(target, head)
     if fc is None or fc.shape[-1:] != (width,):
-        found = "is missing" if fc is None else f"is {fc}"
-        message = f"tensor `fc.weight` {found}; it must take {width} values ({_AUX_LAYERS})"
+        problem = "is missing" if fc is None else f"is {fc}"
+        message = f"tensor `fc.weight` {problem}; it must take {width} values ({_AUX_LAYERS})"
         yield Finding(
             "pair.fc-width", message, _DRAFTER, hint="Use an EAGLE-3 style head that was trained for this target."
         )

@@ -1,24 +1,239 @@
-"""Settings that others wrote for vLLM: which format it is, and who reads it."""
+"""Settings that others wrote for vLLM.
+
+A command line; YAML of github vllm-project/recipes, or for `vllm serve --config`; a recipe of AWS's inference benchmark
+suite (github aws-samples/sagemaker-genai-hosting-examples@089da29d, 07-benchmark/sagemaker-inference-benchmark-suite/
+recipes), whose `deployment` has model, instance, container, vllm, speculative_decoding, prefix_caching and endpoint.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from toolkit.engines.imported import Imported
-from toolkit.engines.vllm.benchmark_suite import is_suite, read_suite
-from toolkit.engines.vllm.collection import is_collected, is_configuration, read_collected, read_configuration
-from toolkit.engines.vllm.command_line import read_command
+from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, read_arguments, read_command
+from toolkit.engines.vllm.flags import PREFIX
+from toolkit.errors import UsageError
+from toolkit.recipe.imported import Imported
+
+# Parts of such a recipe that describe it or its hardware, of which nothing is lost for an endpoint.
+_DESCRIPTIVE = {"meta", "guide", "compatible_strategies", "features", "opt_in_features", "variants", "model"}
+_OF_MODEL = {
+    "model_id",
+    "min_vllm_version",
+    "base_args",
+    "base_env",
+    "architecture",
+    "parameter_count",
+    "active_parameters",
+    "context_length",
+}
+_SPECULATIVE = "speculative"
 
 
-def imported(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
+def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
     if isinstance(settings, str):
         return read_command(settings)
-    if is_suite(settings):
-        return read_suite(settings)
-    if is_collected(settings):
-        return read_collected(settings, variant)
-    if is_configuration(settings):
-        return read_configuration(settings)
+    if _is_suite(settings):
+        return _read_suite(settings)
+    if _is_collected(settings):
+        return _read_collected(settings, variant)
+    if _is_configuration(settings):
+        return _read_configuration(settings)
     return None
+
+
+def _is_collected(document: Mapping[str, Any]) -> bool:
+    """Whether it is a recipe of vllm-project/recipes."""
+    return isinstance(document.get("model"), Mapping) and "model_id" in document["model"]
+
+
+def _is_configuration(document: Mapping[str, Any]) -> bool:
+    """Whether it is a configuration file of `vllm serve`: flags with their values."""
+    return isinstance(document.get("model"), str) and not any(
+        isinstance(document.get(key), Mapping) for key in ("target", "engine")
+    )
+
+
+def _read_collected(document: Mapping[str, Any], variant: str | None = None) -> VllmSettings:
+    """A recipe of vllm-project/recipes, with its features that are on by default and that for speculation.
+
+    `variant` is one of its `variants`, such as `fp8`. Raises UsageError for one that it does not have.
+    """
+    model, imported = document["model"], VllmSettings("a recipe of vllm-project/recipes")
+    imported.target["model"] = str(model["model_id"])
+    chosen = _variant(document, variant)
+    imported.target["model"] = str(chosen.get("model_id", imported.target["model"]))
+    for arguments in (model.get("base_args"), chosen.get("extra_args"), chosen.get("args")):
+        read_arguments([str(word) for word in arguments or ()], imported)
+    for variables in (model.get("base_env"), chosen.get("extra_env"), chosen.get("env")):
+        for name, value in (variables or {}).items():
+            imported.add_variable(str(name), str(value))
+    _features(document, imported)
+    _strategy(document, imported)
+    if "min_vllm_version" in model:
+        imported.leave_out(f"min_vllm_version {model['min_vllm_version']}", "the newest version that works is taken")
+    for key in sorted({*model} - _OF_MODEL):
+        imported.leave_out(
+            f"model.{key}", "it is not for an endpoint's engine, or the toolkit chooses it", _shown(model[key])
+        )
+    for key in [key for key, value in document.items() if key not in _DESCRIPTIVE and value]:
+        if key != "strategy_overrides":
+            imported.leave_out(key, "it is for other hardware or other ways to start", _shown(document[key]))
+    return imported
+
+
+def _read_configuration(document: Mapping[str, Any]) -> VllmSettings:
+    """A configuration file of `vllm serve`."""
+    imported = VllmSettings("a configuration file of vLLM")
+    for key, value in sorted(document.items(), key=lambda item: item[0] != "model"):
+        flag = str(key).replace("_", "-")
+        if flag in ("env", "environment") and isinstance(value, Mapping):
+            for name, text in value.items():
+                imported.add_variable(str(name), str(text))
+        else:
+            imported.add_flag(flag, value)
+    return imported
+
+
+def _variant(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, Any]:
+    variants = document.get("variants") or {}
+    if wanted is None:
+        return variants.get("default") or {}
+    if wanted not in variants:
+        raise UsageError(f"it has no variant `{wanted}`", hint=f"Its variants: {', '.join(variants) or 'none'}.")
+    chosen: Mapping[str, Any] = variants[wanted]
+    return chosen
+
+
+def _features(document: Mapping[str, Any], imported: VllmSettings) -> None:
+    """The flags of features that are on by default, and of speculation."""
+    optional = document.get("opt_in_features") or ()
+    for name, feature in (document.get("features") or {}).items():
+        words = [str(word) for word in feature.get("args") or ()]
+        if name in optional and not any(_SPECULATIVE in word for word in words):
+            imported.leave_out(
+                f"feature {name} ({' '.join(words)})", "it is off by default", "Add its flags to `engine.args`."
+            )
+        elif words:
+            read_arguments(words, imported)
+
+
+def _strategy(document: Mapping[str, Any], imported: VllmSettings) -> None:
+    """The tensor parallelism on one node; further strategies are left out."""
+    for name, settings in (document.get("strategy_overrides") or {}).items():
+        size = settings.get("tp") if isinstance(settings, Mapping) and name == "single_node_tp" else None
+        if isinstance(size, int):
+            if size > 1:
+                imported.add_flag("tensor-parallel-size", size)
+            settings = {key: value for key, value in settings.items() if key != "tp"}
+        if settings:
+            imported.leave_out(f"strategy_overrides.{name}", "it is another way to start", _shown(settings))
+
+
+def _shown(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return f"It says: {text[:200]}{'…' if len(text) > 200 else ''}"
+
+
+_KNOWN = {"model", "instance", "container", "vllm", "speculative_decoding", "prefix_caching", "endpoint"}
+
+
+def _is_suite(document: Mapping[str, Any]) -> bool:
+    """Whether it is a recipe of the benchmark suite."""
+    deployment = document.get("deployment")
+    return (
+        isinstance(deployment, Mapping) and isinstance(deployment.get("model"), Mapping) and "id" in deployment["model"]
+    )
+
+
+def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
+    """The recipe of a suite's file. Raises UsageError for a container of another engine."""
+    imported = VllmSettings("a recipe of AWS's inference benchmark suite")
+    deployment = document["deployment"]
+    imported.target["model"] = str(deployment["model"]["id"])
+    if deployment["model"].get("trust_remote_code"):
+        imported.add_flag("trust-remote-code", True)
+    _container(deployment.get("container") or {}, imported)
+    _engine(deployment.get("vllm") or {}, imported)
+    _speculation(deployment.get("speculative_decoding") or {}, imported)
+    caching = (deployment.get("prefix_caching") or {}).get("enabled")
+    if caching is not None:
+        imported.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
+    _add_hardware(deployment, imported)
+    for key in sorted({*deployment} - _KNOWN):
+        imported.leave_out(f"deployment.{key}", "a recipe has nothing like it")
+    _benchmark(document, imported)
+    return imported
+
+
+def _container(container: Mapping[str, Any], imported: VllmSettings) -> None:
+    kind = str(container.get("type", "vllm-dlc"))
+    if "vllm" not in kind:
+        raise UsageError(
+            f"deployment.container.type is {kind}, another engine than vLLM", hint="Import one of its vllm-dlc recipes."
+        )
+    if "version" in container:
+        imported.engine["version"] = str(container["version"])
+
+
+def _engine(settings: Mapping[str, Any], imported: VllmSettings) -> None:
+    for key, value in settings.items():
+        if key == "extra_env":
+            for name, text in (value or {}).items():
+                _variable(str(name), str(text), imported)
+        elif value is not None and not (key == "trust_remote_code" and not value):
+            imported.add_flag(key.replace("_", "-"), value)
+
+
+def _variable(name: str, text: str, imported: VllmSettings) -> None:
+    """A variable, or the flag that the image makes of it."""
+    if not name.startswith(PREFIX):
+        imported.add_variable(name, text)
+        return
+    flag = name.removeprefix(PREFIX).lower().replace("_", "-")
+    imported.add_flag(flag, True if text.lower() in ("", "true") else text)
+
+
+def _speculation(settings: Mapping[str, Any], imported: VllmSettings) -> None:
+    if settings.get("enabled"):
+        add_speculation(imported, {key: value for key, value in settings.items() if key != "enabled"})
+
+
+def _add_hardware(deployment: Mapping[str, Any], imported: VllmSettings) -> None:
+    instance, endpoint = deployment.get("instance") or {}, deployment.get("endpoint") or {}
+    if "type" in instance:
+        imported.platform["instance_types"] = [str(instance["type"])]
+    if instance.get("count", 1) != 1:
+        imported.leave_out(
+            f"instance.count {instance['count']}",
+            "one serves",
+            f"Add `scaling: {{min_instances: {instance['count']}, max_instances: {instance['count']}}}`.",
+        )
+    if "region" in endpoint:
+        imported.platform["region"] = str(endpoint["region"])
+    if "health_check_timeout" in endpoint:
+        imported.platform["health_check_timeout"] = endpoint["health_check_timeout"]
+    if endpoint.get("pattern", "standard") != "standard":
+        imported.leave_out(
+            f"endpoint.pattern {endpoint['pattern']}",
+            "a plain endpoint is made",
+            "Add `inference_component: {}` to `platform`.",
+        )
+    if role := endpoint.get("role_arn"):
+        imported.leave_out(
+            f"endpoint.role_arn {role}",
+            "the role of your session is taken",
+            "Add `role: ARN` to `platform` for another one.",
+        )
+
+
+def _benchmark(document: Mapping[str, Any], imported: VllmSettings) -> None:
+    benchmark = document.get("benchmark") or {}
+    levels = ",".join(map(str, benchmark.get("concurrency_levels") or ()))
+    if benchmark:
+        option = f" --concurrency {levels}" if levels else ""
+        imported.leave_out("benchmark", "it is a command here", f"Run: toolkit bench RECIPE{option}")
+    for key in ("pipeline", "cost", "version"):
+        if document.get(key):
+            imported.leave_out(key, "the toolkit has its own")

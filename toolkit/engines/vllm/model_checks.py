@@ -6,7 +6,7 @@ Formats and messages: vLLM 0.33.0, config/speculative.py and v1/spec_decode/llm_
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
@@ -14,13 +14,13 @@ from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
-from toolkit.engines.vllm.vocabulary import check_vocabulary
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import EngineSection
+from toolkit.recipe.parts import Engine
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Download
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
@@ -68,8 +68,8 @@ def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]
     keys = mask_token_keys(engine.version)
     if "speculators_config" in drafter.config:
         keys = ("mask_token_id", *keys)  # vLLM passes it on as `pard_token` (configs/speculators/algos.py)
-    found = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
-    if not found:
+    named = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
+    if not named:
         if drafter.partial:
             return
         message = "the drafter's config.json names no mask token, which parallel drafting needs"
@@ -77,7 +77,7 @@ def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]
         hint = "Add `pard_token` and `ptd_token_id` with the id that the drafter was trained with."
         yield Finding("pair.mask-token", message, _DRAFTER, hint=hint)
         return
-    key, token = next(iter(found.items()))
+    key, token = next(iter(named.items()))
     if not 0 <= token < drafter.vocab_size:
         message = f"mask token {token} (`{key}`) is outside the vocabulary of {drafter.vocab_size}"
         yield Finding("pair.mask-token", message, _DRAFTER, hint="Correct it in the drafter's config.json.")
@@ -145,3 +145,45 @@ def _dotted(config: Mapping[str, Any], key: str) -> int | None:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value if isinstance(value, int) else None
+
+
+_VOCABULARY = Download(
+    name="o200k_base.tiktoken",
+    url="https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken",
+    size=3_613_922,
+    sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    variable="TIKTOKEN_ENCODINGS_BASE",
+)
+_MODEL_TYPE = "gpt_oss"
+
+
+def downloads(recipe: Recipe) -> Sequence[Download]:
+    """The vocabulary, where an isolated container would download it."""
+    return (_VOCABULARY,) if _is_missing(recipe, recipe.target_type) else ()
+
+
+def check_vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A finding on a vocabulary that an isolated container cannot download, or that staging downloads for it."""
+    if not _is_missing(recipe, str(target.config.get("model_type"))):
+        return
+    engine = f"{recipe.engine.name} {recipe.engine.version}"
+    newer = f"Set `engine.version` to {facts().harmony_download_until} or newer"
+    if recipe.platform.weights == "s3":
+        message = (
+            f"{engine} needs the vocabulary of gpt-oss's chat format when it starts: it is staged beside the weights"
+        )
+        hint = f"Deploy from a machine that reaches {_VOCABULARY.url}. Or: {newer}."
+        yield Finding("engine.vocabulary", message, "network.isolation", hint=hint, severity="info")
+        return
+    message = (
+        f"{engine} downloads the vocabulary of gpt-oss's chat format when it starts, which an isolated container cannot"
+    )
+    hint = f"{newer}, or write `platform: {{weights: s3}}`, which stages it."
+    yield Finding("engine.vocabulary", message, "network.isolation", hint=hint)
+
+
+def _is_missing(recipe: Recipe, model_type: str) -> bool:
+    is_older = lookup.older(recipe.engine.version, facts().harmony_download_until)
+    own = _VOCABULARY.variable in recipe.engine.env or recipe.target.kind == "jumpstart"
+    isolated = recipe.network.isolation and recipe.platform_rules.isolates_containers
+    return model_type == _MODEL_TYPE and isolated and is_older and not own

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import facts, kv_group_factor
-from toolkit.engines.vllm.workspace import sampler_bytes_per_logit
+from toolkit.engines.vllm.kv_cache import GROUP_FACTOR
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.sizing.kv_cache import GROUP_FACTOR
-from toolkit.sizing.settings import Settings
+from toolkit.recipe.resolve import Recipe
 
 # Read in vLLM's config/cache.py and v1/kv_cache_interface.py: 0.90 in 0.18.1 (0.19 was not looked at); windows kept the
 # tokens of one step until 0.25.0, and since 0.26.0 those of both that asynchronous scheduling runs at a time.
@@ -20,6 +19,38 @@ _MEMORY_UTILIZATION, _OLD_MEMORY_UTILIZATION, _MEMORY_UTILIZATION_SINCE = 0.92, 
 _STEPS_IN_FLIGHT_SINCE = "0.26.0"
 # Its start-up logs say: "CUDA graph memory profiling is enabled (default since v0.21.0)".
 _GRAPHS_COUNTED_SINCE = "0.21.0"
+# Bytes of sampling per sequence and token of the vocabulary: sorted copies, indices and probabilities of all logits.
+# Published, before 0.18: gpt-oss-120b 36.5 (1024 sequences), Qwen3-8B 38.6, Llama-3.1-8B 38; since: gpt-oss-20b 23.5,
+# Qwen3-8B 22, Qwen3-32B 25 (1024 sequences), but 36 in two logs of 0.28 and 0.31.
+_SAMPLER_SINCE, _SAMPLER_BYTES, _OLD_SAMPLER_BYTES = "0.18.0", 24, 36
+
+
+@dataclass(frozen=True)
+class Settings:
+    """vLLM's settings. None means the engine's default for the device, or the model's limit.
+
+    `sampler_bytes_per_logit` is the memory of sampling, per sequence and token of the vocabulary. `graphs_counted`: the
+    memory of CUDA graphs is subtracted before the KV cache is planned; else it comes on top of the limit.
+    `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
+    """
+
+    max_model_len: int | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    num_speculative_tokens: int
+    dtype: str = "auto"
+    kv_cache_dtype: str = "auto"
+    block_size: int | None = None
+    memory_utilization: float = 0.92
+    kv_cache_memory_bytes: int | None = None
+    tensor_parallel: int | None = None
+    enforce_eager: bool = False
+    hybrid_kv_cache: bool = True
+    steps_in_flight: int = 2
+    expert_parallel: bool = False
+    kv_group_factor: float = GROUP_FACTOR
+    sampler_bytes_per_logit: int = 24
+    graphs_counted: bool = True
 
 
 def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
@@ -53,6 +84,11 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
         graphs_counted=_is_since(engine.version, _GRAPHS_COUNTED_SINCE),
     )
+
+
+def sampler_bytes_per_logit(version: str) -> int:
+    """Bytes of sampling per sequence and token of the vocabulary in that version of vLLM."""
+    return _SAMPLER_BYTES if _is_since(version, _SAMPLER_SINCE) else _OLD_SAMPLER_BYTES
 
 
 def _whole(flags: Mapping[str, Any], flag: str) -> int | None:

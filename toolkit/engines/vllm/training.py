@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from toolkit.training.engine import Conversion, TrainingEngine
 if TYPE_CHECKING:
     from toolkit.training.chat import Chat
     from toolkit.training.job import TrainingJob
-    from toolkit.training.responses import Generator
+    from toolkit.training.responses import Answer, Generator, Question
 
 NAME = "vllm"
 
@@ -29,9 +30,7 @@ class VllmTraining(TrainingEngine):
     def answering(self, job: TrainingJob, chat: Chat) -> AbstractContextManager[Generator] | None:
         if find_spec(NAME) is None:
             return None
-        from toolkit.engines.vllm.generate import in_vllm  # loads PyTorch
-
-        return in_vllm(job, chat)
+        return _answering_in_vllm(job, chat)
 
     def serve_command(self, method: str, num_speculative_tokens: int) -> str:
         drafting = methods.method(method).engines[NAME]
@@ -42,6 +41,44 @@ class VllmTraining(TrainingEngine):
             **drafting.fixed,
         }
         return f"vllm serve TARGET --speculative-config '{json.dumps(config)}'"
+
+
+@contextmanager
+def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
+    """Answers from vLLM in processes of its own, which end with the context, and their memory is free."""
+    import torch
+    from vllm import LLM, SamplingParams, TokensPrompt
+
+    from toolkit.training.chat import Turn
+    from toolkit.training.responses import Answer
+
+    # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
+    eager = not torch.cuda.is_available()
+    engine = LLM(
+        job.target,
+        dtype=job.dtype,
+        max_model_len=job.max_length,
+        seed=job.seed,
+        enforce_eager=eager,
+        disable_log_stats=True,
+    )
+
+    def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
+        settings = [
+            SamplingParams(temperature=job.temperature, seed=job.seed, max_tokens=one.max_tokens, detokenize=False)
+            for one in questions
+        ]
+        prompts = [TokensPrompt(prompt_token_ids=question.prompt) for question in questions]
+        answered = [list(output.outputs[0].token_ids) for output in engine.generate(prompts, settings, use_tqdm=False)]
+        return [
+            Answer(Turn(question.prompt, tokens), chat.text(tokens))
+            for question, tokens in zip(questions, answered, strict=True)
+        ]
+
+    try:
+        yield generate
+    finally:
+        engine.llm_engine.engine_core.shutdown()
 
 
 TRAINING = VllmTraining()

@@ -1,8 +1,9 @@
-"""Does every value stay the value of its own flag?
+"""Does every value stay the value of its own flag, and does none ask for what is a risk?
 
 A container's entrypoint turns variables into arguments: a text that reads as a JSON list becomes several, `true` a bare
 flag, and vLLM's parser takes what begins with a dash for the next flag. So each value has to have the form that its
-flag takes.
+flag takes. Settings that run code, load files or let clients do more than generate are errors until `engine.allow`
+names them: who reads the recipe then sees what it takes upon itself.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolkit.engines.vllm.facts import Takes, alias_of, choices, takes
+from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, risky_flags, takes, variable_risk
 from toolkit.findings import Finding
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.unsafe import CODE_VARIABLES
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
 _CODE = "engine.flag-value"
@@ -61,8 +63,8 @@ def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | 
     if isinstance(value, list) and kind in ("one", "optional"):
         return "takes one value, not a list", "Write one value."
     texts = value if isinstance(value, list) else [value]
-    found = (_wrong_text(text, alone=text is value, kind=kind) for text in texts if isinstance(text, str))
-    return next((wrong for wrong in found if wrong), None)
+    problems = (_wrong_text(text, alone=text is value, kind=kind) for text in texts if isinstance(text, str))
+    return next((wrong for wrong in problems if wrong), None)
 
 
 def _wrong_text(text: str, *, alone: bool, kind: Takes | None) -> tuple[str, str] | None:
@@ -82,14 +84,74 @@ def _wrong_text(text: str, *, alone: bool, kind: Takes | None) -> tuple[str, str
 
 def _documents(text: str) -> int:
     """How many arguments the entrypoints of containers make of a text."""
-    found, rest = [], text.strip()
+    documents, rest = [], text.strip()
     while rest:
         try:
             document, end = json.JSONDecoder().raw_decode(rest)
         except (ValueError, RecursionError):
             return 1
-        found.append(document)
+        documents.append(document)
         rest = rest[end:].lstrip()
-    if len(found) == 1 and isinstance(found[0], list):
+    if len(documents) == 1 and isinstance(documents[0], list):
         return -1  # not one value, however many elements it has
-    return len(found) if all(isinstance(document, dict) for document in found) else 1
+    return len(documents) if all(isinstance(document, dict) for document in documents) else 1
+
+
+_RISK = "engine.risk"
+
+
+def check_risks(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on flags and variables that are a risk, and on names in `engine.allow` that have no use."""
+    risks = dict(_risks(recipe))
+    for name, (path, risk) in risks.items():
+        if name not in recipe.engine.allow:
+            hint = f"Remove it; or, if you trust that, write `allow: [{name}]` in `engine`."
+            yield Finding(_RISK, f"`{name}` {risk}", path, hint=hint)
+    of_types = {flag.replace("_", "-") for item in recipe.platform.overrides.values() for flag in item.args}
+    for index, name in enumerate(recipe.engine.allow):
+        if name not in risks and name not in of_types:
+            message = f"`{name}` is allowed, and nothing in the recipe needs it"
+            yield Finding(_RISK, message, f"engine.allow.{index}", hint="Remove it.", severity="warning")
+
+
+def _risks(recipe: Recipe) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Path and risk, by the name that allows it."""
+    for flag, value in recipe.engine.args.items():
+        for name in _spelled_out(flag):
+            if _is_meant(risky_flags()[name], value):
+                yield name, (f"engine.args.{flag}", risky_flags()[name].risk)
+    for variable in recipe.engine.env:
+        risk = "decides what code the engine's process runs" if variable in CODE_VARIABLES else variable_risk(variable)
+        if risk:
+            yield variable, (f"engine.env.{variable}", risk)
+
+
+def risk_of(flag: str, value: Any) -> str:
+    """What a flag with that value does that a model does not need; empty if nothing."""
+    risks = (risky_flags()[name] for name in _spelled_out(flag))
+    return next((item.risk for item in risks if _is_meant(item, value)), "")
+
+
+def _spelled_out(flag: str) -> list[str]:
+    """The flag itself, or all that it may be short for: the engine's parser takes a beginning for the whole."""
+    if takes(flag):
+        return [flag] if flag in risky_flags() else []
+    return [name for name in risky_flags() if name.startswith(flag)]
+
+
+def _is_meant(risk: Risk, value: Any) -> bool:
+    if value is False:
+        return False
+    return re.search(risk.only, _plain(value)) is not None
+
+
+def _plain(value: Any) -> str:
+    """The value as text; JSON always in the same spelling, in which no letter is escaped."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return str(value)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -17,6 +17,7 @@ from toolkit import registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
+from toolkit.recipe.rules import EngineRules
 
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
@@ -43,7 +44,7 @@ def runnable_images(containers: Path) -> list[str]:
 
 def _runs_here(repository: str) -> bool:
     """Whether this machine can run images of that repository: all but those of engines that are not built for CPUs."""
-    return repository not in registry.engines() or bool(registry.engine_rules(repository).cpu_package)
+    return repository not in registry.engines() or registry.engine_rules(repository).cpu is not None
 
 
 @dataclass(frozen=True)
@@ -76,16 +77,17 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_soc
     The cache of the engine outlives it. What CreateModel leaves open is set for this machine's memory and CPU.
     """
     opt_ml = str(folder / "opt" / "ml")
-    engines = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    engines: list[EngineRules] = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
     free, features, cores = machine.free_bytes(), machine.cpu_features(), machine.cores()
-    defaults = [item for engine in engines for item in engine.cpu_variables(variables, free, features, cores).items()]
-    caches = [variable for engine in engines for variable in engine.cache_variables(str(cache())).items()]
+    cpus = [engine.cpu for engine in engines if engine.cpu]
+    defaults = [item for cpu in cpus for item in cpu.variables(variables, free, features, cores).items()]
+    caches = {name: f"{cache()}/{folder}" for engine in engines for name, folder in engine.cache_folders.items()}
     return {
         **{name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
         "HOME": str(folder / "root"),
         "TMPDIR": str(folders.temporary_folder(folder)),
         "PYTHONUNBUFFERED": "1",
-        **dict(caches),
+        **caches,
         **dict(defaults),
         **{name: _OPT_ML.sub(lambda _: opt_ml, value) for name, value in variables.items()},
         "AWS_REGION": REGION,

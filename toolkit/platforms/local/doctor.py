@@ -29,8 +29,8 @@ def examine(home: Path) -> Iterator[Examined]:
     yield Examined("system", runs_here(), platform.system(), "Use Linux, on Windows that of WSL 2.")
     yield _own_package()
     for name in registry.engines():
-        if package := registry.engine_rules(name).cpu_package:
-            yield _package(package, lookup.images("local", name)[0].version)
+        if cpu := registry.engine_rules(name).cpu:
+            yield _package(cpu.package, lookup.images("local", name)[0].version)
     yield _package("moto", None)
     yield _memory()
     yield _disk(home)

@@ -139,7 +139,7 @@ def _model_latency(worst: Mapping[str, float]) -> Percentiles | None:
 def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[EngineMetrics, tuple[str, ...]]:
     """The engine's own metrics, and why there are none: they are an extra, whose lack is no failure."""
     try:
-        names = registry.engine_rules(registry.default_engine()).metrics  # all of our engines have them
+        names = registry.engine_rules(registry.default_engine()).metrics.names  # all of our engines have them
         engine = read_engine_metrics(clients, endpoint, seconds, now, names)
     except PlatformError as error:
         return EngineMetrics(), (f"Cannot read the engine's own metrics: {error.message}",)

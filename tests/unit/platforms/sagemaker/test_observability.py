@@ -232,20 +232,20 @@ def test_without_speculation_there_is_no_acceptance(recipe: Recipe) -> None:
 
 
 def test_tokens_are_counted_from_the_engines_log() -> None:
-    found = extract(RULES.draft_line(4), LINE)
+    found = extract(RULES.metrics.draft_line(4), LINE)
     assert found
     assert (found["accepted"], found["drafted"]) == ("139", "428")
 
 
 def test_the_acceptance_length_from_tokens_is_the_engines_own() -> None:
-    found = extract(RULES.draft_line(4), LINE)
+    found = extract(RULES.metrics.draft_line(4), LINE)
     assert found
     assert round(1 + 4 * float(found["accepted"]) / float(found["drafted"]), 2) == 2.3
 
 
 @pytest.mark.parametrize("prefix", ["", "[sagemaker logs] ", "2026-11-21T09:12:53Z vllm "])
 def test_whatever_stands_before_it(prefix: str) -> None:
-    assert extract(RULES.draft_line(4), prefix + LINE.split("] ", 1)[1])
+    assert extract(RULES.metrics.draft_line(4), prefix + LINE.split("] ", 1)[1])
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_whatever_stands_before_it(prefix: str) -> None:
     ids=["another line", "another K"],
 )
 def test_other_lines_are_not_counted(line: str) -> None:
-    assert extract(RULES.draft_line(4), line) is None
+    assert extract(RULES.metrics.draft_line(4), line) is None
 
 
 # ---- the dashboard ----

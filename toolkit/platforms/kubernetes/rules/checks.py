@@ -69,7 +69,7 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
             hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif instance and not (rules.explains_hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.hardware or rules.runs_on(instance) or _own_image(recipe)):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -77,7 +77,7 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
     """Pods and their Job land on any of the types, with one claim, one lowest driver and one compiled code."""
     first, *others = map(family, recipe.platform.types)
     for index, other in enumerate(others, start=1):
-        if recipe.engine_rules.compiles(recipe) and other != first:
+        if recipe.engine_rules.compilation and other != first:
             message = (
                 f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
             )
@@ -167,8 +167,7 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
     if scaling.max_instances > scaling.min_instances and not (cluster(recipe) and cluster(recipe).prometheus):
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
-        metric = recipe.engine_rules.metrics.of_pods
-        hint = f"Install one that provides `{metric}`, or KEDA, and set platform.kubernetes.prometheus."
+        hint = f"Install one that provides `{metrics.names.of_pods}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = scaling.requests_per_instance, recipe.engine.max_num_seqs
     if wanted and wanted > most and scaling.max_instances > scaling.min_instances:

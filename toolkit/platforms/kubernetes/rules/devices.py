@@ -97,7 +97,10 @@ def claims(recipe: Recipe) -> dict[str, Any]:
 
 def disk_gib(recipe: Recipe, *, compiles: bool) -> int:
     """What a pod needs of its node's disk, with a margin; 0 where the size of the weights is not known."""
-    return math.ceil(_DISK_MARGIN * recipe.engine_rules.disk_bytes(recipe, compiles=compiles) / 2**30)
+    fetched = (recipe.weight_bytes or 0) if recipe.platform.weights == "hub" else 0
+    compilation = recipe.engine_rules.compilation
+    compiled = compilation.disk_bytes(recipe, fetched, ahead=compiles) if compilation else 0
+    return math.ceil(_DISK_MARGIN * (fetched + compiled) / 2**30)
 
 
 def container_resources(recipe: Recipe, *, compiles: bool) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def _deployment(recipe: Recipe) -> Resource:
 
 def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
-    if not scales(recipe):
+    metrics = recipe.engine_rules.metrics
+    if metrics is None or not scales(recipe):
         return None
     target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
@@ -104,7 +105,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     prometheus = section(recipe).prometheus
     if prometheus is None:
         metric = {
-            "metric": {"name": recipe.engine_rules.metrics.of_pods},
+            "metric": {"name": metrics.names.of_pods},
             "target": {"type": "AverageValue", "averageValue": str(wanted)},
         }
         spec: dict[str, Any] = {
@@ -116,7 +117,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
     of = f'model_name="{recipe.name}",namespace="{section(recipe).namespace}"'
-    query = f"sum({recipe.engine_rules.metrics.running_requests}{{{of}}})"
+    query = f"sum({metrics.names.running_requests}{{{of}}})"
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

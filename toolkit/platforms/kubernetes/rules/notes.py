@@ -19,7 +19,8 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """One sentence or line each."""
     if account.id == NO_ACCOUNT:
         yield "This plan was made without a cluster, as if it were empty. It cannot be applied."
-    yield from recipe.engine_rules.notes(recipe)
+    if hardware := recipe.engine_rules.hardware:
+        yield from hardware.notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} is used, with the toolkit's programs mounted"
     yield from _needs(recipe)
     if count := accelerators(recipe):
@@ -68,10 +69,10 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     yield from _models(recipe)
     if scales(recipe) and settings.prometheus:
         yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
-    elif scales(recipe):
+    elif scales(recipe) and metrics:
         yield (
-            f"Autoscaling needs the pods' metric {metrics.of_pods}: with Prometheus and its adapter, a rule that gives "
-            f"{metrics.running_requests} this name"
+            f"Autoscaling needs the pods' metric {metrics.names.of_pods}: with Prometheus and its adapter, a rule that "
+            f"gives {metrics.names.running_requests} this name"
         )
 
 

@@ -37,7 +37,7 @@ _PRE_STOP_SECONDS, _GRACE_SECONDS = 10, 70
 
 def start_seconds(recipe: Recipe) -> int:
     """How long a container may take until it has answered its first request."""
-    if recipe.engine_rules.compiles(recipe) and not recipe.engine.compile_ahead:
+    if recipe.engine_rules.compilation and not recipe.engine.compile_ahead:
         return AT_START_SECONDS
     return recipe.platform.health_check_timeout or _START_SECONDS
 
@@ -101,7 +101,8 @@ def _node_cache(recipe: Recipe) -> dict[str, Any]:
 def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
     home = {"HOME": CACHE, "HF_HOME": HUB_CACHE}
-    ours = {**home, **recipe.engine_rules.cache_variables(CACHE)}
+    caches = {name: f"{CACHE}/{folder}" for name, folder in recipe.engine_rules.cache_folders.items()}
+    ours = {**home, **caches}
     compiled = artifacts.variables(recipe, f"{ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}

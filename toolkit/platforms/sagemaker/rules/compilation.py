@@ -44,7 +44,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
     if artifacts.compiles_ahead(recipe):
         twin = "; add `--baseline` to compile for the baseline too" if recipe.speculation else ""
         yield f"Its containers need compiled code to start: `toolkit compile {recipe.path}` creates it, {takes}{twin}"
-    elif recipe.engine_rules.compiles(recipe):
+    elif recipe.engine_rules.compilation:
         yield f"Every container compiles when it starts, {takes}; SageMaker allows 60 min at most"
 
 

@@ -33,7 +33,8 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         role = f"{account.role} ({account.role_source})" if account.role else "a role that is made for it"
         yield f"Account {account.id}, {account.region}: runs as {role}, weights in s3://{bucket_name(account)}"
-    yield from recipe.engine_rules.notes(recipe)
+    if hardware := recipe.engine_rules.hardware:
+        yield from hardware.notes(recipe)
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):

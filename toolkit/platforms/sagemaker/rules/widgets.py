@@ -29,17 +29,20 @@ Row = list[Any]
 
 def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequence[str]) -> dict[str, Any]:
     """SageMaker's metrics, the engine's metrics and acceptance. The first widget names the endpoint."""
-    region = account.region
+    region, tells = account.region, recipe.engine_rules.metrics
+    names = tells.names if tells else None
     graphs = [
         *_requests(recipe, variants, region),
-        *_engine(recipe, variants, region),
-        *([*_speculation(recipe, region), *_measured(recipe, region)] if recipe.speculation else []),
+        *(_engine(recipe, names, variants, region) if names else []),
+        *(_acceptance_from_the_log(recipe, region) if recipe.speculation else []),
+        *(_acceptance(recipe, names, region) if recipe.speculation and names else []),
+        *(_measured(recipe, region) if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
         properties = {"title": "Alarms", "alarms": [prefix + name for name in alarms]}
         graphs.insert(0, {"type": "alarm", "properties": properties})
-    text = {"type": "text", "properties": {"markdown": _text(recipe, region, bool(alarms))}}
+    text = {"type": "text", "properties": {"markdown": _text(recipe, names, region, bool(alarms))}}
     head = {**text, "x": 0, "y": 0, "width": 24, "height": _TEXT_HEIGHT}
     return {"widgets": [head, *(_placed(widget, number) for number, widget in enumerate(graphs))]}
 
@@ -80,15 +83,19 @@ def _placed(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
     }
 
 
-def _text(recipe: Recipe, region: str, alarms: bool) -> str:
+def _text(recipe: Recipe, names: MetricNames | None, region: str, alarms: bool) -> str:
+    graphs = (
+        "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tested on a live "
+        f"account: if one stays empty, look for `{names.prefix}` in CloudWatch's Query Studio."
+        if names
+        else f"{recipe.engine.name} has no metrics of its own."
+    )
     lines = [
         f"# {recipe.name}",
         f"Endpoint `{recipe.name}`, made by toolkit in {region}. The next deployment overwrites changes made here.",
         "",
         *_acceptance_text(recipe, alarms),
-        "Graphs marked PromQL need SageMaker's detailed observability, which is on. They were not tested on a live "
-        "account: if one stays empty, look for "
-        f"`{recipe.engine_rules.metrics.prefix}` in CloudWatch's Query Studio.",
+        graphs,
     ]
     return "\n".join(lines)
 
@@ -145,7 +152,7 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
     ]
 
 
-def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
+def _engine(recipe: Recipe, names: MetricNames, variants: Sequence[str], region: str) -> list[dict[str, Any]]:
     """The engine's own metrics."""
     prefixes = {variant: f"{variant} " if len(variants) > 1 else "" for variant in variants}
     return [
@@ -158,7 +165,7 @@ def _engine(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict[s
                 for label, query in queries.items()
             ],
         )
-        for title, queries in _engine_queries(recipe.engine_rules.metrics).items()
+        for title, queries in _engine_queries(names).items()
     ]
 
 
@@ -186,9 +193,9 @@ def _engine_queries(names: MetricNames) -> Mapping[str, Mapping[str, str]]:
     }
 
 
-def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
-    """Acceptance from the log, if possible, and from the engine's counters of the variant that drafts."""
-    labels, names = metrics.labels(recipe), recipe.engine_rules.metrics
+def _acceptance(recipe: Recipe, names: MetricNames, region: str) -> list[dict[str, Any]]:
+    """From the engine's counters of the variant that drafts."""
+    labels = metrics.labels(recipe)
 
     def rate(counter: str) -> str:
         return f"sum(rate({counter}{labels}[5m]))"
@@ -196,7 +203,6 @@ def _speculation(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     accepted, drafts = rate(names.accepted_tokens), rate(names.drafts)
     by_position = rate(names.accepted_by_position).replace("sum(", "sum by (position) (", 1)
     return [
-        *_acceptance_from_the_log(recipe, region),
         _chart("Acceptance length (PromQL)", region, [("length", f"1 + {accepted} / {drafts}")]),
         _chart(
             "Acceptance rate, % (PromQL)",

@@ -97,7 +97,7 @@ def _has_accelerator(instance: Instance, name: str) -> bool:
 
 
 def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
-    if recipe.engine_rules.explains_hardware:
+    if recipe.engine_rules.hardware:
         return
     if not recipe.engine_rules.runs_on(instance):
         message = (

@@ -97,10 +97,10 @@ class MetricFilterKind(ContentKind):
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
-        k = expected.draft_length(recipe)
-        if k is None or not has_monitoring(recipe):
+        k, tells = expected.draft_length(recipe), recipe.engine_rules.metrics
+        if k is None or tells is None or not has_monitoring(recipe):
             return []
-        return [_filter(recipe, ACCEPTED, k), _filter(recipe, DRAFTED, k)]
+        return [_filter(recipe, metric, tells.draft_line(k)) for metric in (ACCEPTED, DRAFTED)]
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for group in metrics.log_groups(name):
@@ -143,14 +143,14 @@ def _wanted(setting: bool | None, recipe: Recipe) -> bool:
     return capabilities(recipe).monitors if setting is None else setting
 
 
-def _filter(recipe: Recipe, metric: str, k: int) -> Resource:
+def _filter(recipe: Recipe, metric: str, pattern: str) -> Resource:
     group, name = metrics.log_group(recipe), _FILTER_PREFIX + metric
     value = {ACCEPTED: "$accepted", DRAFTED: "$drafted"}[metric]
     transformation = {"metricNamespace": metrics.namespace(recipe), "metricName": metric, "metricValue": value}
     request = {
         "logGroupName": group,
         "filterName": name,
-        "filterPattern": recipe.engine_rules.draft_line(k),
+        "filterPattern": pattern,
         "metricTransformations": [transformation],
     }
     return Resource("MetricFilter", _name(group, name), request)

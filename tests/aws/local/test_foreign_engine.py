@@ -1,0 +1,44 @@
+"""An engine that the product does not have serves on the local platform: measured, tuned, its failure explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from foreign import RECIPE, Product, product_with_grove
+
+
+@pytest.fixture(scope="module")
+def grove(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    product = product_with_grove(tmp_path_factory.mktemp("product"))
+    yield product
+    product.run("local", "stop")
+
+
+def test_it_is_deployed_proved_and_removed(grove: Product) -> None:
+    recipe = grove.recipe()
+    grove.json("deploy", recipe, "--baseline", "--no-prove")
+    assert "grove stands" in grove.run("logs", "grown").stdout
+    assert grove.run("invoke", "grown", "Hello").stdout.startswith("leaf")
+
+    proof = grove.json("prove", recipe, "--time", "10s")
+
+    verdicts = {one["claim"]: one for one in proof["verdicts"]}
+    assert verdicts["on"]["holds"], verdicts["on"]  # by its speed
+    assert verdicts["lossless"]["holds"] is not False
+    assert "does not tell how probable given tokens are" in verdicts["lossless"]["detail"]
+    assert verdicts["same-target"]["holds"] is None
+    assert grove.json("metrics", "grown")["engine"]["acceptance_length"] > 1
+    grove.json("destroy", recipe, "--yes")
+
+
+def test_its_k_is_tuned(grove: Product) -> None:
+    report = grove.json("tune", grove.recipe(), "--k", "1,4", "--time", "5s")
+    assert report["winner"] == "K=4"
+
+
+def test_its_failure_has_its_cause(grove: Product) -> None:
+    failing = grove.recipe(RECIPE.replace("{speculative-eagle", "{random-seed: 13, speculative-eagle"))
+    done = grove.run("deploy", failing, "--no-prove")
+    assert done.returncode == 3
+    assert "Water it." in done.stderr

@@ -1,0 +1,169 @@
+"""EngineRules of Grove, in which nothing is vLLM's: drafts are trees, memory is tokens, prompts have no scores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog import lookup
+from toolkit.catalog.lookup import Instance
+from toolkit.engines.arguments import check_flags, drafter_path, fetched_by_container
+from toolkit.findings import Finding
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import CpuBuild, EngineDefaults, EngineRules, MetricNames, Metrics
+from toolkit.recipe.schema import EngineSection
+from toolkit.sizing import weights
+from toolkit.sizing.fit import GIB, Fit, MemoryModel
+from toolkit.sizing.shape import shape_of
+
+NAME, NEWEST = "grove", "2.1.0"
+_FLAGS = ("chunked-prefill-size", "mem-fraction-static", "random-seed", "tp-size")
+# A tree of `steps` levels whose nodes have up to `topk` children, of which `draft-tokens` are verified at once.
+# Its own SpeculationSection will declare these; until an engine can, they come through `engine.args`.
+_TOPK, _DRAFT_TOKENS = "speculative-eagle-topk", "speculative-num-draft-tokens"
+_TREE = {_TOPK: 4, _DRAFT_TOKENS: 8}
+_STATIC_SHARE = 0.88
+_GRAPHS_BYTES = 2 * GIB
+
+
+class GroveMemory(MemoryModel):
+    """A share of each accelerator is static: weights, and a pool of tokens for requests and their trees."""
+
+    def fit(self, recipe: Recipe | None, models: Lock, instance: Instance, empty: Fit) -> Fit:
+        target, size = shape_of(models.target), int(_args(recipe).get("tp-size", 1))
+        drafter = shape_of(models.drafter) if models.drafter else None
+        dtype = weights.serving_dtype(target, "auto")
+        held = [weights.rank_bytes(item, size, dtype) for item in (models.target, models.drafter) if item]
+        memory = instance.memory_per_accelerator_mib * 2**20 or instance.host_memory_gib * GIB
+        pool = memory * _share(recipe) - sum(held)
+        layers = target.cached_layers + (drafter.cached_layers if drafter else ())
+        per_token = sum(layer.kv_heads_per_rank(size) * (layer.key_size + layer.value_size) * 2 for layer in layers)
+        trees = _tree(recipe)[_DRAFT_TOKENS] * (recipe.engine.max_num_seqs if recipe else 1) if drafter else 0
+        length = (recipe.engine.max_model_len if recipe else None) or target.max_position_embeddings
+        tokens = max(0, int(pool / per_token) - trees)
+        sized = replace(
+            empty,
+            tensor_parallel=size,
+            weights_gib=held[0] / GIB,
+            drafter_gib=sum(held[1:]) / GIB,
+            workspace_gib=_GRAPHS_BYTES / GIB,
+            kv_gib=max(0, pool) / GIB,
+            kv_tokens=tokens,
+            max_model_len=length,
+            largest_context=min(tokens, length),
+        )
+        if tokens < length:
+            return replace(sized, reason=f"the pool holds {tokens:,} tokens besides the trees', of {length:,} wanted")
+        return replace(sized, fits=True, max_concurrency=tokens / length, largest_concurrency=tokens // length)
+
+
+class GroveMetrics(Metrics):
+    names = MetricNames(
+        *(f"grove:{name}" for name in ("ttft_seconds", "tpot_seconds", "itl_seconds", "e2e_seconds")),
+        *(f"grove:{name}" for name in ("generated_tokens_total", "prompt_tokens_total")),
+        *(f"grove:{name}" for name in ("running", "waiting", "pool_usage")),
+        *(f"grove:{name}_total" for name in ("trees", "nodes", "accepted", "accepted_by_depth")),
+    )
+
+    def reports_drafts(self, recipe: Recipe) -> bool:
+        return False  # not in its answers; its page of metrics does
+
+    def draft_line(self, k: int) -> str:
+        return '[..., a="accepted:", accepted, d="nodes:", drafted]'
+
+
+class GroveOnCpu(CpuBuild):
+    package = "grove-cpu"
+
+    def variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        return {} if "GROVE_THREADS" in given else {"GROVE_THREADS": str(cores)}
+
+    def binds_threads(self, given: Collection[str]) -> bool:
+        return False
+
+
+class Grove(EngineRules):
+    variable_prefix = "GROVE_"
+    own_flags: Mapping[str, str] = {
+        "context-length": "`engine.max_model_len`",
+        "max-running-requests": "`engine.max_num_seqs`",
+        "model-path": "`target.model`",
+        "served-model-name": "`name`",
+        "speculative-algorithm": "`speculation.method`",
+        "speculative-draft-model-path": "`speculation.model`",
+        "speculative-num-steps": "`speculation.num_speculative_tokens`",
+    }
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
+    memory = GroveMemory()
+    metrics = GroveMetrics()
+    cpu = GroveOnCpu()
+    cache_folders: Mapping[str, str] = {"GROVE_CACHE": "grove"}
+
+    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
+        return EngineDefaults(NAME, written.version or NEWEST, 32, None)
+
+    def knows(self, version: str) -> bool:
+        return not lookup.older(version, "2.0.0")
+
+    def runs_on(self, instance: Instance) -> bool:
+        return bool(instance.compute_capability)
+
+    def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
+        return int(recipe.engine.args.get("tp-size", 1))
+
+    def flags(self, recipe: Recipe) -> dict[str, Any]:
+        engine, speculation, drafting = recipe.engine, recipe.speculation, recipe.drafting
+        flags: dict[str, Any] = {"max-running-requests": engine.max_num_seqs, "served-model-name": recipe.name}
+        if engine.max_model_len:
+            flags["context-length"] = engine.max_model_len
+        if fetched_by_container(recipe, recipe.target):
+            flags["model-path"] = recipe.target.written
+        if speculation is None or drafting is None:
+            return flags
+        return {
+            **flags,
+            "speculative-algorithm": drafting.method,
+            "speculative-draft-model-path": drafter_path(recipe),
+            "speculative-num-steps": speculation.num_speculative_tokens,
+            **_tree(recipe),
+        }
+
+    def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
+        return {}
+
+    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+        yield from check_flags(recipe, self._unknown)
+        if recipe.speculation is None:
+            return
+        if recipe.drafting is None:
+            yield Finding("engine.method", f"grove does not draft with {recipe.method}", "speculation.method")
+            return
+        tree, steps = _tree(recipe), recipe.speculation.num_speculative_tokens
+        nodes = sum(tree[_TOPK] ** depth for depth in range(1, steps + 1))
+        if tree[_DRAFT_TOKENS] > nodes:
+            message = f"a tree of {steps} steps with {tree[_TOPK]} children each has {nodes} nodes"
+            yield Finding("grove.tree", message, f"engine.args.{_DRAFT_TOKENS}", hint=f"Set it to {nodes} or less.")
+
+    def _unknown(self, flag: str) -> Iterator[Finding]:
+        if flag not in (*_FLAGS, *_TREE):
+            yield Finding("engine.unknown-flag", f"grove has no flag `--{flag}`", f"engine.args.{flag}")
+
+
+def _args(recipe: Recipe | None) -> Mapping[str, Any]:
+    return recipe.engine.args if recipe else {}
+
+
+def _tree(recipe: Recipe | None) -> dict[str, int]:
+    return {flag: int(_args(recipe).get(flag, default)) for flag, default in _TREE.items()}
+
+
+def _share(recipe: Recipe | None) -> float:
+    return float(_args(recipe).get("mem-fraction-static", _STATIC_SHARE))
+
+
+RULES = Grove()
