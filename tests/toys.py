@@ -25,11 +25,10 @@ from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
 from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames, Metrics
-from toolkit.recipe.schema import EngineSection
-from toolkit.registry import PlatformEntry
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import EngineRules, MetricNames, Metrics
+from toolkit.recipe.schema import EngineSection, PlatformSection, SpeculationSection
+from toolkit.registry import EngineEntry, PlatformEntry
 from toolkit.sizing.fit import Fit, MemoryModel
 
 METHOD = Method(
@@ -41,6 +40,10 @@ METHOD = Method(
 )
 
 
+SECTIONS: Sections = {"platform": PlatformSection}
+ENGINE_SECTIONS: Sections = {"engine": EngineSection, "speculation": SpeculationSection}
+
+
 class ToyMemory(MemoryModel):
     """It takes one GiB, whatever the models."""
 
@@ -49,6 +52,7 @@ class ToyMemory(MemoryModel):
 
 
 class ToyEngine(EngineRules):
+    sections = ENGINE_SECTIONS
     memory = ToyMemory()
     variable_prefix = "TOY_"
     own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}

@@ -94,7 +94,7 @@ def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: P
 @pytest.mark.parametrize("source", ["s3://bucket/target/", "jumpstart:some-model"])
 def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, source: str) -> None:
     kind = source.partition(":")[0]
-    moved = replace(recipe, target=replace(recipe.target, kind=kind, written=source))
+    moved = replace(recipe, target=recipe.target.edit(kind=kind, written=source))
     assert any("to have it pinned" in line for line in find_unpinned(moved, AWS) if source in line)
 
 
@@ -118,7 +118,7 @@ def test_without_the_registry_a_digest_that_was_known_stays(recipe: Recipe, file
 def test_a_lock_without_the_hub_names_both_models_and_changes_nothing(recipe: Recipe) -> None:
     before = lock_path(recipe).read_bytes()
     with hub({}) as server, hub_client(server.url) as client, pytest.raises(UnreadableModel) as caught:
-        lock(recipe, _outside=Outside(lambda source: HubFiles(source.written, source.revision, client), digests))
+        lock(recipe, _outside=Outside(lambda source: HubFiles(source.model, source.revision, client), digests))
     assert "target.model" in caught.value.message
     assert "speculation.model" in caught.value.message
     assert lock_path(recipe).read_bytes() == before

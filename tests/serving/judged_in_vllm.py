@@ -14,6 +14,7 @@ from vllm import LLM, RequestOutput, SamplingParams
 from vllm.v1.sample import rejection_sampler
 
 from toolkit.endpoint.wire import Chunk
+from toolkit.engines.vllm.scoring import SCORING
 from toolkit.measure.arm import Arm
 from toolkit.measure.judge import judge
 from toolkit.measure.result import RequestResult

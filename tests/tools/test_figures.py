@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.recipe.load import catalogue
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
+from toolkit.recipe.known import catalogue
 
 ROOT = Path(__file__).parents[2]
 OWN_FIGURES: Mapping[str, str] = {

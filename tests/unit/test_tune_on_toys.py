@@ -23,7 +23,7 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
-from toolkit.recipe.resolve import load
+from toolkit.registry import EngineEntry
 
 RECIPE = """\
 name: spinner

@@ -54,7 +54,8 @@ def what_if(
     measure = partial(
         _steps.measure, baseline=baseline, what_if=lengths, platform=platform, progress=progress, **options
     )
-    synthetic = recipe is not None and recipe.engine_rules.accepts_synthetically(recipe)
+    by_chance = recipe.engine_rules.accepts_synthetically if recipe else None
+    synthetic = recipe is not None and by_chance is not None and by_chance(recipe)
     if recipe is None or not (synthetic or dummy_weights):
         return measure(what, seconds=seconds, fixed_length=False)
     tried = [_as_if(recipe, length, dummy_weights) for length in (dict.fromkeys(lengths) if synthetic else [None])]

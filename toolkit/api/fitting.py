@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from toolkit import registry
 from toolkit.display import bullets, card, data_frame, in_tone, on_one_line, table
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.text import inert
@@ -118,7 +119,8 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
 
     loaded, models = _read(recipe)
     models, problem = sizable(models)
-    rows = fits(loaded, models, _instances(instances, loaded), sort)
+    asking = loaded or registry.engine_rules(registry.default_engine())
+    rows = fits(asking, models, _instances(instances, loaded), sort)
     unsized = (
         [f"{problem.message}. {problem.hint}".replace("RECIPE", str(loaded.path if loaded else recipe))]
         if problem

@@ -14,7 +14,7 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.loading import RecipeLike
 from toolkit.measure.arm import Expected
-from toolkit.measure.expected import Watch
+from toolkit.measure.expected import Watch, reports_drafts
 from toolkit.measure.expected import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan

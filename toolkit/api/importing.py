@@ -13,7 +13,6 @@ from toolkit import registry
 from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
-from toolkit.engines.imported import Imported
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
@@ -80,7 +79,8 @@ def import_recipe(
 def _read(text: str, variant: str | None) -> Imported:
     rules: EngineRules = registry.engine_rules(registry.default_engine())
     document = _yaml(text)
-    if imported := rules.imported(text if document is None else document, variant):
+    read = rules.import_settings
+    if read and (imported := read(text if document is None else document, variant)):
         return imported
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")

@@ -229,7 +229,7 @@ def _versions(reader: _Reader, so_far: Refreshed) -> Refreshed:
     listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, accept).versions
     newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
     versions = tuple(sorted(newer, key=lookup.version_key))
-    unseen = (version for version in versions if version not in found.update.versions)
+    unseen = (version for version in versions if version not in so_far.update.versions)
     new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
     return replace(so_far, update=replace(so_far.update, versions=versions), changed=(*so_far.changed, *new))
 

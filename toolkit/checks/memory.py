@@ -52,7 +52,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
             hint = f"For this type only: `{{type: {sized.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(sized, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
-    if sized.fits or (recipe.engine_rules.explains_hardware and not sized.weights_gib):  # not sized
+    if sized.fits or (recipe.engine_rules.hardware and not sized.weights_gib):  # not sized
         return
     others = f"Cheapest types that fit: {_cheapest(recipe, models)}."
     message, severity = _verdict(sized, f"{sized.instance}: {sized.reason}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
 
@@ -140,3 +140,14 @@ def check_flags(recipe: Recipe, unknown: Callable[[str], Iterator[Finding]]) -> 
             yield Finding("engine.own-flag", message, path, hint=hint, severity="warning")
         else:
             yield from unknown(flag)
+
+
+def versions(recipe: Recipe) -> list[str]:
+    """Versions of the recipe's engine that have an image on its platform, the newest first; no pre-releases."""
+    listed = (image.version for image in recipe.platform_rules.images(recipe))
+    return list(dict.fromkeys(version for version in listed if version.replace(".", "").isdigit()))
+
+
+def newest_with(recipe: Recipe, works: Callable[[str], bool]) -> str:
+    """The newest such version that has an image on the recipe's platform; empty if there is none."""
+    return next((version for version in versions(recipe) if works(version)), "")

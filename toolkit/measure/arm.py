@@ -10,6 +10,7 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.wire import Chunk
 from toolkit.measure.workload import GENERAL, Workload
+from toolkit.recipe.rules import Scoring
 from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
@@ -49,6 +50,7 @@ class Arm:
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
+    asks its engine how probable tokens are, None where it does not tell. `scoring`
     asks its engine how probable tokens are, None where it does not tell.
     """
 
@@ -62,6 +64,7 @@ class Arm:
     max_model_len: int | None = None
     synthetic_acceptance_length: float | None = None
     expected: Expected = field(repr=False, default=Expected())
+    scoring: Scoring | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,8 @@ class Served:
     False if the recipe has method `none`; `price_per_hour` is in US dollars, None if unknown; `reports_drafts` is False
     for an engine that does not count its draft tokens; `served_with` is what a report says of engine and hardware;
     `target` is the recipe's target model with its revision, empty if unknown, and `max_model_len` the tokens that a
-    request may have with its answer. With `synthetic_acceptance_length` it accepts drafts by chance: its answers are
-    garbage, for measuring speed only.
+    request may have with its answer. `engine` is the recipe's, empty if unknown. With `synthetic_acceptance_length` it
+    accepts drafts by chance: its answers are garbage, for measuring speed only.
     """
 
     name: str
@@ -88,6 +91,7 @@ class Served:
     served_with: Mapping[str, str] = field(default_factory=dict)
     synthetic_acceptance_length: float | None = None
     target: str = ""
+    engine: str = ""
     max_model_len: int | None = None
     variant: str | None = None
 

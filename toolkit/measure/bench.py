@@ -89,7 +89,7 @@ _Ending = Literal["complete", "interrupted", "broken off"]
 
 
 async def _judge(
-    design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scoring], object]
+    design: Design, arms: Sequence[Arm], measured: Measured, progress: Callable[[Scored], object]
 ) -> tuple[tuple[Verdict, ...], _Ending]:
     """The claims about the answers; not shown if Ctrl-C or the endpoint's end came before. And how it ended."""
     why = "the measurement was interrupted before the answers were judged"

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
+from toolkit import registry
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.endpoint.metrics import Figure
 from toolkit.errors import PlatformError, UsageError
@@ -25,6 +26,7 @@ from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.workload import GENERAL, Workload
+from toolkit.recipe.rules import EngineRules, Scoring
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
@@ -171,6 +173,7 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
                 reports_drafts=seen,
                 target=model.source,
                 max_model_len=model.max_model_len,
+                scoring=_scoring(""),
             )
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
@@ -182,6 +185,7 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
             reports_drafts=subject.reports_drafts,
             target=subject.target,
             max_model_len=subject.max_model_len,
+            scoring=_scoring(subject.engine),
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
             expected=subject.expected,
         )
@@ -215,3 +219,9 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
         "max_tokens": design.max_tokens,
         "seed": design.seed,
     }
+
+
+def _scoring(engine: str) -> Scoring | None:
+    """How that engine is asked how probable tokens are; a server of which nothing is known is asked as the default."""
+    rules: EngineRules = registry.engine_rules(engine or registry.default_engine())
+    return rules.scoring

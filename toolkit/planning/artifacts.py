@@ -47,7 +47,10 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    compiled = recipe.engine_rules.compiled_parts(
+    compilation = recipe.engine_rules.compilation
+    if compilation is None:
+        return {}
+    compiled = compilation.parts(
         recipe,
         _image(recipe.container or ContainerSection()),
         _identity(recipe.target),

@@ -25,6 +25,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import EngineRules
 from toolkit.recipe.section import LONGEST_NAME
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from toolkit.catalog import methods
+from toolkit.recipe.assemble import Sections
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Image, Instance
     from toolkit.findings import Finding
+    from toolkit.recipe.assemble import Sections
     from toolkit.recipe.imported import Imported
     from toolkit.recipe.lock import Lock
-    from toolkit.recipe.parts import Engine, PlatformSettings
-    from toolkit.recipe.resolve import Recipe
-    from toolkit.recipe.schema import EngineSection
+    from toolkit.recipe.recipe import Recipe
+    from toolkit.recipe.schema import EngineSection, PlatformSection
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ class EngineRules(EngineParts, Protocol):
         causes: JSON files with its causes of failure and the stages of its log (apply/causes.py).
     """
 
+    sections: Sections
     variable_prefix: str
     own_flags: Mapping[str, str]
     causes: Sequence[Path]
@@ -214,7 +216,7 @@ class EngineRules(EngineParts, Protocol):
         """Whether it supports the recipe's method on hardware that it runs on."""
         return True
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         """K where the recipe does not say it."""
         return methods.method(method).default_num_speculative_tokens
 

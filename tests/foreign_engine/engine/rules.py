@@ -12,7 +12,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import check_flags, drafter_path, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import CpuBuild, EngineDefaults, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
@@ -122,7 +122,7 @@ class Grove(EngineRules):
         if engine.max_model_len:
             flags["context-length"] = engine.max_model_len
         if fetched_by_container(recipe, recipe.target):
-            flags["model-path"] = recipe.target.written
+            flags["model-path"] = recipe.target.model
         if speculation is None or drafting is None:
             return flags
         return {

@@ -9,7 +9,7 @@ from pairs import HUB_RECIPE, RECIPE, write_recipe
 
 from toolkit.engines.arguments import environment
 from toolkit.engines.vllm.flags import draft_slots
-from toolkit.recipe.resolve import load
+from toolkit.loading import load
 
 DRAFTER = "/opt/ml/additional-model-data-sources/drafter"
 ALWAYS = {

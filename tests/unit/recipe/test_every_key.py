@@ -25,11 +25,11 @@ from pairs import HUB_RECIPE, write_hub_pair
 from toolkit.checks.run import check
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.platforms import session_of
+from toolkit.recipe.assemble import json_schema
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.resolve import load
-from toolkit.recipe.schema import json_schema
 from toolkit.registry import platform_rules
 
 Key = tuple[str, ...]
@@ -376,7 +376,7 @@ def read(path: Path) -> Outcome:
     recipe = load(path)
     recipe = pinned(recipe, read_lock(lock_path(recipe)))
     rules, scope = platform_rules(recipe.platform.name), session_of(recipe.platform.name).scope(recipe)
-    account = replace(ACCOUNT, region=recipe.platform.region or ACCOUNT.region)
+    account = replace(ACCOUNT, region=recipe.region or ACCOUNT.region)
     serves = desired([recipe], account)
     compiles = rules.desired_compilation([recipe], account) if compiles_ahead(recipe) else ()
     try:

@@ -53,7 +53,7 @@ def test_a_lock_names_the_files_of_the_hub_that_are_staged(recipe: Recipe, tmp_p
         (tmp_path / "target" / name).write_bytes(b"")
     hub = replace(recipe, target=recipe.target.edit(model="org/target"), speculation=None)
     lock = read_models(hub, lambda source: FolderFiles(tmp_path / "target"))
-    written = read_lock(write_lock(hub, replace(lock, target=replace(lock.target, revision="abc"))))
+    written = read_lock(write_lock(hub, replace(lock, target=lock.target.edit(revision="abc"))))
     assert pinned(hub, written).staged_files["org/target"] == (
         "config.json",
         "model.safetensors",

@@ -117,7 +117,7 @@ def test_a_lock_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:
         hub_client(server.url) as client,
         pytest.raises(UnreadableModel, match="org/drafter@main"),
     ):
-        lock(load(recipe), _outside=Outside(lambda source: HubFiles(source.written, source.revision, client)))
+        lock(load(recipe), _outside=Outside(lambda source: HubFiles(source.model, source.revision, client)))
     assert recipe.with_suffix(".lock.json").read_text() == before
     assert not list(tmp_path.glob(".*"))
 

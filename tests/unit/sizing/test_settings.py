@@ -12,7 +12,6 @@ from toolkit.engines.vllm.settings import Settings, settings_of
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import load
 
 PAIR = Lock(facts(LLAMA_8B), facts(LLAMA_8B_HEAD))
 

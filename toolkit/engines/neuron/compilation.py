@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
 from toolkit.engines.neuron.generations import facts, generation_of
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Compilation, Published
 
 # Flags that are parts themselves, and flags with paths or names of the models.
@@ -42,7 +42,7 @@ class NeuronCompilation(Compilation):
             "version": engine.version,
             "sdk": generation.sdk if generation else "unknown",
             "image": image,
-            "instance_family": family(recipe.platform.instance_types[0]),
+            "instance_family": family(recipe.platform.types[0]),
             "logical_cores": next(
                 (engine.env[name] for name in LOGICAL_CORES_VARIABLES if name in engine.env), "default"
             ),

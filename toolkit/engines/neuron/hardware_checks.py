@@ -30,10 +30,10 @@ from toolkit.engines.neuron.generations import (
     newest,
     too_new_driver,
 )
+from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.recipe import Recipe
@@ -48,7 +48,7 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
     if not recipe.platform_rules.has_instance_types:
         return
     findings: dict[Finding, None] = {}
-    for index, name in enumerate(recipe.platform.instance_types):
+    for index, name in enumerate(recipe.platform.types):
         if instance := recipe.platform_rules.instance(name):
             findings |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
     yield from findings
@@ -219,14 +219,14 @@ def _driver(recipe: Recipe, generation: Generation, instance: Instance, path: st
     on = family(instance.name)
     if on not in generation.families:  # another finding says so
         return
-    if recipe.platform.kubernetes:
-        yield from _cluster_driver(recipe.platform.kubernetes, generation, on, path)
+    if cluster := cluster_of(recipe):
+        yield from _cluster_driver(cluster.neuron_driver, generation, on, path)
     elif recipe.platform.name == "sagemaker":
         yield from _sagemaker_driver(generation, on, path)
 
 
-def _cluster_driver(settings: KubernetesSection, generation: Generation, on: str, path: str) -> Iterator[Finding]:
-    driver, too_new = settings.neuron_driver, too_new_driver(generation)
+def _cluster_driver(driver: str | None, generation: Generation, on: str, path: str) -> Iterator[Finding]:
+    too_new = too_new_driver(generation)
     if driver and not driver_fits(generation, on, driver):
         message = f"{generation} has Neuron runtime {generation.runtime}, which {_range(generation, on)}, not {driver}"
         yield Finding("neuron.driver", message, _DRIVER, hint=_choose_ami(generation, on))

@@ -16,14 +16,12 @@ from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
 from toolkit.engines.neuron.keys import SECTIONS
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import NeuronMemory
-from toolkit.engines.open_choices import able_types, with_instance_type
 from toolkit.engines.vllm.flags import ranks
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import EngineDefaults, HardwareRules
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import HardwareRules
 from toolkit.recipe.schema import EngineSection
 
 _GREEDY = (
@@ -43,7 +41,7 @@ class NeuronHardware(HardwareRules):
 
     def notes(self, recipe: Recipe) -> Iterator[str]:
         """The generation of the Neuron SDK that serves, and why no newer one does."""
-        chosen, on = generation_of(recipe.engine), family(recipe.platform.instance_types[0])
+        chosen, on = generation_of(recipe.engine), family(recipe.platform.types[0])
         best = newest(ANY_ENGINE, recipe.method, on)
         if chosen is None or best is None:
             return
@@ -60,6 +58,7 @@ class NeuronHardware(HardwareRules):
 class Neuron(OnVllm):
     """One engine. For `neuron` the generation decides which of the two engines it is."""
 
+    sections = SECTIONS
     memory = NeuronMemory()
     metrics = NeuronMetrics()
     compilation = NeuronCompilation()
@@ -90,7 +89,7 @@ class Neuron(OnVllm):
         generation = generation_of(recipe.engine)
         return generation is not None and generation.serves(recipe.method, family(instance.name))
 
-    def default_tokens(self, engine: Engine, method: str) -> int:
+    def default_tokens(self, engine: EngineSection, method: str) -> int:
         """The generation's K, or the usual one if the generation does not support the method (a check reports that)."""
         generation = generation_of(engine)
         if generation and method in generation.methods:

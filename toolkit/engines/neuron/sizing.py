@@ -16,7 +16,7 @@ from toolkit.engines.vllm.memory import Pair, pair_of
 from toolkit.engines.vllm.settings import Settings
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel
 from toolkit.sizing.shape import shape_of

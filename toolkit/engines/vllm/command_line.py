@@ -15,7 +15,7 @@ from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.imported import Imported
-from toolkit.recipe.model_schema import SpeculationSection
+from toolkit.recipe.schema import SpeculationSection
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"

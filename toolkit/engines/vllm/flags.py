@@ -9,8 +9,8 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import drafter_path, fetched_by_container, supervised, target_dir
 from toolkit.engines.vllm.facts import facts
-from toolkit.recipe.parts import Speculation
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import SpeculationSection
 
 PREFIX = "SM_VLLM_"
 """Prefix of the variables that AWS's images turn into flags."""
@@ -107,7 +107,7 @@ def draft_slots(recipe: Recipe) -> int:
     return drafting.draft_slots(speculation.num_speculative_tokens) if speculation and drafting else 0
 
 
-def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, Any]:
+def speculative_config(recipe: Recipe, speculation: SpeculationSection) -> dict[str, Any]:
     """The value of `--speculative-config`."""
     drafting, drafter = recipe.drafting, speculation.drafter
     config: dict[str, Any] = {
@@ -117,12 +117,8 @@ def speculative_config(recipe: Recipe, speculation: Speculation) -> dict[str, An
     }
     if drafter and fetched_by_container(recipe, drafter) and drafter.revision:
         config["revision"] = drafter.revision
-    if speculation.tensor_parallel:
-        config["draft_tensor_parallel_size"] = speculation.tensor_parallel
-    if speculation.schedule:
-        config["num_speculative_tokens_per_batch_size"] = [list(entry) for entry in speculation.schedule]
     config |= {**speculation.settings, **(drafting.fixed if drafting else {})}
-    if speculation.synthetic_acceptance_length is not None:
+    if recipe.synthetic_acceptance_length is not None:
         config["rejection_sample_method"] = "synthetic"
-        config["synthetic_acceptance_length"] = speculation.synthetic_acceptance_length
+        config["synthetic_acceptance_length"] = recipe.synthetic_acceptance_length
     return {key: value for key, value in config.items() if value != ""}

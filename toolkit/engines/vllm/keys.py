@@ -21,19 +21,8 @@ BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0
 class VllmSpeculation(SpeculationSection):
     """How vLLM drafts."""
 
-class SpeculationSection(Section):
-    """How draft tokens are made. `method: none` is the baseline.
-
-    Which of the further keys a method takes stands in the engine's file of catalog/engines, and a check says so.
-    """
-
-    method: MethodName = Field(
-        description="how tokens are drafted; `mtp` also by the engine's name for one model, such as `qwen3_next_mtp`"
-    )
-    model: ModelName | None = Field(None, description=f"the drafter: {_MODEL}")
-    revision: Revision | None = Field(None, description=_REVISION)
-    num_speculative_tokens: PositiveInt | None = Field(
-        None, description="K, draft tokens per target step; default: the method's in the catalogue"
+    num_speculative_tokens_per_batch_size: list[BatchSizeRange] = Field(
+        default_factory=list, description="[from, to, K] by requests in a step, both ends included; K may be 0"
     )
     draft_tensor_parallel_size: PositiveInt | None = Field(
         None, description="accelerators that share the drafter: 1, or as many as the target's; default: the target's"

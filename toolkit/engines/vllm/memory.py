@@ -11,7 +11,7 @@ from toolkit.engines.vllm.kv_cache import KVCache
 from toolkit.engines.vllm.settings import Settings, settings_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape
 from toolkit.sizing.shape import Shape, shape_of

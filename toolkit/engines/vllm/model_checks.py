@@ -18,9 +18,9 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import Engine
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
+from toolkit.recipe.schema import EngineSection
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
@@ -185,5 +185,5 @@ def check_vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 def _is_missing(recipe: Recipe, model_type: str) -> bool:
     is_older = lookup.older(recipe.engine.version, facts().harmony_download_until)
     own = _VOCABULARY.variable in recipe.engine.env or recipe.target.kind == "jumpstart"
-    isolated = recipe.network.isolation and recipe.platform_rules.isolates_containers
+    isolated = recipe.is_isolated
     return model_type == _MODEL_TYPE and isolated and is_older and not own

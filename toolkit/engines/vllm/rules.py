@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog.lookup import Instance, older
-from toolkit.engines.open_choices import with_choices
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import VllmOnCpu
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
+from toolkit.engines.vllm.keys import SECTIONS
 from toolkit.engines.vllm.memory import VllmMemory, runs_on
 from toolkit.engines.vllm.model_checks import check_models, downloads
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.findings import Finding
+from toolkit.recipe.assemble import Sections
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import Download, EngineDefaults, EngineRules, MetricNames, Metrics
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import Download, EngineRules, MetricNames, Metrics
 from toolkit.recipe.schema import EngineSection
 
 METRICS = MetricNames(
@@ -66,6 +67,7 @@ class VllmMetrics(Metrics):
 class OnVllm(EngineRules):
     """What vLLM and the engines that are built on it have in common."""
 
+    sections: Sections = SECTIONS
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
@@ -86,12 +88,10 @@ class Vllm(OnVllm):
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         known = facts()
-        return EngineDefaults(
-            "vllm", written.version or "", known.default_max_num_seqs, known.default_max_num_batched_tokens
+        return written.edit(
+            max_num_seqs=written.max_num_seqs or known.default_max_num_seqs,
+            max_num_batched_tokens=written.max_num_batched_tokens or known.default_max_num_batched_tokens,
         )
-
-    def completed(self, recipe: Recipe) -> Recipe:
-        return with_choices(recipe, self.check)
 
     def knows(self, version: str) -> bool:
         return True
@@ -119,7 +119,7 @@ class Vllm(OnVllm):
             recipe.engine.version, facts().synthetic_acceptance_since
         ):
             return False
-        instances = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+        instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and runs_on(instance) for instance in instances)
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:

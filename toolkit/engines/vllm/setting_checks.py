@@ -5,12 +5,13 @@ They show before a deployment, and without the files of the models. The issues a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
 from toolkit.engines.vllm.flags import only_runner
+from toolkit.engines.vllm.keys import vllm
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
@@ -143,7 +144,7 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
         return
     yield from _flags(recipe, speculation)
     if drafting := recipe.drafting:
-        for key, value in _written(speculation).items():
+        for key, value in speculation.settings.items():
             yield from _key(recipe, drafting, key, value)
         yield from _schedule(recipe, drafting)
         yield from _runner_of_method(recipe, drafting)
@@ -158,7 +159,7 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.speculation-value", message, "speculation.max_model_len", hint=hint)
 
 
-def _flags(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _flags(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """Flags that vLLM refuses, or that have no effect, together with speculation (config/vllm.py)."""
     args, has_model = recipe.engine.args, speculation.facts.kind != "text"
     if args.get("enable-lora") and has_model:
@@ -173,13 +174,6 @@ def _flags(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
         if args.get(flag):
             message = f"`{flag}` cannot be combined with method `{speculation.method}`"
             yield Finding("engine.clash", message, f"engine.args.{flag}", hint="Remove the flag.")
-
-
-def _written(speculation: Speculation) -> Mapping[str, Any]:
-    """The optional keys that the recipe sets, with their values."""
-    schedule = {_SCHEDULE: speculation.schedule} if speculation.schedule else {}
-    size = {_TENSOR_PARALLEL: speculation.tensor_parallel} if speculation.tensor_parallel else {}
-    return {**schedule, **size, **speculation.settings}
 
 
 def _key(recipe: Recipe, drafting: EngineMethod, key: str, value: Any) -> Iterator[Finding]:
@@ -214,9 +208,9 @@ def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
         yield Finding("engine.schedule", message, path, hint="Remove one of the two.", severity="warning")
 
 
-def _draft_tensor_parallel(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _draft_tensor_parallel(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """A head runs on one accelerator or on all of the target's, a draft model on all (config/speculative.py)."""
-    wanted, target = speculation.tensor_parallel, recipe.engine.args.get("tensor-parallel-size", 1)
+    wanted, target = vllm(speculation).draft_tensor_parallel_size, recipe.engine.args.get("tensor-parallel-size", 1)
     allowed = [target] if speculation.facts.kind == "model" else [1, target]
     if wanted is not None and wanted not in allowed:
         message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators if the target runs on {target}"
@@ -225,7 +219,7 @@ def _draft_tensor_parallel(recipe: Recipe, speculation: Speculation) -> Iterator
         yield Finding("engine.draft-tensor-parallel", message, path, hint=hint)
 
 
-def _two_vocabularies(speculation: Speculation) -> Iterator[Finding]:
+def _two_vocabularies(speculation: SpeculationSection) -> Iterator[Finding]:
     """A drafter with a vocabulary of its own has to take its first choice (config/speculative.py)."""
     if speculation.own_vocabulary and speculation.settings.get("draft_sample_method") == "probabilistic":
         message = "with a vocabulary of its own (`use_heterogeneous_vocab`) the drafter can only take its first choice"
@@ -233,7 +227,7 @@ def _two_vocabularies(speculation: Speculation) -> Iterator[Finding]:
         yield Finding("engine.speculation-value", message, "speculation.draft_sample_method", hint=hint)
 
 
-def _adaptive(recipe: Recipe, speculation: Speculation) -> Iterator[Finding]:
+def _adaptive(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """Adaptive verification needs full CUDA graphs of one stage without adapters (config/vllm.py)."""
     if not speculation.adaptive:
         return

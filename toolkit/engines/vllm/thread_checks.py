@@ -125,7 +125,7 @@ def _stored_scales(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """A checkpoint with scales for an FP8 KV cache turns that on, also where kernels lack it (issue 44879)."""
     quantization = target.config.get("quantization_config")
     scales = isinstance(quantization, Mapping) and quantization.get("kv_cache_scheme")
-    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
     older = [one.name for one in instances if one and 0 < float(one.compute_capability or 0) < _HOPPER]
     if scales and older and "kv-cache-dtype" not in recipe.engine.args:
         message = (
@@ -141,7 +141,7 @@ def _sinks(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     backend = by_flag or recipe.engine.env.get(_BACKEND_VARIABLE)
     if target.text_config.get("model_type") != "gpt_oss" or str(backend).upper() != "FLASHINFER":
         return
-    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.instance_types]
+    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
     older = [one.name for one in instances if one and 0 < float(one.compute_capability or 0) < _BLACKWELL]
     if older:
         message = f"on {older[0]}, FlashInfer does not support the attention sinks of this target"

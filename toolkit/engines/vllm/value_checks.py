@@ -16,7 +16,7 @@ from typing import Any
 
 from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, risky_flags, takes, variable_risk
 from toolkit.findings import Finding
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash

@@ -17,12 +17,12 @@ from pairs import recipe_with, write_hub_pair, write_pair
 from toolkit.loading import load
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
-from toolkit.platforms.sagemaker.keys import AwsRollout, ComponentSection
+from toolkit.platforms.sagemaker.keys import AwsNetwork, AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
-from toolkit.recipe.platform_schema import ComponentSection, InstanceType, NetworkSection, RolloutSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import InstanceType
 from toolkit.recipe.source import ModelSource
 
 
@@ -344,7 +344,7 @@ def test_sagemaker_takes_a_key_for_its_own_volume_only(instance_type: str, has_v
 
 def test_the_vpc_of_a_component_is_its_endpoints(tmp_path: Path) -> None:
     """An endpoint has one network: that of its Model, or for components that of its configuration."""
-    private = NetworkSection(subnets=["subnet-1"], security_groups=["sg-1"], isolation=True)
+    private = AwsNetwork(subnets=["subnet-1"], security_groups=["sg-1"], isolation=True)
     keys = {"VpcConfig", "EnableNetworkIsolation"}
     plain = replace(load(write_hub_pair(tmp_path)), network=private)
     has = {item.kind: keys & item.request.keys() for item in desired([plain], ACCOUNT)}

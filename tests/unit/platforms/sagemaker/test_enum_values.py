@@ -192,7 +192,7 @@ def test_prefix_aware_routing_by_default_passes_over_an_instance_that_decodes_al
 ) -> None:
     """botocore, PrefixAwareRoutingConfig: a ConcurrencyThreshold is at most 1024."""
     recipe = recipe_with_value(tmp_path, ("platform", "routing"), "prefix-aware")
-    recipe = replace(recipe, engine=replace(recipe.engine, max_num_seqs=max_num_seqs))
+    recipe = replace(recipe, engine=recipe.engine.edit(max_num_seqs=max_num_seqs))
     (config,) = [item.request for item in desired([recipe], ACCOUNT) if item.kind == "EndpointConfig"]
     assert config["ProductionVariants"][0]["RoutingConfig"] == {
         "RoutingStrategy": "PREFIX_AWARE",

@@ -154,7 +154,7 @@ def _gated(source: ModelSource) -> bool:
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     bucket = cluster(recipe).artifacts_bucket
-    if recipe.engine_rules.compiles(recipe) and recipe.engine.compile_ahead and not bucket:
+    if recipe.engine_rules.compilation and recipe.engine.compile_ahead and not bucket:
         message = "compiled code must be in a bucket that the pods mount"
         hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
@@ -165,7 +165,11 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
     if scaling.min_instances == 0:
         message = "the toolkit's autoscalers keep at least one pod"
         yield Finding("kubernetes.scale-to-zero", message, "scaling.min_instances", hint="Set it to 1 or more.")
-    if scaling.max_instances > scaling.min_instances and not (cluster(recipe) and cluster(recipe).prometheus):
+    metrics = recipe.engine_rules.metrics
+    if scaling.max_instances > scaling.min_instances and metrics is None:
+        message = f"{recipe.engine.name} has no metric of its requests, by which the autoscaler would go"
+        yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint="Remove `scaling`.")
+    elif scaling.max_instances > scaling.min_instances and metrics and not cluster(recipe).prometheus:
         message = "the autoscaler needs a metric of the pods, which a Prometheus adapter must provide"
         hint = f"Install one that provides `{metrics.names.of_pods}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")

@@ -102,7 +102,7 @@ class AwsRules:
         """
         if self.capabilities.runs_programs:
             return getattr(recipe.platform, "run", "") == "container"
-        return recipe.engine_rules.compiles(recipe) or recipe.container is not None
+        return recipe.engine_rules.compilation is not None or recipe.container is not None
 
     def images(self, recipe: Recipe) -> list[lookup.Image]:
         found = [image for image in lookup.images(self.name, recipe.engine.name) if image.entrypoint != "own"]
