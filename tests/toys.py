@@ -19,14 +19,14 @@ from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.engines.flag_checks import check_flags
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
-from toolkit.planning.plan import Action, Plan
+from toolkit.planning.kinds import Decision, Kind, in_order
+from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision, KindRule, Transition, in_order
-from toolkit.platforms.rules import Trial
+from toolkit.platforms.rules import PlatformParts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.parts import Engine, PlatformSettings
 from toolkit.recipe.resolve import Recipe
-from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames
+from toolkit.recipe.rules import EngineDefaults, EngineRules, MetricNames, PlatformFacts
 from toolkit.recipe.schema import EngineSection
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit, Pair, fit_by_size
@@ -93,7 +93,7 @@ class ToyEngine(EngineRules):
 ENGINE = ToyEngine()
 
 
-class ToyKind(KindRule):
+class ToyKind(Kind):
     """What is in the toy box is known by its colour."""
 
     def __init__(self, kind: str) -> None:
@@ -112,17 +112,9 @@ class ToyRules:
     """A box, and a top that spins in it."""
 
     name = "toy-box"
-    kinds: Sequence[KindRule] = (ToyKind("Box"), ToyKind("Top"))
-    has_instance_types = False
-    has_settings_by_type = False
-    builds_images = False
-    isolates_containers = False
-    starts_image_entrypoint = False
-    longest_variable = None
-    gated_models = "ask at home"
-    price_option = ""
-    compile_command = "none"
-    exports_templates = False
+    kinds: Sequence[Kind] = (ToyKind("Box"), ToyKind("Top"))
+    facts = PlatformFacts(gated_models="ask at home", price_per_hour=lambda recipe: 0.25)
+    parts = PlatformParts(price_now=lambda observed, region: 0.0)
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
         return replace(written, weights=written.weights or "hub")
@@ -130,24 +122,15 @@ class ToyRules:
     def settings_from(self, other: PlatformSettings) -> PlatformSettings:
         return replace(other, name=self.name)
 
-    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        return recipe
-
     def instance(self, name: str) -> Instance | None:
         return None
 
     def instances(self) -> Sequence[Instance]:
         return ()
 
-    def builds(self, recipe: Recipe) -> bool:
-        return False
-
     def images(self, recipe: Recipe) -> Sequence[Image]:
         (image,) = lookup.images("local", "vllm")[:1]
         return (replace(image, engine="toy", version=recipe.engine.version),)
-
-    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
-        return ()
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         if recipe.scaling.max_instances > 1:
@@ -159,37 +142,10 @@ class ToyRules:
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         colour = {"toy-drafts": "red", "none": "white"}
         made = [Resource(kind, arm.name, {"Colour": colour[arm.method]}) for arm in arms for kind in ("Top", "Box")]
-        return in_order(made, self)
-
-    def require(self, desired: Sequence[Resource], observed: Observed) -> None:
-        pass
-
-    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
-        return Transition(tuple(desired))
-
-    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
-        return set()
-
-    def trial(self, recipe: Recipe) -> Trial:
-        return Trial("A box has one top")
-
-    def require_startable(self, plan: Plan) -> None:
-        pass
+        return in_order(made, ("Box", "Top"))
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         yield "Tops spin"
-
-    def price_per_hour(self, recipe: Recipe) -> float | None:
-        return 0.25
-
-    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
-        return 0.0
-
-    def wait_seconds(self, plan: Plan) -> float:
-        return 1.0
-
-    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        return {}
 
 
 class ToyBox:

@@ -17,7 +17,7 @@ from standin import ACCOUNT, StandIn
 from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.recipe.platform_schema import ComponentSection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import Evidence

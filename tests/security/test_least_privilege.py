@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import boto3
 import pytest
-from aws_kinds import desired
+from aws_kinds import TEMPLATES, desired
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from fakes import ACCOUNT
@@ -19,9 +19,8 @@ from pairs import recipe_with, write_hub_pair
 
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
-from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.platforms.sagemaker.rules.kinds.base import Look
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket, read_uses
+from toolkit.platforms.sagemaker.kinds.base import Look
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket, read_uses
 from toolkit.recipe.resolve import Recipe, load
 
 NAME = "toolkit-123456789012-us-west-2"
@@ -99,7 +98,7 @@ def of_type(made: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
 
 
 def test_a_stack_closes_the_bucket_that_it_makes(recipe: Recipe) -> None:
-    made = RULES.template(desired([recipe], ACCOUNT))
+    made = TEMPLATES.template(desired([recipe], ACCOUNT))
     (found,), (policy,) = of_type(made, "AWS::S3::Bucket"), of_type(made, "AWS::S3::BucketPolicy")
     assert all(found["Properties"]["PublicAccessBlockConfiguration"].values())
     assert found["Properties"]["BucketEncryption"]

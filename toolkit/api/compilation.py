@@ -6,10 +6,12 @@ from toolkit.api import jobs
 from toolkit.api.context import RecipeLike, arms_of, complete_recipe, open_for_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
+from toolkit.errors import UsageError
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
+from toolkit.platforms.rules import Compilation
 from toolkit.recipe.resolve import Recipe, load
 
 
@@ -53,12 +55,25 @@ def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     loaded = load(recipe).with_platform(platform)
     require(loaded)
     require_compiles_ahead(loaded)
-    rules_of(loaded.platform.name).require_compilable(loaded)
+    compilation_of(loaded)
     return loaded
 
 
-def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
+def compilation_of(recipe: Recipe) -> Compilation:
+    """How its platform compiles. Raises UsageError where `toolkit compile` cannot."""
     rules = rules_of(recipe.platform.name)
-    resources = rules.desired_compilation(arms_of(recipe, baseline), account)
-    notes = tuple(rules.compilation_notes(recipe))
+    if rules.parts.compilation:
+        return rules.parts.compilation
+    if rules.facts.why_not_compiled:
+        run = rules.facts.compile_command.replace("RECIPE", str(recipe.path))
+        hint = f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
+        raise UsageError(rules.facts.why_not_compiled, hint=hint)
+    hint = "Write `platform: {name: sagemaker}`."
+    raise UsageError(f"platform `{rules.name}` cannot compile for Trainium", hint=hint)
+
+
+def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
+    compilation = compilation_of(recipe)
+    resources = compilation.resources(arms_of(recipe, baseline), account)
+    notes = tuple(compilation.notes(recipe))
     return jobs.job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
 from toolkit.home import home
 from toolkit.images.reference import same_repository
-from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
+from toolkit.platforms import base_images, jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 
@@ -31,14 +32,14 @@ def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, 
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
-    return locked(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
+    return locked(_with_jumpstart(recipe, account.jumpstart), account), account
 
 
 def locked(recipe: Recipe, account: Account) -> Recipe:
     """The recipe with all that its lock pins. Raises UsageError for a lock of images that the recipe runs no more."""
     lock = read_lock_of(recipe)
     if lock and lock.images:
-        used = rules_of(recipe.platform.name).base_images(recipe, account)
+        used = base_images(recipe, account)
         for image in used:
             old = [known for known in lock.images if known not in used and same_repository(known, image)]
             if old and image not in lock.images:
@@ -47,10 +48,15 @@ def locked(recipe: Recipe, account: Account) -> Recipe:
     return pinned(recipe, lock)
 
 
+def _with_jumpstart(recipe: Recipe, entries: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    add = rules_of(recipe.platform.name).parts.with_jumpstart
+    return add(recipe, entries) if add else recipe
+
+
 def deployed_recipe(recipe: Recipe, login: AwsSession | None = None) -> Recipe:
     """With JumpStart's K and instance type, if the caller may look: who may only invoke gets the recipe's own."""
     try:
-        return rules_of(recipe.platform.name).completed(recipe, jumpstart_entries(recipe, login))
+        return _with_jumpstart(recipe, jumpstart_entries(recipe, login))
     except ToolkitError:
         return recipe
 

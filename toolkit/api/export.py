@@ -13,7 +13,6 @@ from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.training import train_job
-from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
 from toolkit.recipe.resolve import load
 
 
@@ -25,15 +24,16 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     """
     loaded = load(recipe).with_platform(platform)
     rules = rules_of(loaded.platform.name)
-    if not rules.exports_templates:
+    templates = rules.parts.templates
+    if templates is None:
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
         message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
         raise UsageError(message, hint=hint)
     require(loaded)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
-    arranged = SAGEMAKER.for_template(complete, account)
-    document = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
-    if failures := SAGEMAKER.template_failures(document):
+    arranged = templates.arrange(complete, account)
+    document = templates.template(rules.desired(arms_of(arranged, baseline), account))
+    if failures := templates.failures(document):
         hint = "A stack of this template would not start."
         found = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
         raise RecipeError(str(loaded.path), found)

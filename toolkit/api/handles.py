@@ -17,10 +17,10 @@ from toolkit.measure.watch import Watch
 from toolkit.measure.watch import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
-from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import price_per_hour
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession
@@ -92,7 +92,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     endpoint = Endpoint(name, platform, destroyer, baseline, component=component or None)
     if recipe is None:
         return endpoint
-    price = rules_of(recipe.platform.name).price_per_hour(recipe)
+    price = price_per_hour(recipe)
     workloads = tuple(Workload(name, read_prompts(path)) for name, path in recipe.workloads.items())
     return replace(
         endpoint,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.planning.resources import Account
-from toolkit.platforms import rules_of
+from toolkit.platforms import base_images
 from toolkit.platforms.image import by_digest
 from toolkit.recipe.resolve import Recipe
 
@@ -44,7 +44,7 @@ def unpinned_models(recipe: Recipe) -> Iterator[str]:
 def images_by_tag(recipe: Recipe, account: Account) -> list[str]:
     """Images from elsewhere that are named by tag; none where there is no image, which the plan itself says."""
     try:
-        images = rules_of(recipe.platform.name).base_images(recipe, account)
+        images = base_images(recipe, account)
     except UsageError:
         return []
     return [image for image in images if parse(image).digest is None]

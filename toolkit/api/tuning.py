@@ -32,10 +32,11 @@ from toolkit.measure.tune import (
     scheduled,
 )
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
-from toolkit.platforms import rules_of
+from toolkit.platforms import price_text
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.rules import price_per_hour
 from toolkit.recipe.schema import Slo
 
 ALL_K = tuple(range(1, 11))
@@ -99,12 +100,11 @@ def tune(
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `tune` costs while it runs, in words; None on a platform that bills nothing."""
     loaded = load(recipe).with_platform(platform)
-    rules = rules_of(loaded.platform.name)
-    hourly = rules.price_per_hour(loaded)
+    hourly = price_per_hour(loaded)
     if hourly == 0:
         return None
     total = f"{2 * hourly:.2f} $/h in total" if hourly else "of unknown price"
-    return f"two endpoints at a time, the baseline and one setting, {total}; each {rules.price_text(loaded)}"
+    return f"two endpoints at a time, the baseline and one setting, {total}; each {price_text(loaded)}"
 
 
 class _Tuning:

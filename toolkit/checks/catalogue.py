@@ -25,13 +25,13 @@ def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
 def update_command(recipe: Recipe) -> str:
     """The command that reads the prices anew that this recipe's own come from."""
     region = f"--region {recipe.platform.region}" if recipe.platform.region else ""
-    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.price_option)))
+    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.facts.price_option)))
 
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
     old = list(age.old_files(today))
-    for name in recipe.platform.instance_types if recipe.platform_rules.has_instance_types else ():
+    for name in recipe.platform.instance_types if recipe.platform_rules.facts.has_instance_types else ():
         found = recipe.platform_rules.instance(name)
         price = found.price(recipe.platform.region) if found else None
         if price and age.old_price(price, today):

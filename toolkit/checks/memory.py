@@ -19,7 +19,7 @@ _OFFERED = 3
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; empty on a platform without instance types."""
-    if not recipe.platform_rules.has_instance_types:
+    if not recipe.platform_rules.facts.has_instance_types:
         return
     if recipe.engine_rules.compiles(recipe) and recipe.engine.max_model_len is None:
         return  # the engine's own check asks for max_model_len, for which graphs are compiled
@@ -48,7 +48,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{found.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.instance_types) > 1 and recipe.platform_rules.has_settings_by_type:
+        if len(recipe.platform.instance_types) > 1 and recipe.platform_rules.facts.has_settings_by_type:
             hint = f"For this type only: `{{type: {found.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(found, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)

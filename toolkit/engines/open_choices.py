@@ -79,7 +79,7 @@ def _at(recipe: Recipe, version: str) -> Recipe:
 def with_instance_type(recipe: Recipe, able: Sequence[Instance]) -> Recipe:
     """The recipe with the cheapest of these types that fits, if it leaves the type open; else with the cheapest."""
     open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
-    if not (open_here and recipe.platform_rules.has_instance_types):
+    if not (open_here and recipe.platform_rules.facts.has_instance_types):
         return recipe
     if not able:
         why = f"{recipe.engine.name} runs on no type of that platform and region"

@@ -51,6 +51,12 @@ class ImageStore:
 
 
 ECR = ImageStore()
+ON_THIS_MACHINE = ImageStore("localhost", "podman or docker", has_accelerators=False)
+
+
+def store_of(recipe: Recipe) -> ImageStore:
+    """Where the recipe's platform keeps images that are built for it."""
+    return ECR if recipe.platform_rules.facts.has_instance_types else ON_THIS_MACHINE
 
 
 def address(image: lookup.Image, account: Account) -> str:

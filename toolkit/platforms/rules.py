@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,9 +12,9 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.training import Trainer
 from toolkit.endpoint.listing import Deployed
 from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.planning.kinds import PlanParts, PlanRules
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
-from toolkit.planning.rules import PlanRules
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformTraits
 
@@ -44,14 +44,93 @@ class Trial:
     candidate: str = ""
 
 
+@dataclass(frozen=True)
+class Building:
+    """Images that are built for recipes.
+
+    `resources` are the images of the arms and their repositories, none if existing images are used; `uri` is the image
+    that the containers run, and raises UsageError if none is known.
+    """
+
+    resources: Callable[[Sequence[Recipe], Account], Sequence[Resource]]
+    uri: Callable[[Recipe, Account], str]
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Compiling ahead of an endpoint.
+
+    `resources` are all that is needed to compile for the arms, the first of which is the recipe itself; `notes` are for
+    a plan of `toolkit compile`. `require_compiled` raises PlatformError if a plan's endpoints need code to start that
+    was not compiled.
+    """
+
+    resources: Callable[[Sequence[Recipe], Account], Sequence[Resource]]
+    notes: Callable[[Recipe], Iterator[str]]
+    require_compiled: Callable[[Plan], None]
+
+
+@dataclass(frozen=True)
+class HeadTraining:
+    """Training jobs.
+
+    `resources` are all that is needed to train the recipe's head, the job among them, and raises UsageError; `notes`
+    are for a plan of `toolkit train`; `price_per_hour` is the job's in US dollars, None if unknown.
+    """
+
+    resources: Callable[[Recipe, Account], Sequence[Resource]]
+    notes: Callable[[Recipe], Iterator[str]]
+    price_per_hour: Callable[[Recipe], float | None] | None = None
+
+
+@dataclass(frozen=True)
+class Templates:
+    """CloudFormation templates.
+
+    `arrange` has the recipe's files so that a template can have them; `template` raises UsageError; `failures` are
+    sentences on what a stack of the template lacks and cannot work without.
+    """
+
+    arrange: Callable[[Recipe, Account], Recipe]
+    template: Callable[[Sequence[Resource]], dict[str, Any]]
+    failures: Callable[[Mapping[str, Any]], list[str]]
+
+
+@dataclass(frozen=True)
+class PlatformParts(PlanParts):
+    """What a platform may have besides; None where it does not.
+
+    Fields:
+        base_images: addresses of the images from elsewhere that run, or that one is built on, as they are written: most
+            by tag. Raises UsageError where there is none.
+        with_jumpstart: the recipe with the defaults of its JumpStart models, given JumpStart's entries by id.
+        trial: where a new head is tried, and what that does to the endpoint.
+        rollback: the plan that returns an endpoint to what it ran before, given recipe, platform, address and what
+            exists. Raises UsageError if that is impossible.
+        price_now: US dollars per hour of the existing endpoints in a region; None if unknown.
+        price_text: the price as a phrase, with its source and date, or why it is unknown.
+        wait_seconds: the timeout for a plan's endpoints to be in service.
+    """
+
+    base_images: Callable[[Recipe, Account], Sequence[str]] | None = None
+    building: Building | None = None
+    compilation: Compilation | None = None
+    training: HeadTraining | None = None
+    templates: Templates | None = None
+    with_jumpstart: Callable[[Recipe, Mapping[str, Mapping[str, Any]]], Recipe] | None = None
+    trial: Callable[[Recipe], Trial] | None = None
+    rollback: Callable[[str, str, str, Observed], Plan] | None = None
+    price_now: Callable[[Observed, str | None], float | None] | None = None
+    price_text: Callable[[Recipe], str] | None = None
+    wait_seconds: Callable[[Plan], float] | None = None
+
+
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
     """The pure part of a platform. It reads only the recipe's own files, and uses no network."""
 
-    exports_templates: bool
-    """Whether its resources can be written as a CloudFormation template."""
-
-    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        """The recipe with the defaults of its JumpStart models; `published` are JumpStart's entries by id."""
+    @property
+    def parts(self) -> PlatformParts:
+        """What else it has."""
 
     def endpoint_name(self, recipe: Recipe) -> str:
         """The name of the endpoint that serves the recipe. Several recipes may share one."""
@@ -59,59 +138,8 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in order of creation, without duplicates."""
 
-    def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """The images to build for the arms, and their repositories; empty if existing images are used."""
-
-    def image_uri(self, recipe: Recipe, account: Account) -> str:
-        """The image that the containers run. Raises UsageError if none is known."""
-
-    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
-        """Addresses of the images from elsewhere that run, or that one is built on, as they are written: most by tag.
-
-        Raises UsageError where there is none.
-        """
-
-    def require_compilable(self, recipe: Recipe) -> None:
-        """Raise UsageError if `toolkit compile` cannot compile for the recipe."""
-
-    def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All resources needed to compile for the arms, the first of which is the recipe itself."""
-
-    def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
-        """Notes for a plan of `toolkit compile`."""
-
-    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """All resources needed to train the recipe's head, the job among them. Raises UsageError."""
-
-    def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        """Notes for a plan of `toolkit train`."""
-
-    def training_price(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the training job; None if unknown."""
-
-    def trial(self, recipe: Recipe) -> Trial:
-        """Where a new head is tried, and what that does to the endpoint."""
-
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""
-
-    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
-        """US dollars per hour of the existing endpoints; None if unknown."""
-
-    def price_text(self, recipe: Recipe) -> str:
-        """The price as a phrase, with its source and date, or why it is unknown."""
-
-    def require_startable(self, plan: Plan) -> None:
-        """Raise PlatformError if something that the endpoints need to start is missing, such as compiled code."""
-
-    def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        """The plan that returns an endpoint to what it ran before. Raises UsageError if that is impossible."""
-
-    def wait_seconds(self, plan: Plan) -> float:
-        """The timeout for the plan's endpoints to be in service."""
-
-    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        """Expected seconds of the stages of a container's start; empty if unknown."""
 
 
 class Platform(Observer, Executor, EndpointPlatform, Protocol):

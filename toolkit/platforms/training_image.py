@@ -18,7 +18,19 @@ PROGRAM = "train"
 
 # The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
 _PACKAGES = ("training", "engines", "recipe", "catalog")
-_MODULES = ("__init__", "display", "documents", "errors", "files", "findings", "frames", "home", "text", "version")
+_MODULES = (
+    "__init__",
+    "display",
+    "documents",
+    "errors",
+    "files",
+    "findings",
+    "frames",
+    "home",
+    "registry",
+    "text",
+    "version",
+)
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 

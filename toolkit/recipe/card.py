@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolkit.display import Fragment, card, dollars_per_hour, facts, folded
 from toolkit.documents import read_file
 from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import price_per_hour
 
 
 def recipe_card(recipe: Recipe) -> str:
@@ -16,7 +17,7 @@ def recipe_card(recipe: Recipe) -> str:
         ("engine", f"{engine.name} {engine.version}"),
         ("limits", _limits(recipe)),
         ("platform", _platform(recipe)),
-        ("price", dollars_per_hour(recipe.platform_rules.price_per_hour(recipe))),
+        ("price", dollars_per_hour(price_per_hour(recipe))),
         ("workloads", ", ".join(recipe.workloads)),
         ("measured", _measured(recipe)),
     ]
@@ -31,7 +32,7 @@ def _limits(recipe: Recipe) -> str:
 
 
 def _platform(recipe: Recipe) -> str:
-    if not recipe.platform_rules.has_instance_types:
+    if not recipe.platform_rules.facts.has_instance_types:
         return recipe.platform.name
     return f"{recipe.platform.name}, {' or '.join(recipe.platform.instance_types)}"
 

@@ -5,7 +5,7 @@ Engines implement EngineRules (toolkit/engines), the pure parts of platforms Pla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -207,36 +207,45 @@ class Disk(NamedTuple):
     more: str
 
 
+@dataclass(frozen=True)
+class PlatformFacts:
+    """What a platform is. A function that is None asks for something that the platform does not have.
+
+    Fields:
+        gated_models: what to do for a model that the hub gives to some users only, as the end of a sentence.
+        has_instance_types: it has instances of the recipe's types; else this machine is all there is.
+        has_settings_by_type: an instance type may have settings of its own.
+        isolates_containers: `network.isolation` has an effect: containers without a network.
+        starts_image_entrypoint: an image's own entrypoint starts the engine; else the toolkit's program does.
+        longest_variable: characters that the value of an environment variable may have; longer flags go by file. None:
+            any number.
+        price_option: with it, `toolkit catalog update` reads this platform's prices too; empty if it needs none.
+        compile_command: the command that compiles RECIPE for Trainium ahead of its endpoint.
+        why_not_compiled: why `toolkit compile` does not work, where `compile_command` is another one.
+        builds: whether an image is built for the recipe. None: images run as they are.
+        price_per_hour: US dollars per hour of the recipe's endpoint with its initial instances; None if unknown.
+        training_disk: the disk on which a training job keeps hidden states.
+    """
+
+    gated_models: str
+    has_instance_types: bool = False
+    has_settings_by_type: bool = False
+    isolates_containers: bool = False
+    starts_image_entrypoint: bool = False
+    longest_variable: int | None = None
+    price_option: str = ""
+    compile_command: str = "toolkit compile RECIPE"
+    why_not_compiled: str = ""
+    builds: Callable[[Recipe], bool] | None = None
+    price_per_hour: Callable[[Recipe], float | None] | None = None
+    training_disk: Callable[[Recipe], Disk] | None = None
+
+
 class PlatformTraits(Protocol):
     """What rooms without a platform's word in them ask of a platform's pure part."""
 
     name: str
-    has_instance_types: bool
-    """Whether it has instances of the recipe's types; else this machine is all there is."""
-
-    has_settings_by_type: bool
-    """Whether an instance type may have settings of its own."""
-
-    isolates_containers: bool
-    """Whether `network.isolation` has an effect: containers without a network."""
-
-    builds_images: bool
-    """Whether it can run an image that is built for the recipe; else images run as they are."""
-
-    starts_image_entrypoint: bool
-    """Whether an image's own entrypoint starts the engine; else the toolkit's program does."""
-
-    longest_variable: int | None
-    """Characters that the value of an environment variable may have; longer flags go by file. None: any number."""
-
-    gated_models: str
-    """What to do for a model that the hub gives to some users only, as the end of a sentence."""
-
-    price_option: str
-    """The option with which `toolkit catalog update` reads this platform's prices too; empty if it needs none."""
-
-    compile_command: str
-    """The command that compiles RECIPE for Trainium ahead of its endpoint."""
+    facts: PlatformFacts
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
         """The settings as they are written, with this platform's defaults filled in."""
@@ -250,17 +259,14 @@ class PlatformTraits(Protocol):
     def instances(self) -> Sequence[Instance]:
         """All known instance types that may serve here, by their names here."""
 
-    def builds(self, recipe: Recipe) -> bool:
-        """Whether an image is built for the recipe."""
-
     def images(self, recipe: Recipe) -> Sequence[Image]:
         """The catalogue's images of the recipe's engine that run here, or that one is built on; the preferred first."""
 
-    def price_per_hour(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
-
-    def training_disk(self, recipe: Recipe) -> Disk | None:
-        """The disk on which a training job keeps hidden states; None if unknown."""
-
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""
+
+
+def price_per_hour(recipe: Recipe) -> float | None:
+    """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
+    price = recipe.platform_rules.facts.price_per_hour
+    return price(recipe) if price else None

@@ -143,7 +143,7 @@ class Vllm(EngineRules):
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
-        if not recipe.platform_rules.has_instance_types or older(
+        if not recipe.platform_rules.facts.has_instance_types or older(
             recipe.engine.version, facts().synthetic_acceptance_since
         ):
             return False
@@ -171,7 +171,7 @@ class Vllm(EngineRules):
         if instance.neuron_cores:
             needed = f"engine: {{name: {registry.engine_for(instance)}}}"
             return replace(empty, reason=f"{instance.accelerator} needs another engine: {needed}")
-        has_types = recipe is None or recipe.platform_rules.has_instance_types
+        has_types = recipe is None or recipe.platform_rules.facts.has_instance_types
         if has_types and not self.runs_on(instance):
             return replace(empty, reason=f"images of {self.name} need NVIDIA GPUs of Turing or newer and x86 CPUs")
         method = pair.target.quant_method

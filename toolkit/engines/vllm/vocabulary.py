@@ -53,5 +53,5 @@ def check_vocabulary(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 def _is_missing(recipe: Recipe, model_type: str) -> bool:
     is_older = lookup.older(recipe.engine.version, facts().harmony_download_until)
     own = _VOCABULARY.variable in recipe.engine.env or recipe.target.kind == "jumpstart"
-    isolated = recipe.network.isolation and recipe.platform_rules.isolates_containers
+    isolated = recipe.network.isolation and recipe.platform_rules.facts.isolates_containers
     return model_type == _MODEL_TYPE and isolated and is_older and not own

@@ -27,17 +27,18 @@ from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageEr
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.network import read_subnets
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.quotas import read_quotas
 from toolkit.platforms.sagemaker.reading import Reading
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
     ExecutionRole,
@@ -46,7 +47,6 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids
 from toolkit.recipe.resolve import Recipe
 

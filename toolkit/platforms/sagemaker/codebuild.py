@@ -22,10 +22,10 @@ from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
 from toolkit.platforms.sagemaker.images import ECR_HOST
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
 from toolkit.text import without_colours

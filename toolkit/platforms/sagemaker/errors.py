@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.rules.aws_errors import DENIED
+from toolkit.platforms.sagemaker.aws_errors import DENIED
 
 _LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
 _EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."

@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from toolkit.errors import PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
+from toolkit.platforms.sagemaker.aws_errors import is_missing, message_of
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing, message_of
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Work, by_key
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Work, by_key
 
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 5.0

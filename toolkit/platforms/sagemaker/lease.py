@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
 if TYPE_CHECKING:

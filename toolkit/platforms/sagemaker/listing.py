@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError
 
 from toolkit.endpoint.listing import Deployed
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.observe import owned_endpoints
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from botocore.exceptions import ClientError
 
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_unknown_operation
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
 
 
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:

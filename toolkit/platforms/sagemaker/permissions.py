@@ -15,13 +15,13 @@ from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
+from toolkit.platforms.sagemaker.kinds.alarm import alarm_prefix
+from toolkit.platforms.sagemaker.kinds.dashboard import dashboard_name
+from toolkit.platforms.sagemaker.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
-from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
-from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
-from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name, trainer
 from toolkit.recipe.resolve import Recipe

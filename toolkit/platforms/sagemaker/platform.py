@@ -27,9 +27,14 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
 from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker import execute, heads, images, observe, runtime, training
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
+from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.listing import deployed
 from toolkit.platforms.sagemaker.metrics import read_metrics
@@ -37,14 +42,9 @@ from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.publish import publish
 from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
+from toolkit.platforms.sagemaker.rules.names import on_aws
 from toolkit.platforms.sagemaker.sdk import sdk_endpoint
 from toolkit.platforms.sagemaker.status import endpoint_status
 from toolkit.platforms.sagemaker.tokens import openai_access
@@ -79,7 +79,7 @@ class SageMakerPlatform:
         with aws_errors("reading the AWS identity"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
-        if recipe is None or not capabilities(recipe).instance_types:
+        if recipe is None or not on_aws(recipe):
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)

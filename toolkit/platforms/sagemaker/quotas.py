@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.reading import Reading
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.checks.account import Quota
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from botocore.exceptions import ClientError, WaiterError
 
 from toolkit.errors import PlatformError
 from toolkit.images.publish import STAGED
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 
 if TYPE_CHECKING:
     from types_boto3_ecr import ECRClient

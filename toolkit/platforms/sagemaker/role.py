@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 
 from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
-from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
-from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark, stored_sha256
+from toolkit.platforms.sagemaker.kinds.bucket import sizes as object_sizes
+from toolkit.platforms.sagemaker.stored import Mark, StagedFile, read_mark, stored_sha256
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles, staged_names

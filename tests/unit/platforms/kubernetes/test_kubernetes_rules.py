@@ -12,8 +12,9 @@ from toolkit.catalog import lookup
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.kubernetes.rules import RULES
+from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import load
@@ -101,20 +102,20 @@ def plan_of(seconds: int, replicas: int) -> Plan:
 
 
 def test_waiting_lasts_until_the_last_pods_deadline_and_two_hours_at_least() -> None:
-    assert RULES.wait_seconds(plan_of(5400, 1)) == 7200
-    assert RULES.wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
+    assert wait_seconds(plan_of(5400, 1)) == 7200
+    assert wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
 
 
 def test_there_is_nothing_to_roll_back_to_where_nothing_is() -> None:
     with pytest.raises(UsageError, match="the toolkit has created no endpoint chat"):
-        RULES.rollback("r.yaml", "chat", Observed())
+        rollback_plan("r.yaml", "kubernetes", "chat", Observed())
 
 
 def test_a_version_that_the_toolkit_did_not_make_is_the_cluster_s_to_restore() -> None:
     history = [{"Annotations": {}, "Template": {"spec": image}} for image in ("new", "old")]
     existing = Existing("Deployment", "chat", True, ("chat",), {"History": history})
     with pytest.raises(UsageError, match="it is not known which recipe chat ran") as error:
-        RULES.rollback("r.yaml", "chat", Observed((existing,)))
+        rollback_plan("r.yaml", "kubernetes", "chat", Observed((existing,)))
     assert "kubectl rollout undo deployment/chat" in error.value.hint
 
 

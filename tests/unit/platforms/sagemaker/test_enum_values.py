@@ -27,7 +27,8 @@ from toolkit.checks.run import check
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.platforms.local import configs, guardrails
 from toolkit.platforms.local.validation import problems
-from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.compilation import compile_resources
+from toolkit.platforms.sagemaker.rules.head_training import training_resources
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.schema import json_schema
 
@@ -140,9 +141,9 @@ def calls(recipe: Recipe) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The API calls that create the recipe's resources, and those that update its endpoint or component."""
     found = [*desired([recipe], ACCOUNT)]
     if compiles_ahead(recipe):
-        found += RULES.desired_compilation([recipe], ACCOUNT)
+        found += compile_resources([recipe], ACCOUNT)
     if recipe.training:
-        found += RULES.desired_training(recipe, ACCOUNT)
+        found += training_resources(recipe, ACCOUNT)
     for item in found:
         if item.kind in CALLS:
             yield *CALLS[item.kind], item.request

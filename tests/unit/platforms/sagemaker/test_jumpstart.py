@@ -15,9 +15,9 @@ from pairs import write_recipe
 
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.kinds.model import models
 from toolkit.platforms.sagemaker.rules.jumpstart import with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import DataSource, Preset, doubts, parse
-from toolkit.platforms.sagemaker.rules.kinds.model import models
 from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = f"""\

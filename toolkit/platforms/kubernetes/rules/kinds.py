@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from toolkit.errors import PlatformError
+from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Decision, KindRule
 
 _MOST_PATHS = 3
 
@@ -26,14 +26,14 @@ class ApiResource(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ManifestRule(KindRule):
+class ManifestRule(Kind):
     """One kind of object. It is decided by what the cluster says that applying the manifest would change.
 
     `is_base`: `serve` and `compile` both need it. `is_rare`: few endpoints have one, and few users may list them.
     `sets_replicas`: it sets a Deployment's number of pods, so that two of such kinds would work against each other.
     """
 
-    kind: str = field()  # else the default of KindRule stands in for it
+    kind: str = field()  # else the default of Kind stands in for it
     api: ApiResource
     is_base: bool = False
     is_rare: bool = False
@@ -76,7 +76,7 @@ class NamespaceRule(ManifestRule):
         )
 
 
-class WeightsRule(KindRule):
+class WeightsRule(Kind):
     """A model that is uploaded to the bucket that pods mount. Its volume is made afterwards, which proves it whole."""
 
     kind = "Weights"

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import Resource
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+from toolkit.platforms.sagemaker.kinds.base import AwsKind
 
 STAGE_FIRST = "toolkit:stageFirst"
 """Metadata key: commands for what must exist before the stack and is not a resource of it."""

@@ -4,37 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from toolkit.errors import NotCompiled, UsageError
+from toolkit.errors import NotCompiled
 from toolkit.planning import artifacts
+from toolkit.planning.kinds import in_order
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.kinds import ORDER
+from toolkit.platforms.sagemaker.kinds.artifacts import needed
+from toolkit.platforms.sagemaker.kinds.bucket import bucket
+from toolkit.platforms.sagemaker.kinds.image import images
+from toolkit.platforms.sagemaker.kinds.repository import repositories
+from toolkit.platforms.sagemaker.kinds.role import compile_role
+from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_SECONDS, job, job_data
-from toolkit.platforms.sagemaker.rules.kinds.artifacts import needed
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import images
-from toolkit.platforms.sagemaker.rules.kinds.repository import repositories
-from toolkit.platforms.sagemaker.rules.kinds.role import compile_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.recipe.resolve import Recipe
 
 AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
 
 
-def compile_resources(recipes: Sequence[Recipe], account: Account) -> list[Resource]:
+def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
     """All resources that compiling for the recipes needs. The first is the recipe itself. Raises UsageError."""
-    wanted = needed(recipes)
-    data = {item.uri: item for here in wanted.values() for item in job_data(here, account)}
+    compiled = needed(recipes)
+    data = {item.uri: item for here in compiled.values() for item in job_data(here, account)}
     weights = [item for item in data.values() if item.weights]
-    found = [
+    wanted = [
         bucket(account),
-        *(item for here in wanted.values() for item in (*repositories(here), *images(here, account))),
+        *(item for here in compiled.values() for item in (*repositories(here), *images(here, account))),
         *(reference(item, recipes[0].name) for item in weights),
         *(item.weights for item in weights),
         *compile_role(recipes[0], account, list(data.values())),
-        *(job(here, recipes[0], account) for here in wanted.values()),
+        *(job(here, recipes[0], account) for here in compiled.values()),
     ]
-    return [item for item in found if item]
+    return in_order([item for item in wanted if item], ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -54,15 +55,6 @@ def job_notes(recipe: Recipe) -> Iterator[str]:
         yield "The job does not use platform.capacity_reservation, which is for endpoints"
     longest = f"{LONGEST_SECONDS // 3600} h"
     yield f"A job takes {_takes(recipe)}, and is stopped after {longest}. Unverified: no such job has run on AWS yet"
-
-
-def require_compilable(recipe: Recipe) -> None:
-    """Raise UsageError for a platform without compile jobs."""
-    if not capabilities(recipe).compiles:
-        raise UsageError(
-            f"platform `{recipe.platform.name}` cannot compile for Trainium",
-            hint="Write `platform: {name: sagemaker}`.",
-        )
 
 
 def require_compiled(plan: Plan) -> None:

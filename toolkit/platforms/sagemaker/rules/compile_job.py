@@ -23,9 +23,9 @@ from toolkit.errors import UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules.kinds.model import network
-from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
+from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.model import network
+from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
 from toolkit.recipe.resolve import Recipe

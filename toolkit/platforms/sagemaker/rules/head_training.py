@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UsageError
+from toolkit.planning.kinds import in_order
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.image import store_of
+from toolkit.platforms.sagemaker.kinds import ORDER
+from toolkit.platforms.sagemaker.kinds.bucket import bucket
+from toolkit.platforms.sagemaker.kinds.image import built_image
+from toolkit.platforms.sagemaker.kinds.model import network
+from toolkit.platforms.sagemaker.kinds.repository import repository
+from toolkit.platforms.sagemaker.kinds.role import role_arn, training_role
+from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules import price
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.compile_job import (
     CHECKPOINTS_DIR,
     INPUT_DIR,
@@ -24,12 +32,6 @@ from toolkit.platforms.sagemaker.rules.compile_job import (
     channels,
     output,
 )
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import built_image
-from toolkit.platforms.sagemaker.rules.kinds.model import network
-from toolkit.platforms.sagemaker.rules.kinds.repository import repository
-from toolkit.platforms.sagemaker.rules.kinds.role import role_arn, training_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.platforms.training_image import PROGRAM, training_image
@@ -48,14 +50,14 @@ _MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on t
 _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 
 
-def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
+def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:
     """All resources that the job needs, and the job. Raises UsageError, UnreadableModel."""
     data = _data(recipe, account)
     job = _job(recipe, data)
     data.append(_staged_text(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
     image = _image(recipe, account)
     staged = [item for item in data if item.weights]
-    found = [
+    wanted = [
         bucket(account),
         repository(recipe),
         image,
@@ -64,7 +66,7 @@ def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
         *training_role(recipe, account, data, _prefix(recipe)),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
-    return [item for item in found if item]
+    return in_order([item for item in wanted if item], ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -144,7 +146,7 @@ def _prefix(recipe: Recipe) -> str:
 
 
 def _image(recipe: Recipe, account: Account) -> Resource:
-    store = capabilities(recipe).images
+    store = store_of(recipe)
     return built_image(recipe, account, training_image(recipe, account), store)
 
 

@@ -32,6 +32,11 @@ TRAINING_PREFIX = "training/"
 _LONGEST_ROLE_NAME, _DIGEST_CHARACTERS = 64, 8
 
 
+def on_aws(recipe: Recipe) -> bool:
+    """Whether it is AWS that the recipe runs on, and not this machine, which has the same API."""
+    return recipe.platform_rules.facts.has_instance_types
+
+
 def bucket_name(account: Account) -> str:
     """Name of the toolkit's bucket in an account and region."""
     return f"toolkit-{account.id}-{account.region}"

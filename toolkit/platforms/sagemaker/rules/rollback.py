@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed
@@ -14,7 +15,7 @@ from toolkit.platforms.sagemaker.rules.transition import registered_again, remov
 _NOT_SCALED = "{endpoint} had other variants before, which are not scaled again: deploy the older recipe for that"
 
 
-def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, seconds: int) -> Plan:
+def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) -> Plan:
     """The plan that returns an endpoint to the EndpointConfig before its last update. Raises UsageError."""
     endpoint, _, component = address.partition("/")
     if component:
@@ -35,6 +36,7 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed, 
         )
     # All at once and without alarms, because the current configuration is the bad one.
     request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
+    seconds = lookup.platform(platform).endpoint_seconds
     action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
     removed = removed_before(endpoint, config, observed)
     again = registered_again(endpoint, removed, config, observed)

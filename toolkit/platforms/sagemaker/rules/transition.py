@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.errors import PlatformError
+from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Transition
 from toolkit.platforms.sagemaker.rules.scaling_names import scalable, variant_of
 
 _SCALING_KINDS = ("ScalingPolicy", "ScalableTarget")
@@ -57,6 +57,17 @@ def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
             wanted = configs[item.request["EndpointConfigName"]]
             found = _with_update(found, item, instance_types(wanted.request), observed)
     return found
+
+
+def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
+    """Raise PlatformError if the endpoint of an inference component already serves a model of its own."""
+    for item in desired:
+        host = item.request["EndpointName"] if item.kind == "InferenceComponent" else None
+        endpoint = observed.get("Endpoint", host) if host and host != item.name else None
+        config = observed.get("EndpointConfig", endpoint.state["Running"]) if endpoint else None
+        if config and config.state["Models"]:
+            message = f"Endpoint {host} serves a model of its own, so it cannot host inference components"
+            raise PlatformError(message, hint="Set `platform.inference_component.endpoint` to another endpoint.")
 
 
 def removed_before(endpoint: str, config: Existing, observed: Observed) -> tuple[Action, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from toolkit.platforms.rules import Trial
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
+from toolkit.platforms.sagemaker.rules.names import on_aws
 from toolkit.recipe.resolve import Recipe
 
 
@@ -23,7 +23,7 @@ def trial(recipe: Recipe) -> Trial:
         f"The new head is tried as production variant {CANDIDATE} of {name}, one instance beside {VARIANT}: each "
         f"instance answers as many requests, so {CANDIDATE} {100 / (count + 1):.0f} % of them while it is measured"
     )
-    if capabilities(recipe).instance_types:
+    if on_aws(recipe):
         note += (
             ". Adding it and removing it are updates of the endpoint, all at once and without alarms that roll back: "
             f"SageMaker starts {count + 1} new instances beside those that serve, and removes these after that"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.kinds.base import Look, Work, by_key
+from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.log_group import has_alarms
 from toolkit.platforms.sagemaker.rules import metrics
-from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work, by_key
-from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.kinds.log_group import has_alarms
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids, scale_from_zero_alarm

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.template import key_values
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
-from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.kinds.template import key_values
 from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.platforms.sagemaker.rules.scaling_names import (
@@ -91,7 +91,7 @@ class ScalingPolicyKind(ContentKind):
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         found = super().content(request)
-        return {**found, "Alarm": AlarmKind(self.capabilities).content(found["Alarm"])} if "Alarm" in found else found
+        return {**found, "Alarm": AlarmKind(on_aws=self.on_aws).content(found["Alarm"])} if "Alarm" in found else found
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)

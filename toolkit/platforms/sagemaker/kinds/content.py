@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, tagged
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, tagged
 
 
 class ContentKind(AwsKind):

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.resources import Account, Existing, Resource
-from toolkit.platforms.sagemaker.rules.aws_errors import code_of, unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.aws_errors import code_of, unless_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, bucket_name
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.images.reference import parse
 from toolkit.images.spec import ImageSpec
+from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.image import ImageStore, address, base_address, render, request_of
+from toolkit.platforms.image import ImageStore, address, base_address, render, request_of, store_of
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
+from toolkit.platforms.sagemaker.rules.names import on_aws
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
@@ -62,7 +62,7 @@ def images(recipe: Recipe, account: Account) -> list[Resource]:
     """The image to build for the recipe; empty if it uses an existing image."""
     if not builds(recipe):
         return []
-    store = capabilities(recipe).images
+    store = store_of(recipe)
     return [built_image(recipe, account, render(recipe, account, store), store)]
 
 
@@ -102,10 +102,9 @@ def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
 
     Raises UsageError where there is none.
     """
-    able = capabilities(recipe)
     if builds(recipe):
-        return (base_address(recipe, account, able.images),)
-    if able.runs_programs:
+        return (base_address(recipe, account, store_of(recipe)),)
+    if not on_aws(recipe):
         return ()
     found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
     return tuple(dict.fromkeys(found))

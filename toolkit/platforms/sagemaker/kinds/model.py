@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.engines.arguments import CONFIG_CHANNEL, DRAFTER_CHANNEL, FILES_CHANNEL, channel_dir, environment
 from toolkit.planning.artifacts import variables
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
 from toolkit.platforms.image import by_digest
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
-from toolkit.platforms.sagemaker.rules.names import tags
+from toolkit.platforms.sagemaker.rules.names import on_aws, tags
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     }
     if recipe.network.private_registry:
         container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
-    if capabilities(recipe).enhanced_metrics:
+    if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": recipe.observability.metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
     role = role_arn(recipe, account, endpoint_name(recipe))

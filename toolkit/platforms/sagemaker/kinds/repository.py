@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from toolkit.engines.arguments import builds
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
-from toolkit.platforms.sagemaker.rules.aws_errors import code_of, is_denied, is_missing
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.image import store_of
+from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -39,7 +39,7 @@ class RepositoryKind(AwsKind):
         return [item for arm in deployment.arms for item in repositories(arm)]
 
     def kept_note(self, existing: Existing) -> str:
-        if not self.capabilities.outlasts:
+        if not self.on_aws:
             return ""
         return (
             f"images in {existing.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, "
@@ -75,7 +75,7 @@ def repositories(recipe: Recipe) -> list[Resource]:
 def repository(recipe: Recipe) -> Resource | None:
     """The repository of images that are built for the recipe; None if it names another one."""
     section = recipe.container or ContainerSection()
-    if section.repository or capabilities(recipe).images.registry:
+    if section.repository or store_of(recipe).registry:
         return None
     rule = {
         "rulePriority": 1,

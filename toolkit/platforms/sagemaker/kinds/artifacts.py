@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import documents
 from toolkit.planning import artifacts
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.model import read_models
 from toolkit.platforms.sagemaker.rules.arms import arms
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, sagemaker_tags
-from toolkit.platforms.sagemaker.rules.kinds.model import read_models
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.resolve import Recipe
 
@@ -48,7 +48,7 @@ class ArtifactsKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return compiled(deployment.recipe, deployment.account) if self.capabilities.compiles else []
+        return compiled(deployment.recipe, deployment.account) if self.on_aws else []
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing and existing.state["Complete"]:
@@ -56,7 +56,7 @@ class ArtifactsKind(AwsKind):
         return Decision("create", missing(existing, resource.request["Parts"]))
 
     def kept_note(self, existing: Existing) -> str:
-        if not self.capabilities.outlasts:
+        if not self.on_aws:
             return ""
         address = shlex.quote(f"s3://{existing.state['Bucket']}/{existing.state['Prefix']}")
         return (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients

@@ -12,12 +12,12 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning import artifacts
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied
-from toolkit.platforms.sagemaker.rules.kinds.artifacts import (
+from toolkit.platforms.sagemaker.aws_errors import is_denied
+from toolkit.platforms.sagemaker.kinds.artifacts import (
     UNDER_WAY,
     compiled_state,
     jobs_named,
@@ -25,7 +25,7 @@ from toolkit.platforms.sagemaker.rules.kinds.artifacts import (
     listed,
     missing,
 )
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients

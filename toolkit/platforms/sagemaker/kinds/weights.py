@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.bucket import read_uses, sizes
-from toolkit.platforms.sagemaker.rules.kinds.template import put_object
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.bucket import read_uses, sizes
+from toolkit.platforms.sagemaker.kinds.template import put_object
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.platforms.sagemaker.rules.stored import read_mark, stored_sha256
+from toolkit.platforms.sagemaker.stored import read_mark, stored_sha256
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.alarm import alarms
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.log_group import has_dashboard
 from toolkit.platforms.sagemaker.rules import widgets
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.alarm import alarms
-from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.kinds.log_group import has_dashboard
 from toolkit.platforms.sagemaker.rules.names import tags
 
 if TYPE_CHECKING:

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
+from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import (
     Arm,
@@ -18,11 +21,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
     instances,
     shadows,
 )
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
-from toolkit.platforms.sagemaker.rules.kinds.model import PAGES, model_of, network
-from toolkit.platforms.sagemaker.rules.kinds.role import role_arn
-from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, tags
+from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, on_aws, tags
 from toolkit.platforms.sagemaker.rules.transition import instance_types
 from toolkit.recipe.platform_schema import PrefixRoutingSection
 from toolkit.recipe.resolve import Recipe
@@ -97,7 +96,7 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
     if recipe.platform.component:
         body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
-    if capabilities(recipe).enhanced_metrics:
+    if on_aws(recipe):
         every = recipe.observability.metrics_seconds
         body["MetricsConfig"] = {
             "EnableEnhancedMetrics": True,
@@ -116,7 +115,7 @@ def startup(recipe: Recipe) -> dict[str, int]:
     """The time-outs of a container's start: the download of its model data, and its health check."""
     platform = recipe.platform
     timeouts = {
-        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if capabilities(recipe).instance_types else None,
+        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if on_aws(recipe) else None,
         "ContainerStartupHealthCheckTimeoutInSeconds": platform.health_check_timeout,
     }
     return {name: seconds for name, seconds in timeouts.items() if seconds}
@@ -137,12 +136,12 @@ def _variant(arm: Arm, account: Account) -> dict[str, Any]:
     else:
         variant["ModelName"] = model_of(recipe.on(recipe.platform.instance_types[0]), account).name
         variant |= startup(recipe)
-    return {**variant, **_instance_settings(recipe, account)} if capabilities(recipe).instance_types else variant
+    return {**variant, **_instance_settings(recipe, account)} if on_aws(recipe) else variant
 
 
 def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
     first, *others = recipe.platform.instance_types
-    if not others or not capabilities(recipe).instance_types:
+    if not others or not on_aws(recipe):
         return {"InstanceType": first}
     own = model_of(recipe.on(first), account).name
     pools: list[dict[str, Any]] = []

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import code_of
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
+from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.template import capitalized, key_values
 from toolkit.platforms.sagemaker.rules import metrics
-from toolkit.platforms.sagemaker.rules.aws_errors import code_of
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.rules.kinds.template import capitalized, key_values
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
+from toolkit.platforms.sagemaker.rules.names import on_aws
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class LogGroupKind(ContentKind):
         return not (existing.state["Tagged"] and existing.state["RetentionInDays"])
 
     def kept_note(self, existing: Existing) -> str:
-        if not self.capabilities.outlasts:
+        if not self.on_aws:
             return ""
         days = existing.state.get("RetentionInDays")
         kept = f"kept for {days} days" if days else "kept without a time limit"
@@ -139,7 +139,7 @@ def has_monitoring(recipe: Recipe) -> bool:
 
 
 def _wanted(setting: bool | None, recipe: Recipe) -> bool:
-    return capabilities(recipe).monitors if setting is None else setting
+    return on_aws(recipe) if setting is None else setting
 
 
 def _filter(recipe: Recipe, metric: str, k: int) -> Resource:

@@ -10,16 +10,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from toolkit.planning.kinds import Kind
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Resource
-from toolkit.planning.rules import KindRule
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing, unless_unknown
-from toolkit.platforms.sagemaker.rules.kinds.template import TemplateRule
+from toolkit.platforms.sagemaker.aws_errors import unless_missing, unless_unknown
+from toolkit.platforms.sagemaker.kinds.template import TemplateRule
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
     from toolkit.platforms.sagemaker.rules.deployment import Deployment
     from toolkit.recipe.lock import OpenFiles
 
@@ -79,17 +78,17 @@ class Work:
     build: Callable[[Mapping[str, Any], Progress], None]
 
 
-class AwsKind(TemplateRule, KindRule):
+class AwsKind(TemplateRule, Kind):
     """A kind of AWS resource. The methods here are the defaults.
 
     `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or
-    overwrite somebody else's.
+    overwrite somebody else's. `on_aws`: it is AWS's, and not a stand-in's on this machine.
     """
 
     seen_when_new: bool = False
 
-    def __init__(self, capabilities: Capabilities) -> None:
-        self.capabilities = capabilities
+    def __init__(self, *, on_aws: bool) -> None:
+        self.on_aws = on_aws
 
     def desired(self, deployment: Deployment) -> Iterable[Resource]:
         """The resources of this kind that the recipe needs."""

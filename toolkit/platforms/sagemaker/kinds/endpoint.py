@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from toolkit.catalog import lookup
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.alarm import rollback_alarms
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
-from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
-from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, ran_before, remembered, tags
+from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, on_aws, ran_before, remembered, tags
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class EndpointKind(AwsKind):
         return [endpoint(deployment.recipe, config.name)]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
-        seconds = self.capabilities.endpoint_seconds
+        seconds = lookup.platform("sagemaker" if self.on_aws else "local").endpoint_seconds
         if existing is None:
             return Decision("create", "does not exist", seconds)
         status, config = existing.state["EndpointStatus"], existing.state["EndpointConfigName"]
@@ -121,7 +121,7 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
     name = endpoint_name(recipe)
     create = {"EndpointName": name, "EndpointConfigName": config, "Tags": tags(recipe, name)}
     update: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": config}
-    if capabilities(recipe).deployment_guardrails:
+    if on_aws(recipe):
         kept_out = [{"VariantPropertyType": "DesiredWeight"}, {"VariantPropertyType": "DataCaptureConfig"}]
         update |= {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": kept_out}
         update["DeploymentConfig"] = _deployment(recipe)

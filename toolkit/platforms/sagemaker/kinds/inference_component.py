@@ -7,12 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.kinds.base import (
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.base import (
     AwsKind,
     Look,
     Work,
@@ -20,9 +19,10 @@ from toolkit.platforms.sagemaker.rules.kinds.base import (
     sagemaker_tags,
     tagged,
 )
-from toolkit.platforms.sagemaker.rules.kinds.endpoint import rolling_update
-from toolkit.platforms.sagemaker.rules.kinds.endpoint_config import startup
-from toolkit.platforms.sagemaker.rules.kinds.model import model_of
+from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update
+from toolkit.platforms.sagemaker.kinds.endpoint_config import startup
+from toolkit.platforms.sagemaker.kinds.model import model_of
+from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.platform_schema import ComponentSection

@@ -1,8 +1,8 @@
-"""The rules of a kind of resource: one object for each kind, defined by its platform."""
+"""A kind of resource, and what the planner asks of a platform."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ class Decision:
     request: Mapping[str, Any] | None = None
 
 
-class KindRule:
+class Kind:
     """The default for a kind: created if it does not exist, never changed, deleted by name.
 
     Class attributes:
@@ -72,6 +72,22 @@ class Transition:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class PlanParts:
+    """What the planner asks of a platform that has it.
+
+    Fields:
+        require: raises PlatformError if a desired resource conflicts with an existing one.
+        transition: what updates of endpoints need besides. Raises PlatformError if another's resource is in the way.
+        kept_for_rollback: kind and name of all resources that the endpoints run or would roll back to, given the
+            configurations that endpoints are about to run, by endpoint.
+    """
+
+    require: Callable[[Sequence[Resource], Observed], None] | None = None
+    transition: Callable[[Sequence[Resource], Observed], Transition] | None = None
+    kept_for_rollback: Callable[[Observed, Mapping[str, str]], set[tuple[str, str]]] | None = None
+
+
 class PlanRules(Protocol):
     """What the planner asks of a platform."""
 
@@ -80,24 +96,15 @@ class PlanRules(Protocol):
         """The platform's name in recipes."""
 
     @property
-    def kinds(self) -> Sequence[KindRule]:
+    def kinds(self) -> Sequence[Kind]:
         """In order of creation; deletion is in reverse order."""
 
-    def require(self, desired: Sequence[Resource], observed: Observed) -> None:
-        """Raise PlatformError if a desired resource conflicts with an existing one."""
-
-    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
-        """What updates of endpoints need besides. Raises PlatformError if another's resource is in the way."""
-
-    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
-        """Kind and name of all resources that the endpoints run or would roll back to.
-
-        `updated` has the configuration that an endpoint is about to run, by endpoint.
-        """
+    @property
+    def parts(self) -> PlanParts:
+        """What else it has."""
 
 
-def in_order(resources: Sequence[Resource], rules: PlanRules) -> tuple[Resource, ...]:
-    """The resources in order of creation, without duplicates."""
-    order = [rule.kind for rule in rules.kinds]
+def in_order(resources: Sequence[Resource], kinds: Sequence[str]) -> tuple[Resource, ...]:
+    """The resources in this order of their kinds, without duplicates."""
     once = {(item.kind, item.name): item for item in resources}
-    return tuple(sorted(once.values(), key=lambda item: order.index(item.kind)))
+    return tuple(sorted(once.values(), key=lambda item: kinds.index(item.kind)))

@@ -8,12 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
+from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision
-from toolkit.platforms.sagemaker.rules.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -21,6 +20,7 @@ from toolkit.platforms.sagemaker.rules.names import (
     bucket_name,
     compiler,
     key_arn,
+    on_aws,
     role_name,
     tags,
     trainer,
@@ -235,7 +235,7 @@ def _statements(
         *_storage(arn, data),
         _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
     ]
-    if capabilities(recipe).enhanced_metrics:
+    if on_aws(recipe):
         found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     found += also
