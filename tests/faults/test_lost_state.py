@@ -17,9 +17,8 @@ from processes import until
 
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.activity import Activity
 from toolkit.platforms.local.daemon import LocalDaemon, credentials_file, running, start, stop
-from toolkit.platforms.local.presence import Presence
+from toolkit.platforms.local.presence import Activity, Presence
 
 
 @pytest.fixture

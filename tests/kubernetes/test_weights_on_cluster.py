@@ -18,9 +18,9 @@ from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.kubernetes.models import upload_weights
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.platforms.kubernetes.weights import upload_weights
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.source import ModelSource

@@ -14,8 +14,7 @@ from fakes import ACCOUNT
 from pairs import write_hub_pair, write_recipe
 
 from toolkit.errors import RecipeError, UsageError
-from toolkit.platforms.kubernetes.rules.manifests import parts
-from toolkit.platforms.kubernetes.rules.yaml import text
+from toolkit.platforms.kubernetes.rules.manifests import parts, text
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import Recipe, load
 

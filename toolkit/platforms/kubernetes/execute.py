@@ -11,8 +11,7 @@ from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
 

@@ -12,10 +12,9 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import Objects
-from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 

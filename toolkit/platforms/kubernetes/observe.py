@@ -8,12 +8,13 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
+from toolkit.apply.training import TrainingJob
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
-from toolkit.platforms.kubernetes.history import history
-from toolkit.platforms.kubernetes.job_status import job_status
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
+from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
 from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
@@ -26,6 +27,7 @@ _IMMUTABLE = re.compile(r"immutable|may not change once set")
 # The autoscaler writes through a Deployment's scale, and runs in this program.
 _AUTOSCALER = "kube-controller-manager"
 _REPLICAS = ".spec.replicas"
+_ERROR = "error: "
 
 
 def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -210,3 +212,47 @@ def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[
             return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
         raise
     return {"Changes": list(changes(current, after))}
+
+
+def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
+    """The Job now. One whose pod can never start, as without an image, has failed: it would wait for its deadline."""
+    name, status = job["metadata"]["name"], job.get("status", {})
+    began = seconds(job["metadata"]["creationTimestamp"])
+    if (complete := condition(status, "Complete")).get("status") == "True":
+        return TrainingJob(name, "Completed", "Completed", "", began, _when(complete, began))
+    found = _pods(cluster, namespace, job)
+    if (failed := condition(status, "Failed")).get("status") == "True":
+        reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
+        return TrainingJob(name, "Failed", "Failed", _last_words(found) or reason, began, _when(failed, began))
+    if not found:
+        return TrainingJob(name, "InProgress", "Pending", "", began, began)
+    entered = seconds(found[-1]["metadata"]["creationTimestamp"])
+    trouble = trouble_of(found[-1], readable_events(cluster, namespace, found[-1]))
+    if trouble and trouble.certain:
+        return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
+    stage = "Training" if found[-1].get("status", {}).get("phase") == "Running" else "Starting"
+    return TrainingJob(name, "InProgress", stage, trouble.text if trouble else "", began, entered)
+
+
+def _pods(cluster: Cluster, namespace: str, job: Document) -> list[Document]:
+    """The Job's pods, oldest first; none where we may not see them."""
+    try:
+        return [*pods(cluster, namespace, job)]
+    except ApiException as error:
+        if error.status == 403:
+            return []
+        raise
+
+
+def _last_words(of: list[Document]) -> str:
+    """What the container of the newest pod said of its failure; empty where it said nothing."""
+    ended = (
+        container.get("state", {}).get("terminated") or {} for pod in reversed(of) for container in containers(pod)
+    )
+    texts = (str(state.get("message", "")) for state in ended)
+    lines = (line for text in texts for line in text.splitlines() if line.startswith(_ERROR))
+    return next(lines, "").removeprefix(_ERROR)
+
+
+def _when(found: Document, otherwise: float) -> float:
+    return seconds(found["lastTransitionTime"]) if "lastTransitionTime" in found else otherwise

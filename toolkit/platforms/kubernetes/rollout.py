@@ -13,11 +13,10 @@ from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
-from toolkit.platforms.kubernetes.history import REVISION
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
@@ -26,6 +25,8 @@ _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started"
 _LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+REVISION = "deployment.kubernetes.io/revision"
+_OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
 
 
 def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointStatus:
@@ -232,3 +233,31 @@ def _is_complete(deployment: Document) -> bool:
     if condition(now, "Progressing").get("reason") == _FINISHED and available:
         return True
     return bool(wanted <= updated <= available)
+
+
+def history(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """`History`, the newest version first, and `Manifest`: the Deployment as it would be applied again."""
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    head = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
+    applied = {key: value for key, value in spec.items() if key not in _OF_CONTROLLERS}
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": head, "spec": applied}
+    return {HISTORY: _versions(cluster, namespace, deployment), "Manifest": manifest}
+
+
+def _versions(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
+    try:
+        found = cluster.items(path("ReplicaSet", namespace), wanted)
+    except ApiException as error:
+        if error.status == 403:  # who may deploy need not be one who may list them
+            return None
+        raise
+    uid = deployment["metadata"]["uid"]
+    mine = [item for item in found if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}]
+    return [version(item) for item in sorted(mine, key=_revision, reverse=True)]
+
+
+def _revision(replica_set: Mapping[str, Any]) -> int:
+    """Counted by the deployment controller; 0 before it has seen the ReplicaSet."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0

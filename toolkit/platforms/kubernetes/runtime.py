@@ -1,4 +1,4 @@
-"""Requests to an endpoint through the API server's proxy of its Service."""
+"""Requests to an endpoint's pods through the API server: invocations, and the engine's page of metrics."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from toolkit import documents
 from toolkit.endpoint import refusal
+from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
-from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.pods import Document, is_ready
+from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.platforms.kubernetes.rules.security import PORT
 
 # A model may think for long before its first byte, and is not hurried.
 _ANSWER = documents.Limits(seconds=3600.0)
@@ -93,3 +97,10 @@ def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
+
+
+def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes: int) -> Metrics:
+    """Counted since each container's start. Raises ApiException, PlatformError."""
+    ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
+    pages = {f"pod {pod}": cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics") for pod in ready}
+    return metrics_of_pages(deployment["metadata"]["name"], minutes, pages)

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.activity import Activity
 from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
 from toolkit.platforms.local.folders import endpoints_folder
-from toolkit.platforms.local.presence import Presence
+from toolkit.platforms.local.presence import Activity, Presence
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,7 +42,6 @@ def main(home: Path, containers: Path, ready_fd: int) -> None:
 
 def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
-    from toolkit.platforms.local.access import Guard
     from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
     from toolkit.platforms.local.container_host import ContainerHost
@@ -52,6 +50,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     from toolkit.platforms.local.gateway import gateway
     from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
+    from toolkit.platforms.local.sigv4 import Guard
 
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

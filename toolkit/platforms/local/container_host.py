@@ -15,8 +15,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
-from toolkit.platforms.local.host import EndpointSpec, Request, Variant
-from toolkit.platforms.local.queue import StartQueue
+from toolkit.platforms.local.host import EndpointSpec, Request, StartQueue, Variant
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 if TYPE_CHECKING:

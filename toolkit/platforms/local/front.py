@@ -15,8 +15,7 @@ from xml.sax.saxutils import escape
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
 from toolkit.platforms.local import sigv4
-from toolkit.platforms.local.access import Guard, must_be_a_program
-from toolkit.platforms.local.sigv4 import AccessError, Received, Signature
+from toolkit.platforms.local.sigv4 import AccessError, Guard, Received, Signature, must_be_a_program
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

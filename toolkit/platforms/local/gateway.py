@@ -24,10 +24,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from toolkit.platforms.local import eventstream
-from toolkit.platforms.local.access import Guard, must_be_a_program, must_be_signed_for_sagemaker
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
 from toolkit.platforms.local.host import Target
-from toolkit.platforms.local.sigv4 import AccessError, Received, signature_of
+from toolkit.platforms.local.sigv4 import (
+    AccessError,
+    Guard,
+    Received,
+    must_be_a_program,
+    must_be_signed_for_sagemaker,
+    signature_of,
+)
 from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
 
 Resolve = Callable[[str], Sequence[Target] | None]

@@ -16,7 +16,7 @@ from typing import Any
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import configs, guardrails
+from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -153,7 +153,7 @@ class SageMaker:
         raise ServiceError(f'Could not find inference component "{arn}".')
 
     def _examine_deployment(self, operation: str, request: Request) -> None:
-        if problem := next(guardrails.problems(request.get("DeploymentConfig", {})), None):
+        if problem := next(validation.guardrail_problems(request.get("DeploymentConfig", {})), None):
             raise ServiceError(problem)
         self._host.examine(operation, request)
 

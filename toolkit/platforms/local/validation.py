@@ -6,6 +6,7 @@ maximum values stand in the same model and only AWS enforces them; here they are
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -36,6 +37,9 @@ _ONLY_JAVA = {
     r"\p{Print}": "[ -~]",
     r"\uD800\uDC00-\uDBFF\uDFFF": "\U00010000-\U0010ffff",
 }
+# Of a traffic routing's type: the size that it needs, and the percentages that are allowed.
+_SIZES = {"CANARY": ("CanarySize", 1, 50), "LINEAR": ("LinearStepSize", 10, 50)}
+_SMALLEST_BATCH, _LARGEST_BATCH = 5, 50
 
 
 def problems(request: Any, shape: Shape, path: str = "") -> Iterator[str]:
@@ -109,3 +113,43 @@ def _failed(value: Any, path: str, constraint: str) -> str:
     shown = "null" if value is None else str(value)
     shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
     return f"Value '{shown}' at '{path}' failed to satisfy constraint: {constraint}"
+
+
+def guardrail_problems(config: Mapping[str, Any], capacity: int | None = None) -> Iterator[str]:
+    """What is wrong with a DeploymentConfig. `capacity` is the number of instances or copies, if it is known."""
+    blue_green, rolling = config.get("BlueGreenUpdatePolicy"), config.get("RollingUpdatePolicy")
+    if blue_green and rolling:
+        yield "DeploymentConfig takes BlueGreenUpdatePolicy or RollingUpdatePolicy, not both."
+    if blue_green:
+        yield from _blue_green(blue_green, capacity)
+    if rolling:
+        yield from _size("MaximumBatchSize", rolling["MaximumBatchSize"], _SMALLEST_BATCH, _LARGEST_BATCH, capacity)
+        yield from _time(rolling, rolling["MaximumBatchSize"], rolling["WaitIntervalInSeconds"])
+
+
+def _blue_green(policy: Mapping[str, Any], capacity: int | None) -> Iterator[str]:
+    routing = policy["TrafficRoutingConfiguration"]
+    needed, least, most = _SIZES.get(routing["Type"], ("", 0, 0))
+    if needed and needed not in routing:
+        yield f"TrafficRoutingConfiguration of type {routing['Type']} needs {needed}."
+        return
+    for other in ("CanarySize", "LinearStepSize"):
+        if other in routing and other != needed:
+            yield f"{other} is not for TrafficRoutingConfiguration of type {routing['Type']}."
+    if needed:
+        yield from _size(needed, routing[needed], least, most, capacity)
+    step = routing[needed] if routing["Type"] == "LINEAR" else {"Type": "CAPACITY_PERCENT", "Value": 100}
+    yield from _time(policy, step, routing["WaitIntervalInSeconds"])
+
+
+def _size(name: str, size: Mapping[str, Any], least: int, most: int, capacity: int | None) -> Iterator[str]:
+    percent = size["Value"] if size["Type"] == "CAPACITY_PERCENT" else capacity and 100 * size["Value"] / capacity
+    if percent and not least <= percent <= most:
+        yield f"{name} must be between {least}% and {most}% of the capacity."
+
+
+def _time(policy: Mapping[str, Any], step: Mapping[str, Any], wait: int) -> Iterator[str]:
+    steps = math.ceil(100 / step["Value"]) if step["Type"] == "CAPACITY_PERCENT" else 1
+    waiting = steps * wait + policy.get("TerminationWaitInSeconds", 0)
+    if policy.get("MaximumExecutionTimeoutInSeconds", math.inf) <= waiting:
+        yield f"MaximumExecutionTimeoutInSeconds must be larger than the total waiting time, {waiting} seconds."

@@ -18,12 +18,12 @@ import uvicorn
 from botocore.exceptions import EventStreamError
 from starlette.applications import Starlette
 
-from toolkit.platforms.local.access import Guard
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.credentials import create
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
 from toolkit.platforms.local.host import Target
+from toolkit.platforms.local.sigv4 import Guard
 from toolkit.platforms.sagemaker.tokens import bearer_token
 
 

@@ -25,7 +25,7 @@ from pairs import HUB_RECIPE, write_pair, write_recipe
 from toolkit.catalog import methods
 from toolkit.checks.run import check
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.platforms.local import configs, guardrails
+from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules.compilation import compile_resources
 from toolkit.platforms.sagemaker.rules.head_training import training_resources
@@ -125,7 +125,7 @@ def complaints(service: str, operation: str, request: Mapping[str, Any]) -> list
             found += configs.variant_problems(variant)
     if "InferenceComponent" in operation:
         found += specification_problems(request)
-    return found + list(guardrails.problems(request.get("DeploymentConfig", {})))
+    return found + list(validation.guardrail_problems(request.get("DeploymentConfig", {})))
 
 
 CALLS = {

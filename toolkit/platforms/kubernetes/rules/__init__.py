@@ -16,7 +16,7 @@ from toolkit.planning.kinds import Kind
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
-from toolkit.platforms.kubernetes.rules import hardware, manifests, notes, rollback, storage, training
+from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, training
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
@@ -73,15 +73,15 @@ class KubernetesRules:
             name=self.name,
             kubernetes=KubernetesSection(),
             weights="hub",
-            instance_types=tuple(map(hardware.ec2_name, other.instance_types)),
-            overrides={hardware.ec2_name(name): item for name, item in other.overrides.items()},
+            instance_types=tuple(map(devices.ec2_name, other.instance_types)),
+            overrides={devices.ec2_name(name): item for name, item in other.overrides.items()},
         )
 
     def instance(self, name: str) -> lookup.Instance | None:
-        return hardware.instance(name)
+        return devices.node_type(name)
 
     def instances(self) -> Sequence[lookup.Instance]:
-        return hardware.instances()
+        return devices.node_types()
 
     def images(self, recipe: Recipe) -> Sequence[lookup.Image]:
         return lookup.images("upstream", recipe.engine.name)

@@ -11,9 +11,8 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
-from toolkit.platforms.kubernetes.rules import hardware
-from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE
-from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
+from toolkit.platforms.kubernetes.rules import devices
+from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.resolve import Recipe
@@ -52,9 +51,9 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules, known = recipe.engine_rules, list(map(hardware.instance, recipe.platform.instance_types))
+    rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.instance_types))
     for index, name in enumerate(recipe.platform.instance_types):
-        path, instance = f"{_TYPES}.{index}", hardware.instance(name)
+        path, instance = f"{_TYPES}.{index}", devices.node_type(name)
         if name in recipe.platform.overrides:
             message = "a Deployment has the same settings on every instance type"
             hint = "Use one type with its settings, or a recipe for each type."

@@ -7,13 +7,14 @@ baseline. Not tried on a cluster; shapes are those of Neuron's and Kubernetes' o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores, uses_dra
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.hardware import instance
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section
 from toolkit.recipe.resolve import Recipe
 
@@ -30,11 +31,32 @@ _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
 # 128 of 1,024 GiB in the same manifests.
 _SHARED_MEMORY_SHARE = 0.125
 _DISK_MARGIN = 1.2
+SAGEMAKER_PREFIX = "ml."
+
+
+def ec2_name(name: str) -> str:
+    """EC2's name of an instance type, which a cluster's nodes have."""
+    return name.removeprefix(SAGEMAKER_PREFIX)
+
+
+def node_type(name: str) -> lookup.Instance | None:
+    """The hardware of an instance type, None where it is not known."""
+    found = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
+    return _as_node(found) if found else None
+
+
+def node_types() -> Sequence[lookup.Instance]:
+    """All instance types of the catalogue: a node may be any of them."""
+    return tuple(map(_as_node, lookup.instances()))
+
+
+def _as_node(instance: lookup.Instance) -> lookup.Instance:
+    return replace(instance, name=ec2_name(instance.name), prices=instance.ec2_prices)
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
     """The hardware of the recipe's instance types, which the checks have found known."""
-    return [found for name in recipe.platform.instance_types if (found := instance(name))]
+    return [instance for name in recipe.platform.instance_types if (instance := node_type(name))]
 
 
 def on_trainium(recipe: Recipe) -> bool:

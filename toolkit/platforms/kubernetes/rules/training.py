@@ -14,12 +14,11 @@ from typing import Any
 from toolkit.errors import UsageError
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.adaptation import adapted
-from toolkit.platforms.kubernetes.rules.devices import container_resources, shared_memory
-from toolkit.platforms.kubernetes.rules.hardware import ec2_name, instance
+from toolkit.platforms.kubernetes.rules.devices import container_resources, ec2_name, node_type, shared_memory
 from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.metadata import section as cluster
+from toolkit.platforms.kubernetes.rules.pod import adapt_pod
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
 from toolkit.recipe.resolve import Recipe
 from toolkit.training.job import FILE, TrainingJob
@@ -127,10 +126,10 @@ def _folder(recipe: Recipe) -> str:
 def _on_its_machine(recipe: Recipe) -> Recipe:
     """The recipe on the job's instance type, with all of its GPUs."""
     name = ec2_name(section(recipe).instance_type or recipe.platform.instance_types[0])
-    found = instance(name)
-    if found is None or not found.compute_capability:
+    hardware = node_type(name)
+    if hardware is None or not hardware.compute_capability:
         raise UsageError(f"{name} has no NVIDIA GPU", hint="Set `training.instance_type` to one that has.")
-    args = {**recipe.engine.args, "tensor-parallel-size": found.accelerator_count}
+    args = {**recipe.engine.args, "tensor-parallel-size": hardware.accelerator_count}
     return replace(recipe, engine=replace(recipe.engine, args=args)).on(name)
 
 
@@ -164,7 +163,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        **adapted(recipe),
+        **adapt_pod(recipe),
         "containers": [container],
         "volumes": [
             {"name": "job", "configMap": {"name": config}},
