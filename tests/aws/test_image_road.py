@@ -24,8 +24,7 @@ from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.images import layer_bytes
-from toolkit.platforms.sagemaker.repository import remove_staged
+from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
 from toolkit.recipe.resolve import load
 
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]

@@ -22,7 +22,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import RecipeError
 from toolkit.images.registry import Registry
-from toolkit.platforms.training_image import pins
+from toolkit.platforms.sagemaker.rules.head_training import pins
 from toolkit.recipe.resolve import load
 from toolkit.training.job import TrainingJob
 

@@ -15,7 +15,7 @@ from pairs import recipe_with, write_hub_pair
 from standin import ACCOUNT, StandIn
 
 from toolkit.planning.resources import Account, Existing, Resource
-from toolkit.platforms.model_files import open_files
+from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.recipe.platform_schema import ComponentSection, ScalingSection

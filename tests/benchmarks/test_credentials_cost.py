@@ -29,7 +29,7 @@ from toolkit.platforms.local.front import guarded
 from toolkit.platforms.local.gateway import gateway
 from toolkit.platforms.local.host import Target
 from toolkit.platforms.local.sigv4 import Guard
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

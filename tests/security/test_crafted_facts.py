@@ -34,7 +34,7 @@ from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.kinds.artifacts import ArtifactsKind
 from toolkit.platforms.sagemaker.kinds.weights import WeightsKind, WeightsReferenceKind
 from toolkit.platforms.sagemaker.lease import BucketLease
-from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
+from toolkit.platforms.sagemaker.rules.updates import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.resolve import load
 

@@ -15,9 +15,8 @@ from toolkit.images.reference import same_repository
 from toolkit.images.wheels import find_wheel
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, session_of
+from toolkit.platforms.elsewhere import find_digest, open_files
 from toolkit.platforms.image import python_of
-from toolkit.platforms.image_digests import find_digest
-from toolkit.platforms.model_files import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import OpenFiles, pinned, read_models, write_lock
 from toolkit.recipe.resolve import Recipe

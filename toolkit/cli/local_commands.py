@@ -69,10 +69,9 @@ def stop(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check that this machine has what the local platform needs; say which AWS account and role SageMaker would use."""
-    from toolkit.platforms.local.doctor import examine
-    from toolkit.platforms.sagemaker import doctor as aws
+    from toolkit.platforms.doctor import examine, examine_aws
 
-    examined = [*examine(home()), aws.examine()]
+    examined = [*examine(home()), examine_aws()]
     rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
     ok = all(item.ok or not item.needed for item in examined)
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}

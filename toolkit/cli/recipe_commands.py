@@ -179,7 +179,7 @@ def build(
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
     from toolkit import api
-    from toolkit.platforms.sagemaker.repository import SEVERITIES
+    from toolkit.platforms.sagemaker.images import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)

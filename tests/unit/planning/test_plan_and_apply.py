@@ -25,7 +25,7 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.platforms.local.rules import RULES
-from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
+from toolkit.platforms.sagemaker.rules.updates import rollback_plan
 from toolkit.recipe.resolve import Recipe, load
 
 ENDPOINTS = ("tiny", "tiny-baseline")

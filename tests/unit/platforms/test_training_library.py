@@ -9,7 +9,7 @@ from pathlib import Path
 from fakes import ACCOUNT
 from pairs import write_pair
 
-from toolkit.platforms.training_image import training_image
+from toolkit.platforms.sagemaker.rules.head_training import training_image
 from toolkit.recipe.load import catalogue_dir
 from toolkit.recipe.resolve import load
 

@@ -43,7 +43,7 @@ def upload_weights(request: Mapping[str, Any], progress: Progress, session: Sess
     """
     import boto3  # a quarter of a second, which only uploads are worth
 
-    from toolkit.platforms.model_files import open_files
+    from toolkit.platforms.elsewhere import open_files
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
     from toolkit.platforms.sagemaker.staging import stage_weights
@@ -58,14 +58,14 @@ def upload_head(folder: Path, address: str, progress: Progress) -> None:
     """Send a head to `s3://bucket/prefix/`, in a bucket of the user's own account. Raises PlatformError, UsageError."""
     import boto3
 
-    from toolkit.platforms.sagemaker import heads
+    from toolkit.platforms.sagemaker import objects
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.errors import aws_errors
 
     clients = Clients(boto3.Session())
     with aws_errors(f"copying the head to {address}"):
         _require_own(clients, address.removeprefix("s3://").partition("/")[0])
-        heads.put(clients, folder, address, progress)
+        objects.put_head(clients, folder, address, progress)
 
 
 def _require_own(clients: Clients, bucket: str) -> None:

@@ -1,4 +1,4 @@
-"""The status of a Deployment's rollout, and the logs and events of its pods."""
+"""The status of a Deployment's rollout, its history, and the logs and events of its pods."""
 
 from __future__ import annotations
 

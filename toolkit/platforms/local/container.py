@@ -1,4 +1,4 @@
-"""One container on this machine: a command that serves, its log, its health and its end.
+"""One container on this machine: a command that serves, its log in moto's CloudWatch, its health and its end.
 
 The command is an engine's (`engine`), or the program that the image stands for (`command`).
 """

@@ -1,4 +1,4 @@
-"""What the service needs of whoever runs models: a protocol, and the data that goes through it."""
+"""What the service needs of whoever runs models: a protocol, its data, and the order in which containers start."""
 
 from __future__ import annotations
 

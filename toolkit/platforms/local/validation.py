@@ -116,7 +116,11 @@ def _failed(value: Any, path: str, constraint: str) -> str:
 
 
 def guardrail_problems(config: Mapping[str, Any], capacity: int | None = None) -> Iterator[str]:
-    """What is wrong with a DeploymentConfig. `capacity` is the number of instances or copies, if it is known."""
+    """What is wrong with a DeploymentConfig. `capacity` is the number of instances or copies, if it is known.
+
+    By the API references of DeploymentConfig, BlueGreenUpdatePolicy, TrafficRoutingConfig, RollingUpdatePolicy and
+    InferenceComponentRollingUpdatePolicy. AWS's words are not known: the messages are ours.
+    """
     blue_green, rolling = config.get("BlueGreenUpdatePolicy"), config.get("RollingUpdatePolicy")
     if blue_green and rolling:
         yield "DeploymentConfig takes BlueGreenUpdatePolicy or RollingUpdatePolicy, not both."

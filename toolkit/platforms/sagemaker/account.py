@@ -33,10 +33,8 @@ from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.kinds.image import image_uri
-from toolkit.platforms.sagemaker.network import read_subnets
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
-from toolkit.platforms.sagemaker.quotas import read_quotas
-from toolkit.platforms.sagemaker.reading import Reading
+from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import (
@@ -47,7 +45,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids
+from toolkit.platforms.sagemaker.rules.names import resource_ids
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project, images
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
-from toolkit.platforms.sagemaker.images import ECR_HOST
-from toolkit.platforms.sagemaker.repository import registry_access, remove_staged
+from toolkit.platforms.sagemaker.images import ECR_HOST, registry_access, remove_staged
 
 _STAGING = ("docker", "codebuild")
 """Builders that may push under another tag first."""

@@ -24,7 +24,7 @@ from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
 from toolkit.platforms.local.host import Target
 from toolkit.platforms.local.sigv4 import Guard
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 
 class Slow(http.server.BaseHTTPRequestHandler):

@@ -13,7 +13,7 @@ from toolkit.catalog import lookup
 from toolkit.checks.run import check
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.kinds.endpoint import endpoint
-from toolkit.platforms.sagemaker.rules.checks.rollout import LONGEST_UPDATE_SECONDS
+from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import AMI_DRIVERS
 from toolkit.recipe.resolve import load
 

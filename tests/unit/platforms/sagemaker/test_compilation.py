@@ -25,8 +25,7 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES, compilation
-from toolkit.platforms.sagemaker.rules.compilation import compile_resources
-from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_VALUE
+from toolkit.platforms.sagemaker.rules.compilation import LONGEST_VALUE, compile_resources
 from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = """\

@@ -22,7 +22,7 @@ from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
-from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.base import ContentKind
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.recipe.platform_schema import ComponentSection, InstanceType, ObservabilitySection, ScalingSection
 from toolkit.recipe.resolve import Recipe, load

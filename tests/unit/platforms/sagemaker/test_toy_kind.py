@@ -14,7 +14,7 @@ from pairs import write_hub_pair
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.model_files import open_files
+from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker import execute
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
@@ -22,7 +22,7 @@ from toolkit.platforms.sagemaker.observe import observe
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.cloudformation import template
-from toolkit.platforms.sagemaker.rules.deployment import Deployment
+from toolkit.platforms.sagemaker.rules.model_data import Deployment
 from toolkit.recipe.resolve import Recipe, load
 
 

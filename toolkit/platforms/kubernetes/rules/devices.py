@@ -1,4 +1,4 @@
-"""Which nodes a pod goes to, and what it gets of one: accelerators, CPUs, memory.
+"""Which nodes a pod goes to, by EC2's names and prices, and what it gets of one: accelerators, CPUs, memory.
 
 A pod gets the share of its node that its accelerators are, so that the other half of a trn2.48xlarge can serve the
 baseline. Not tried on a cluster; shapes are those of Neuron's and Kubernetes' own documentation.

@@ -25,7 +25,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 UNDER_WAY = ("InProgress", "Stopping")
 _ENDED_BADLY = ("Failed", "Stopped")

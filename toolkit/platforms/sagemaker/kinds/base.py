@@ -5,24 +5,93 @@ None of it imports an SDK: boto3's clients are passed in.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from toolkit.planning.kinds import Kind
+from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
-from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing, unless_unknown
-from toolkit.platforms.sagemaker.kinds.template import TemplateRule
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
     from toolkit.recipe.lock import OpenFiles
 
 _T = TypeVar("_T")
+
+
+class TemplateRule:
+    """The form of a kind in a CloudFormation template, by default none. Properties are named as in the API's requests.
+
+    Class attributes:
+        resource_type: CloudFormation's type; empty if it has none.
+        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
+        references: fields in which other resources name it, with the attribute to use (None: Ref).
+    """
+
+    resource_type: str = ""
+    lacking: frozenset[str] = frozenset()
+    references: ClassVar[Mapping[str, str | None]] = {}
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """The resource's properties, from the request without the fields that CloudFormation lacks."""
+        return dict(request)
+
+    def attributes(self, item: Resource) -> dict[str, Any]:
+        """Attributes beside the properties, such as Condition."""
+        return {}
+
+    def sections(self, item: Resource) -> dict[str, Any]:
+        """Sections that it adds to the template: parameters, conditions."""
+        return {}
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Further resources that belong to it, by logical id."""
+        return {}
+
+    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
+        """Kind and name of resources that must exist first and that no property refers to."""
+        return ()
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """What must exist before the stack is created, with the command that creates it."""
+        return iter(())
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Outputs of the stack."""
+        return {}
+
+    def named(self, reference: str) -> str:
+        """The name of the resource that a field refers to."""
+        return reference
+
+    def loss(self, field: str, lost: Any) -> str:
+        """The effect of a request field that the stack lacks, as a sentence."""
+        return "the stack differs from what `toolkit deploy` creates"
+
+    def fails_without(self, field: str) -> bool:
+        """Whether the stack cannot work without that field of the request."""
+        return False
+
+
+def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """A mapping as a list of Key and Value."""
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def capitalized(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys with a capital first letter, as in CloudFormation; CloudWatch Logs uses lower case."""
+    return {key[0].upper() + key[1:]: value for key, value in request.items()}
+
+
+def put_object(bucket: str, key: str) -> str:
+    """The command that creates an empty object."""
+    return shlex.join(["aws", "s3api", "put-object", "--bucket", bucket, "--key", key])
 
 
 @dataclass(frozen=True)
@@ -165,3 +234,43 @@ def _components(look: Look, endpoint: str) -> tuple[str, ...]:
     pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
     found = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
     return tuple(item["InferenceComponentName"] for item in found or ())
+
+
+class ContentKind(AwsKind):
+    """A kind with a fixed name. `content_keys` are the keys of requests and descriptions to compare.
+
+    Creating one overwrites an existing one of the same name, which is also how it is updated.
+    """
+
+    seen_when_new = True
+    content_keys: tuple[str, ...] = ()
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        return Decision("update", "has changed") if self.differs(resource, existing) else Decision("reuse", "exists")
+
+    def differs(self, resource: Resource, existing: Existing) -> bool:
+        """Whether the existing resource differs from the request.
+
+        Tags are ignored, and keys that the request does not have.
+        """
+        return not _holds(existing.state["Content"], self.content(resource.request))
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a request or a description to compare."""
+        return {key: value for key, value in request.items() if key in self.content_keys}
+
+    def described(self, name: str, owner: str | None, description: Mapping[str, Any]) -> Existing:
+        """An existing resource from AWS's description; `owner` is None for somebody else's."""
+        return tagged(self.kind, name, owner, {"Content": self.content(description)})
+
+
+def _holds(held: Any, wanted: Any) -> bool:
+    """Whether `held` has everything in `wanted`; it may have more keys. The order of lists does not matter."""
+    if isinstance(wanted, Mapping):
+        return isinstance(held, Mapping) and all(_holds(held.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        items = held or []
+        return len(items) == len(wanted) and all(any(_holds(item, value) for item in items) for value in wanted)
+    return bool(held == wanted)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     )
 
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 # S3 does both by default today, for new buckets; an account may have other defaults.
 _PUBLIC_ACCESS_BLOCK: PublicAccessBlockConfigurationTypeDef = {

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.kinds.alarm import alarms
-from toolkit.platforms.sagemaker.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.kinds.content import ContentKind
+from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work
 from toolkit.platforms.sagemaker.kinds.log_group import has_dashboard
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.platforms.sagemaker.rules.names import tags
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 
 class DashboardKind(ContentKind):

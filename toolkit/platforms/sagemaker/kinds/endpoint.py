@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import TagTypeDef
 
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 _UPDATES = {
     "all-at-once": "ALL_AT_ONCE",

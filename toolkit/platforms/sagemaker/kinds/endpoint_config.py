@@ -22,13 +22,13 @@ from toolkit.platforms.sagemaker.rules.arms import (
     shadows,
 )
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, on_aws, tags
-from toolkit.platforms.sagemaker.rules.transition import instance_types
+from toolkit.platforms.sagemaker.rules.updates import instance_types
 from toolkit.recipe.platform_schema import PrefixRoutingSection
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 # Time to look for capacity. VariantInstanceProvisionTimeoutInSeconds is the total over all pools (developer guide,
 # realtime-endpoints-heterogeneous), at most an hour.

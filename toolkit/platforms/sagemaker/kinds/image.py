@@ -20,7 +20,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 if TYPE_CHECKING:
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 # Speed of copying a base between registries, and time of all other steps: estimates, not measured on AWS.
 _COPY_BYTES_PER_SECOND = 60e6

@@ -9,9 +9,7 @@ from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import code_of
-from toolkit.platforms.sagemaker.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.kinds.template import capitalized, key_values
+from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, capitalized, key_values
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
 from toolkit.platforms.sagemaker.rules.names import on_aws
@@ -19,7 +17,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 RETENTION_DAYS = 30
 _FILTER_PREFIX = "toolkit-"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
 
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 PAGES: PaginatorConfigTypeDef = {"PageSize": 100}  # the maximum; SageMaker's default is 10
 

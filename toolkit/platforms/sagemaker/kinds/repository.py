@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types_boto3_ecr.type_defs import RepositoryTypeDef
 
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 _KEPT_UNTAGGED = 20
 

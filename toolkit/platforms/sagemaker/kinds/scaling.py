@@ -10,25 +10,23 @@ from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
-from toolkit.platforms.sagemaker.kinds.base import Look, Work
-from toolkit.platforms.sagemaker.kinds.content import ContentKind
-from toolkit.platforms.sagemaker.kinds.template import key_values
+from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
-from toolkit.platforms.sagemaker.rules.names import tags
-from toolkit.platforms.sagemaker.rules.scaling_names import (
+from toolkit.platforms.sagemaker.rules.names import (
     COMPONENT,
     FROM_ZERO,
     TRACKING,
     resource_ids,
     scalable,
     scale_from_zero_alarm,
+    tags,
 )
 from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 # A container takes minutes to start, while requests keep failing: a shorter cooldown would add a copy every minute.
 _FROM_ZERO_COOLDOWN = 900

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, put_object
 from toolkit.platforms.sagemaker.kinds.bucket import read_uses, sizes
-from toolkit.platforms.sagemaker.kinds.template import put_object
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.platforms.sagemaker.stored import read_mark, stored_sha256
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.rules.deployment import Deployment
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 
 _FORMATS = "run `toolkit lock` first: without the names of the files, those of other formats are copied too"

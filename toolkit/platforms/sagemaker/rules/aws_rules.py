@@ -48,17 +48,17 @@ class AwsRules:
         """What every such platform has."""
         from toolkit.platforms.rules import Building, PlatformParts
         from toolkit.platforms.sagemaker.kinds import image
-        from toolkit.platforms.sagemaker.rules import jumpstart, rollback, transition, trial
+        from toolkit.platforms.sagemaker.rules import jumpstart, updates
 
         return PlatformParts(
-            require=transition.require_free_hosts,
-            transition=transition.transition,
-            kept_for_rollback=rollback.kept_for_rollback,
+            require=updates.require_free_hosts,
+            transition=updates.transition,
+            kept_for_rollback=updates.kept_for_rollback,
             base_images=image.base_images,
             building=Building(_image_resources, image.image_uri),
             with_jumpstart=jumpstart.with_jumpstart_defaults,
-            trial=trial.trial,
-            rollback=rollback.rollback_plan,
+            trial=updates.trial,
+            rollback=updates.rollback_plan,
         )
 
     def settled(self, written: PlatformSettings) -> PlatformSettings:
@@ -98,7 +98,7 @@ class AwsRules:
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         from toolkit.planning.kinds import in_order
-        from toolkit.platforms.sagemaker.rules.deployment import Deployment
+        from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
         deployments = [Deployment(arm, account) for arm in arms]
         wanted = [item for kind in self.kinds for each in deployments for item in kind.desired(each)]

@@ -1,4 +1,4 @@
-"""The model data of a container: its models and settings in S3, addressed by content."""
+"""The model data of a container: its models and settings in S3, addressed by content; and of a whole deployment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from toolkit.engines.arguments import (
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.resolve import Recipe
@@ -182,3 +184,37 @@ def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, 
 
 def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
     return [asdict(file) for file in files]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A complete recipe, to be deployed to an account."""
+
+    recipe: Recipe
+    account: Account
+
+    @cached_property
+    def endpoint(self) -> str:
+        """The name of the endpoint that serves the recipe, which may be shared."""
+        return endpoint_name(self.recipe)
+
+    @cached_property
+    def variants(self) -> Sequence[str]:
+        """Names of the variants that answer requests."""
+        return variants(self.recipe)
+
+    @cached_property
+    def arms(self) -> Sequence[Recipe]:
+        """The recipe of each variant, including the shadow variant."""
+        return arms(self.recipe)
+
+    @cached_property
+    def data(self) -> Sequence[ModelData]:
+        """The model data of every arm on every instance type, between which compiled code and settings may differ."""
+        found = [
+            item
+            for arm in self.arms
+            for instance_type in arm.platform.instance_types
+            for item in model_data(arm.on(instance_type), self.account)
+        ]
+        return list({item.uri: item for item in found}.values())

@@ -10,7 +10,7 @@ from typing import Any
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
-from toolkit.platforms.sagemaker.rules.checks.region import check_types
+from toolkit.platforms.sagemaker.rules.checks.environment import check_types
 from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"

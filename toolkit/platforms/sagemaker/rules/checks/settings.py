@@ -11,8 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
-from toolkit.platforms.sagemaker.rules.checks.component import check_component
-from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
+from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.resolve import Recipe

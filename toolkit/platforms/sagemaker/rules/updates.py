@@ -1,4 +1,4 @@
-"""What an update of an endpoint needs besides the update: what AWS refuses it with, and guardrails that AWS refuses.
+"""Updates of endpoints: what they need besides, what is kept to go back, the way back, and where a new head is tried.
 
 - "If the update would change the instance type for any model that is a target for auto scaling, the update fails"
   (developer guide, endpoint-scaling-update). So autoscaling is removed first, and registered again after.
@@ -13,16 +13,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit.errors import PlatformError
+from toolkit.catalog import lookup
+from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.kinds import Transition
-from toolkit.planning.plan import Action
+from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.sagemaker.rules.scaling_names import scalable, variant_of
+from toolkit.platforms.rules import Trial
+from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
+from toolkit.platforms.sagemaker.rules.names import on_aws, ran_before, scalable, variant_of
+from toolkit.recipe.resolve import Recipe
 
 _SCALING_KINDS = ("ScalingPolicy", "ScalableTarget")
 # Keys of UpdateEndpoint.
 _GUARDRAILS = ("DeploymentConfig",)
 _RETAINED = ("RetainAllVariantProperties", "ExcludeRetainedVariantProperties")
+_NOT_SCALED = "{endpoint} had other variants before, which are not scaled again: deploy the older recipe for that"
 
 
 @dataclass(frozen=True)
@@ -169,3 +174,100 @@ def _foreign(item: Existing) -> PlatformError:
         "AWS refuses such an update",
         hint=f"Remove it, and register it again after the update: {command}",
     )
+
+
+def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) -> Plan:
+    """The plan that returns an endpoint to the EndpointConfig before its last update. Raises UsageError."""
+    endpoint, _, component = address.partition("/")
+    if component:
+        raise UsageError(
+            f"{component} is an inference component, which cannot be rolled back", hint="Deploy the older recipe."
+        )
+    existing = observed.get("Endpoint", endpoint)
+    if existing is None or not existing.ours:
+        raise UsageError(f"the toolkit has created no endpoint {endpoint}", hint="See: toolkit status")
+    running, previous = existing.state["Running"], existing.state.get("Previous")
+    if previous in (None, running):
+        why = "its last update was rolled back already" if previous else "it was never updated"
+        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}")
+    config = observed.get("EndpointConfig", previous)
+    if config is None or not config.ours:
+        raise UsageError(
+            f"{endpoint} ran {previous} before, which does not exist any more", hint="Deploy the recipe that you want."
+        )
+    # All at once and without alarms, because the current configuration is the bad one.
+    request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
+    seconds = lookup.platform(platform).endpoint_seconds
+    action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
+    removed = removed_before(endpoint, config, observed)
+    again = registered_again(endpoint, removed, config, observed)
+    notes = (_NOT_SCALED.format(endpoint=endpoint),) if len(again) < len(removed) else ()
+    return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
+
+
+def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
+    """What the endpoints run or would roll back to: configurations, models, weights and compiled code.
+
+    `updated` has the configuration that an endpoint is about to run, by endpoint.
+    """
+    endpoints = [item for item in observed.existing if item.kind == "Endpoint"]
+    names = {name for item in endpoints for name in _kept_configs(item, updated.get(item.name), observed)}
+    configs = [item for item in observed.existing if item.kind == "EndpointConfig" and item.name in names]
+    models = {name for config in configs for name in config.state.get("Models", ())}
+    prefixes = {
+        prefix
+        for item in observed.existing
+        if item.kind == "Model" and item.name in models
+        for prefix in item.state.get("Prefixes", ())
+    }
+    stored = {(item.kind, item.name) for item in observed.existing if item.state.get("Prefix") in prefixes}
+    weights = {name for _, name in stored}
+    references = [item.name for item in observed.existing if item.kind == "WeightsReference"]
+    return {
+        *(("EndpointConfig", config.name) for config in configs),
+        *(("Model", name) for name in models),
+        *stored,
+        *(("WeightsReference", name) for name in references if name.split("/")[0] in weights),
+    }
+
+
+def _kept_configs(endpoint: Existing, coming: str | None, observed: Observed) -> set[str | None]:
+    """The configurations that an endpoint still needs, `coming` being the one that it will run, if it is updated."""
+    state = endpoint.state
+    if coming is None:
+        return {state.get("Running"), state.get("Previous")}
+    running = observed.get("EndpointConfig", state.get("Running", ""))
+    if running is None or CANDIDATE not in running.state.get("Variants", {}):
+        return {state.get("Running"), state["EndpointConfigName"]}
+    return {ran_before(state.get("Ran"), coming)}  # a trial of a candidate ends
+
+
+def trial(recipe: Recipe) -> Trial:
+    """Where the recipe's endpoint lets a candidate be tried, and what that does to it.
+
+    A production variant with a weight, and no shadow variant: a shadow's answers are dropped, so neither its latency
+    nor its acceptance could be measured pair by pair. A request can name a production variant, which "overrides the
+    default behavior for the endpoint, which is to distribute the invocation traffic based on the variant weights" (API
+    reference, InvokeEndpoint, TargetVariant).
+    """
+    if reason := _why_own_endpoint(recipe):
+        return Trial(f"The new head is tried on an endpoint of its own, because {reason}")
+    name, count = endpoint_name(recipe), instances(recipe)
+    note = (
+        f"The new head is tried as production variant {CANDIDATE} of {name}, one instance beside {VARIANT}: each "
+        f"instance answers as many requests, so {CANDIDATE} {100 / (count + 1):.0f} % of them while it is measured"
+    )
+    if on_aws(recipe):
+        note += (
+            ". Adding it and removing it are updates of the endpoint, all at once and without alarms that roll back: "
+            f"SageMaker starts {count + 1} new instances beside those that serve, and removes these after that"
+        )
+    return Trial(note, VARIANT, CANDIDATE)
+
+
+def _why_own_endpoint(recipe: Recipe) -> str:
+    if recipe.platform.component:
+        return "an inference component has no production variants of its own"
+    if recipe.rollout.shadow or recipe.rollout.speculative_percent < 100:
+        return "`rollout` has the endpoint share its requests with a variant without speculation"
+    return ""

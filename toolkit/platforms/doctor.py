@@ -1,4 +1,4 @@
-"""Check that this machine has what the local platform needs."""
+"""What `toolkit doctor` finds: of this machine, and of AWS, such as in Studio."""
 
 from __future__ import annotations
 
@@ -6,20 +6,42 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from toolkit import registry
 from toolkit.catalog import lookup
-from toolkit.platforms.examined import Examined
+from toolkit.errors import ToolkitError
+from toolkit.planning.resources import Account
 from toolkit.platforms.local.session import runs_here
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.credentials import has_credentials
+from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, find_role
+from toolkit.platforms.sagemaker.rules.names import bucket_name
+from toolkit.platforms.sagemaker.session import SESSION
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
 
 # An endpoint of the tiny pair holds 1.9 GB (three processes of vLLM), its weights and log some MB.
 _MEMORY_GB = 2.5
 _DISK_GB = 1.0
 _GB = 1e9
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The result of one check. `hint` says how to fix it if it is not `ok`.
+
+    `needed` is False for what the local platform does without.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+    needed: bool = True
 
 
 def examine(home: Path) -> Iterator[Examined]:
@@ -73,3 +95,22 @@ def _disk(home: Path) -> Examined:
     return Examined(
         "disk", writable and free >= _DISK_GB, detail, "Free disk space, or set TOOLKIT_HOME to another folder."
     )
+
+
+def examine_aws(open_clients: Callable[[], Clients] = lambda: SESSION.glance().clients) -> Examined:
+    """What there is of AWS; the local platform needs nothing of it."""
+    if not has_credentials():
+        return Examined("aws", True, "no credentials; only SageMaker needs them")
+    try:
+        return Examined("aws", True, session_text(open_clients(), os.environ))
+    except ToolkitError as error:
+        return Examined("aws", False, error.message, error.hint, needed=False)
+
+
+def session_text(clients: Clients, environ: Mapping[str, str], studio_metadata: Path = STUDIO_METADATA) -> str:
+    """Account, region, execution role and bucket of recipes that name none of them. Raises PlatformError."""
+    with aws_errors("reading the AWS identity"):
+        account = Account(clients.account_id, clients.session.region_name)
+    found = find_role(clients, written=None, environ=environ, studio_metadata=studio_metadata)
+    role = f"{found.arn} ({found.source})" if found else f"no role: set ${ROLE_VARIABLE}, or write `role: create`"
+    return f"account {account.id}, {account.region}; endpoints run as {role}; weights in s3://{bucket_name(account)}"
