@@ -1,4 +1,4 @@
-"""Requests to a cluster in plain JSON, and where its kinds of objects are, with address, credentials and TLS of the official client."""
+"""Requests to a cluster in plain JSON, with address, credentials and TLS of the official client; its kinds of objects."""
 
 from __future__ import annotations
 
