@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
     from toolkit import api
-    from toolkit.platforms.local.session import require_system
+    from toolkit.platforms.local.machine import require_system
 
     require_system()
     from toolkit.platforms.local import daemon
@@ -56,7 +56,7 @@ def status(as_json: Json = False) -> None:
 @local.command()
 def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
-    from toolkit.platforms.local.session import require_system
+    from toolkit.platforms.local.machine import require_system
 
     require_system()
     from toolkit.platforms.local import daemon

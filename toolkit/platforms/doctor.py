@@ -15,7 +15,7 @@ from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.errors import ToolkitError
 from toolkit.planning.resources import Account
-from toolkit.platforms.local.session import runs_here
+from toolkit.platforms.local.machine import runs_here
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.credentials import has_credentials
 from toolkit.platforms.sagemaker.errors import aws_errors

@@ -1,4 +1,4 @@
-"""Requests to a cluster in plain JSON, with address, credentials and TLS of the official client; its kinds of objects."""
+"""Requests to a cluster in plain JSON, and its kinds of objects; address, credentials and TLS are the official client's."""
 
 from __future__ import annotations
 
