@@ -1,4 +1,4 @@
-"""Requests to a cluster in plain JSON, and its kinds of objects; address, credentials and TLS are the official client's."""
+"""Requests to a cluster in plain JSON, by the official client's address, credentials and TLS; its kinds of objects."""
 
 from __future__ import annotations
 
