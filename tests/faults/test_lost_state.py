@@ -169,7 +169,7 @@ def test_a_request_that_is_being_answered_is_activity() -> None:
     activity = Activity(lambda: next(seconds))
     assert activity.idle_seconds() == 10
     seen: list[float] = []
-    application = activity.counted_wsgi(lambda environ, start_response: [seen.append(activity.idle_seconds()) or b""])
+    application = activity.count_wsgi(lambda environ, start_response: [seen.append(activity.idle_seconds()) or b""])
     application({}, lambda *_: lambda _: None)
     assert seen == [0]
     assert activity.idle_seconds() == 30

@@ -151,9 +151,9 @@ def python_of(recipe: Recipe) -> str:
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:
-    """Nothing that tells a recipe from its baseline, or one K from another: they share the image.
+    """A recipe, its baseline and every K share one image, so no label tells them apart.
 
-    So the recipe's digest is that of what it says of the image, wherever and by whatever that is built.
+    `toolkit.recipe.container` is a digest of what the recipe's `container` changes in the image, and of nothing else.
     """
     section, digest_of_base = _section(recipe), parse(base).digest
     of_image = [section.base, section.python, section.wheels, section.bake_drafter]
@@ -201,7 +201,7 @@ def request_of(spec: ImageSpec) -> dict[str, Any]:
     return {
         "Base": spec.base,
         "Dockerfile": spec.dockerfile,
-        "Files": {path: _listed(file) for path, file in spec.files.items()},
+        "Files": {path: _file_entry(file) for path, file in spec.files.items()},
         "Env": dict(spec.env),
         "Labels": dict(spec.labels),
         "Entrypoint": list(spec.entrypoint),
@@ -213,7 +213,7 @@ def request_of(spec: ImageSpec) -> dict[str, Any]:
     }
 
 
-def _listed(file: ContextFile) -> dict[str, str]:
+def _file_entry(file: ContextFile) -> dict[str, str]:
     if file.content is not None:
         return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
     return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}

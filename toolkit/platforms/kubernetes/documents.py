@@ -168,7 +168,7 @@ class _Answer(_Object, total=False):
 
 
 class _Done(TypedDict, total=False):
-    """What is answered to a deletion that is done at once: a Status, whose `status` is a word."""
+    """The answer to a deletion that is done at once. Its `status` is a word, elsewhere it is an object."""
 
     __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     metadata: _Metadata

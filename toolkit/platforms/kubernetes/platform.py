@@ -113,7 +113,7 @@ class KubernetesPlatform:
 
     def endpoints(self) -> list[Deployed]:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return deployed(self.cluster, self.namespace)
+            return read_deployed(self.cluster, self.namespace)
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):
@@ -218,7 +218,7 @@ class KubernetesPlatform:
         return found if found and is_ours(found) else None
 
 
-def deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
+def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
     """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
     query = {"labelSelector": selector(OURS)}
     try:
@@ -227,10 +227,10 @@ def deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
         if error.status != 403:
             raise
         found = cluster.items(path("Deployment", namespace), query)
-    return sorted((_deployed(cluster, item) for item in found), key=lambda item: (item.name, item.region))
+    return sorted((_read_endpoint(cluster, item) for item in found), key=lambda item: (item.name, item.region))
 
 
-def _deployed(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
+def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
     metadata = deployment["metadata"]
     now = status(cluster, metadata["namespace"], deployment)
     nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}

@@ -40,7 +40,7 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
     if _is_complete(deployment):
         return EndpointStatus(name, "InService", running)
     ours = _newest_pods(cluster, namespace, deployment)
-    began = min((_created(pod) for pod in ours), default=applied(deployment))
+    began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
     trouble = _trouble(cluster, namespace, deployment, ours)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if _is_observed(deployment) and progressing.get("status") == "False":
@@ -85,8 +85,8 @@ def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
     found = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
-    ordered = sorted(found, key=lambda item: (_created(item), item["metadata"]["name"]))
-    return [item for item in ordered if _created(item) >= int(since)]
+    ordered = sorted(found, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
+    return [item for item in ordered if _creation_time(item) >= int(since)]
 
 
 def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
@@ -131,11 +131,11 @@ def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple
         if at == time and seen:
             seen -= 1
             continue
-        bookmarks[stream] = _moved(bookmarks.get(stream, ""), at)
+        bookmarks[stream] = _move(bookmarks.get(stream, ""), at)
         yield LogLine(stream, seconds(at), without_colours(text))
 
 
-def _moved(bookmark: str, at: str) -> str:
+def _move(bookmark: str, at: str) -> str:
     time, _, count = bookmark.partition(" ")
     return f"{at} {int(count) + 1 if at == time else 1}"
 
@@ -166,7 +166,7 @@ def _when(event: Document) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
 
 
-def _created(item: Document) -> float:
+def _creation_time(item: Document) -> float:
     return seconds(item["metadata"]["creationTimestamp"])
 
 

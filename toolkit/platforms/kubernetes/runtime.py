@@ -36,7 +36,7 @@ def proxy(namespace: str, endpoint: str) -> str:
 def invoke(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> dict[str, Any]:
-    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    answer = _ask(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):
             return documents.parse(dict[str, Any], documents.collect(answer.stream(), _ANSWER))
@@ -50,7 +50,7 @@ def stream(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> Iterator[bytes]:
     """What breaks off is never asked for again: half an answer has been given."""
-    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    answer = _ask(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):  # also when the caller has had enough
             while part := answer.read1():
@@ -59,7 +59,7 @@ def stream(
         raise refusal.broken_off(endpoint, error) from error
 
 
-def _asked(
+def _ask(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> HTTPResponse:
     """The head of the answer; the body is still to be read."""
@@ -68,7 +68,7 @@ def _asked(
         try:
             return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body)
         except ApiException as error:
-            raise _refused(endpoint, error) from error
+            raise _refusal(endpoint, error) from error
         except HTTPError as error:
             transient = isinstance(error, ConnectTimeoutError | NewConnectionError)
             raise InvocationError(f"{endpoint}: the cluster does not answer: {error}", transient=transient) from error
@@ -80,10 +80,10 @@ def on_openai_route(endpoint: str, answer: ErrorAnswer) -> InvocationError | End
     """An error of the API server, or one of the container that it passes on."""
     error = ApiException(status=answer.status)
     error.body = answer.text
-    return _refused(endpoint, error)
+    return _refusal(endpoint, error)
 
 
-def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
+def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
     """The API server's own refusal is a Status document; what is none, the container said."""
     if not status_of(error):
         return refusal.by_container(endpoint, error.status, error.body)

@@ -65,7 +65,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
     activity = Activity()
     guard = Guard(credentials.create(credentials_file(home)))
-    application = activity.counted_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
+    application = activity.count_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
     control = control_server(guarded(application, guard, home), control_socket)
     daemon = LocalDaemon(
         pid=os.getpid(),
@@ -74,7 +74,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         started_at=time.time(),
         credentials_file=str(credentials_file(home)),
     )
-    runtime = _runtime_server(activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)))
+    runtime = _runtime_server(activity.count_asgi(gateway(sagemaker.endpoints.targets, guard)))
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),
         threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime", daemon=True),

@@ -166,7 +166,7 @@ class _Invocation:
 
     async def _answer(self, call: _Call, upstream: Upstream, send: Send) -> None:
         try:
-            with _explained(call):
+            with _explain(call):
                 async with upstream.post(call.target.address, call.headers, call.body) as answer:
                     async with asyncio.timeout(call.limits.first_byte_s):
                         await answer.head()
@@ -298,7 +298,7 @@ async def _unless_caller_leaves(answering: Awaitable[None], receive: Receive) ->
 
 
 @contextmanager
-def _explained(call: _Call) -> Iterator[None]:
+def _explain(call: _Call) -> Iterator[None]:
     """What can go wrong with a container, as AWS would say it."""
     try:
         yield
@@ -326,20 +326,20 @@ def _model_error(call: _Call, status: int, message: str) -> _RefusedError:
 
 async def _relay_whole(call: _Call, answer: Answer, send: Send) -> None:
     """InvokeEndpoint: the answer in one piece, or a ModelError."""
-    body = await _whole(call, answer)
+    body = await _read_all(call, answer)
     await _send_whole(send, 200, {"Content-Type": _content_type(answer), **_answer_headers(call, answer)}, body)
 
 
 async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> None:
     """InvokeEndpointWithResponseStream: each piece as it arrives, in frames."""
     if not _is_ok(answer):
-        await _whole(call, answer)
+        await _read_all(call, answer)
     headers = {
         "Content-Type": "application/vnd.amazon.eventstream",
         "X-Amzn-SageMaker-Content-Type": _content_type(answer),
         **_answer_headers(call, answer),
     }
-    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
+    await send({"type": "http.response.start", "status": 200, "headers": _encode(headers)})
     last = b""
     try:
         async with asyncio.timeout(call.limits.stream_s):
@@ -356,7 +356,7 @@ async def _relay_as_event_stream(call: _Call, answer: Answer, send: Send) -> Non
 async def _relay_as_it_is(call: _Call, answer: Answer, send: Send) -> None:
     """OpenAI's route: status and body are the container's own. A broken stream ends without its last chunk."""
     headers = {"Content-Type": _content_type(answer)}
-    await send({"type": "http.response.start", "status": answer.status, "headers": _encoded(headers)})
+    await send({"type": "http.response.start", "status": answer.status, "headers": _encode(headers)})
     with suppress(TimeoutError, BrokenError):
         async with asyncio.timeout(call.limits.stream_s):
             async for piece in answer.pieces():
@@ -364,7 +364,7 @@ async def _relay_as_it_is(call: _Call, answer: Answer, send: Send) -> None:
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _whole(call: _Call, answer: Answer) -> bytes:
+async def _read_all(call: _Call, answer: Answer) -> bytes:
     async with asyncio.timeout(call.limits.first_byte_s):
         body = b"".join([piece async for piece in answer.pieces()])
     if not _is_ok(answer):
@@ -387,11 +387,11 @@ def _answer_headers(call: _Call, answer: Answer) -> dict[str, str]:
 
 async def _send_whole(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
     headers = {**headers, "Content-Length": str(len(body))}
-    await send({"type": "http.response.start", "status": status, "headers": _encoded(headers)})
+    await send({"type": "http.response.start", "status": status, "headers": _encode(headers)})
     await send({"type": "http.response.body", "body": body})
 
 
-def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _encode(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 

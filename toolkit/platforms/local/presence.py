@@ -27,7 +27,7 @@ class Presence:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._files: dict[Path, bytes] = {}
-        self._lock = self._locked()
+        self._lock = self._lock_home()
 
     def announce(self, daemon: LocalDaemon) -> None:
         """Say in daemon.json where it answers, and keep its key where that says."""
@@ -40,7 +40,7 @@ class Presence:
         lock = self._home / "daemon.lock"
         if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(self._lock))):
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lost, self._lock = self._lock, self._locked()
+            lost, self._lock = self._lock, self._lock_home()
             os.close(lost)
         for file, content in self._files.items():
             if not file.is_file() or file.read_bytes() != content:
@@ -54,7 +54,7 @@ class Presence:
             for file in self._files:
                 file.unlink(missing_ok=True)
 
-    def _locked(self) -> int:
+    def _lock_home(self) -> int:
         """A descriptor that is never closed: the lock shall last as long as the process."""
         lock = os.open(self._home / "daemon.lock", os.O_WRONLY | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused by another daemon's lock, not by who only asks
@@ -84,14 +84,14 @@ class Activity:
         with self._lock:
             return 0.0 if self._open else self._clock() - self._last
 
-    def counted_wsgi(self, application: WSGIApplication) -> WSGIApplication:
+    def count_wsgi(self, application: WSGIApplication) -> WSGIApplication:
         def counted(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
             with self._request():
                 return application(environ, start_response)
 
         return counted
 
-    def counted_asgi(self, application: ASGIApp) -> ASGIApp:
+    def count_asgi(self, application: ASGIApp) -> ASGIApp:
         async def counted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":  # the server's own start and end
                 await application(scope, receive, send)

@@ -171,7 +171,7 @@ def _must_be_fresh(signature: Signature, now: float) -> None:
 def _canonical_request(request: Received, signature: Signature, payload: str) -> str:
     headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers]
     pairs = parse_qsl(request.query, keep_blank_values=True)
-    query = sorted((_encoded(name), _encoded(value)) for name, value in pairs if name != "X-Amz-Signature")
+    query = sorted((_encode(name), _encode(value)) for name, value in pairs if name != "X-Amz-Signature")
     return "\n".join(
         (
             request.method,
@@ -191,7 +191,7 @@ def _canonical_path(path: str, service: str) -> str:
     return quote(normalize_url_path(path), safe="/-_.~")
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(text, safe="-_.~")
 
 

@@ -45,7 +45,7 @@ _SMALLEST_BATCH, _LARGEST_BATCH = 5, 50
 def problems(request: Any, shape: Shape, path: str = "") -> Iterator[str]:
     """What AWS would refuse in that request, one sentence per value; `shape` is the operation's input shape."""
     if not _has_type(request, shape):
-        yield _failed(request, path, f"Member must be of type {shape.type_name}")
+        yield _failure(request, path, f"Member must be of type {shape.type_name}")
         return
     yield from _limits(request, shape, path)
     if isinstance(shape, StructureShape):
@@ -70,7 +70,7 @@ def _has_type(value: Any, shape: Shape) -> bool:
 def _structure(request: dict[str, Any], shape: StructureShape, path: str) -> Iterator[str]:
     for name in shape.required_members:
         if name not in request:
-            yield _failed(None, _member(path, name), "Member must not be null")
+            yield _failure(None, _member(path, name), "Member must not be null")
     for name, value in request.items():
         if name in shape.members:
             yield from problems(value, shape.members[name], _member(path, name))
@@ -80,10 +80,10 @@ def _structure(request: dict[str, Any], shape: StructureShape, path: str) -> Ite
 
 def _string(text: str, shape: StringShape, path: str) -> Iterator[str]:
     if shape.enum and text not in shape.enum:
-        yield _failed(text, path, f"Member must satisfy enum value set: [{', '.join(sorted(shape.enum))}]")
+        yield _failure(text, path, f"Member must satisfy enum value set: [{', '.join(sorted(shape.enum))}]")
     pattern = shape.metadata.get("pattern")
-    if pattern and not _compiled(pattern).fullmatch(text):
-        yield _failed(text, path, f"Member must satisfy regular expression pattern: {pattern}")
+    if pattern and not _compile(pattern).fullmatch(text):
+        yield _failure(text, path, f"Member must satisfy regular expression pattern: {pattern}")
 
 
 def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
@@ -92,13 +92,13 @@ def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
     noun = "value" if is_number else "length"
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and size < low:
-        yield _failed(value, path, f"Member must have {noun} greater than or equal to {low}")
+        yield _failure(value, path, f"Member must have {noun} greater than or equal to {low}")
     if high is not None and size > high:
-        yield _failed(value, path, f"Member must have {noun} less than or equal to {high}")
+        yield _failure(value, path, f"Member must have {noun} less than or equal to {high}")
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     for java, python in _ONLY_JAVA.items():
         pattern = pattern.replace(java, python)
     return re.compile(pattern)
@@ -109,7 +109,7 @@ def _member(path: str, name: str) -> str:
     return f"{path}.{camel}" if path else camel
 
 
-def _failed(value: Any, path: str, constraint: str) -> str:
+def _failure(value: Any, path: str, constraint: str) -> str:
     shown = "null" if value is None else str(value)
     shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
     return f"Value '{shown}' at '{path}' failed to satisfy constraint: {constraint}"

@@ -119,7 +119,7 @@ def examine(
         caller["Arn"],
         role=role,
         role_problem=role_problem,
-        denied=tuple(_denied(reading, caller["Arn"], needed, region)),
+        denied=tuple(_find_denied(reading, caller["Arn"], needed, region)),
         quotas=tuple(_quotas(reading, recipe, account)),
         missing_image=missing_image,
         image_problem=image_problem,
@@ -174,7 +174,7 @@ def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
         raise
 
 
-def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
+def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
     """Those of the permissions that the caller lacks. The account's root user lacks none."""
     if caller.endswith(":root"):
         return
@@ -187,14 +187,14 @@ def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region:
             return
         source = role["Arn"]
     for permission in needed:
-        actions = reading.ask(what, action, partial(_refused, reading.clients, source, permission, region))
+        actions = reading.ask(what, action, partial(_find_refused, reading.clients, source, permission, region))
         if actions is None:  # the next would be refused likewise
             return
         if actions:
             yield replace(permission, actions=actions)
 
 
-def _refused(clients: Clients, source: str, permission: Permission, region: str) -> tuple[str, ...]:
+def _find_refused(clients: Clients, source: str, permission: Permission, region: str) -> tuple[str, ...]:
     """The actions that IAM's policy simulator would not allow on the permission's resources."""
     given = dict(permission.given)
     if not permission.actions[0].startswith("iam:"):  # IAM is global: its calls are made to another region

@@ -199,12 +199,12 @@ def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: floa
     window = f"[{seconds}s]"
 
     def count(metric: str) -> float:
-        forms = (f'sum(increase({{"{spelt}",{labels}}}{window}))' for spelt in (metric, _underscored(metric)))
+        forms = (f'sum(increase({{"{spelt}",{labels}}}{window}))' for spelt in (metric, _with_underscores(metric)))
         return _value(clients, " or ".join(forms), now) or 0.0
 
     def percentile(metric: str, share: float) -> float | None:
         one = f'sum(rate({{"{metric}",{labels}}}{window}))'
-        other = f'sum by (le) (rate({{"{_underscored(metric)}_bucket",{labels}}}{window}))'
+        other = f'sum by (le) (rate({{"{_with_underscores(metric)}_bucket",{labels}}}{window}))'
         return _value(clients, f"histogram_quantile({share}, {one}) or histogram_quantile({share}, {other})", now)
 
     def percentiles(metric: str) -> Percentiles | None:
@@ -222,7 +222,7 @@ def read_engine_metrics(clients: Clients, endpoint: str, seconds: int, now: floa
     )
 
 
-def _underscored(metric: str) -> str:
+def _with_underscores(metric: str) -> str:
     return metric.replace(":", "_", 1)
 
 

@@ -91,15 +91,15 @@ def training_status(clients: Clients, name: str) -> TrainingJob:
     )
 
 
-def deployed(clients: Clients, platform: str) -> list[Deployed]:
+def read_deployed(clients: Clients, platform: str) -> list[Deployed]:
     """By name, without those that are deleted meanwhile."""
     _ = clients.sagemaker  # made once, and not by eight threads at a time
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(lambda name: _deployed(clients, platform, name), sorted(owned_endpoints(clients)))
+        found = threads.map(lambda name: _read_endpoint(clients, platform, name), sorted(owned_endpoints(clients)))
         return [item for item in found if item]
 
 
-def _deployed(clients: Clients, platform: str, name: str) -> Deployed | None:
+def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:
     try:
         endpoint = clients.sagemaker.describe_endpoint(EndpointName=name)
         config = clients.sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])

@@ -39,7 +39,7 @@ from toolkit.platforms.sagemaker.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import read_objects
-from toolkit.platforms.sagemaker.observe import deployed, endpoint_status
+from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
@@ -120,7 +120,7 @@ class SageMakerPlatform:
 
     def endpoints(self) -> list[Deployed]:
         with aws_errors("listing endpoints"):
-            return deployed(self.clients, self.name)
+            return read_deployed(self.clients, self.name)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:

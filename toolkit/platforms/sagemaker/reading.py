@@ -58,7 +58,7 @@ def read_subnets(reading: Reading, names: Sequence[str], region: str) -> tuple[t
     if not names:
         return (), ()
     ec2 = reading.clients.ec2
-    described = reading.ask("the subnets", "ec2:DescribeSubnets", lambda: _described(ec2, names))
+    described = reading.ask("the subnets", "ec2:DescribeSubnets", lambda: _describe(ec2, names))
     if described is None:
         return (), ()
     missing = tuple(name for name in names if name not in described)
@@ -82,7 +82,7 @@ def read_subnets(reading: Reading, names: Sequence[str], region: str) -> tuple[t
     return tuple(found), missing
 
 
-def _described(ec2: Any, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+def _describe(ec2: Any, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
     """By a filter: asked by their ids, one that is missing would hide the others."""
     filters = [{"Name": "subnet-id", "Values": list(names)}]
     return {item["SubnetId"]: item for item in _all(ec2, "subnets", "Subnets", filters)}

@@ -74,7 +74,7 @@ def invoke(
     body: Mapping[str, Any],
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    answer = _asked(client.invoke_endpoint, endpoint, body, sleep)
+    answer = _ask(client.invoke_endpoint, endpoint, body, sleep)
     try:
         return refusal.parse_answer(endpoint, answer["Body"].read(documents.LIMITS.size + 1))
     except _BROKEN as error:
@@ -88,7 +88,7 @@ def stream(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[bytes]:
     """What breaks off is never asked for again: half an answer has been given."""
-    answer = _asked(client.invoke_endpoint_with_response_stream, endpoint, body, sleep)
+    answer = _ask(client.invoke_endpoint_with_response_stream, endpoint, body, sleep)
     try:
         with closing(answer["Body"]) as events:  # also when the caller has had enough
             for event in events:
@@ -97,7 +97,7 @@ def stream(
         raise refusal.broken_off(endpoint, error) from error
 
 
-def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
+def _ask(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> T:
     """The head of the answer; the body is still to be read."""
     address, _, component = endpoint.partition("/")
     name, _, variant = address.partition(VARIANT_MARK)
@@ -111,12 +111,12 @@ def _asked(call: Callable[..., T], endpoint: str, body: Mapping[str, Any], sleep
         try:
             return call(**request)
         except (ClientError, BotoCoreError) as error:
-            raise _refused(endpoint, error) from error
+            raise _refusal(endpoint, error) from error
 
     return retried(send, sleep)
 
 
-def _refused(endpoint: str, error: ClientError | BotoCoreError) -> InvocationError | EndpointNotFound:
+def _refusal(endpoint: str, error: ClientError | BotoCoreError) -> InvocationError | EndpointNotFound:
     if not isinstance(error, ClientError):
         transient = isinstance(error, _NO_CONNECTION)
         return by_sagemaker(endpoint, str(error), transient=transient, hint=hint_for(error))

@@ -141,7 +141,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
             message = f"{source} is a folder of this machine, which pods cannot read"
             hint = "Set kubernetes.weights_bucket to a bucket that you can upload it to, or use a Hugging Face id."
             yield Finding("kubernetes.weights", message, path, hint=hint)
-        elif fetched and recipe.platform.hub_token_secret is None and _gated(source):
+        elif fetched and recipe.platform.hub_token_secret is None and _may_be_gated(source):
             message = f"{source} is gated, but the containers have no token"
             hint = "Create a Secret with the key `token`, and set platform.hub_token_secret to its name."
             yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
@@ -165,7 +165,7 @@ def _weights(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("kubernetes.weights", message, "platform.kubernetes.weights_cache", hint=hint)
 
 
-def _gated(source: ModelSource) -> bool:
+def _may_be_gated(source: ModelSource) -> bool:
     listed = lookup.head(source.written)
     return source.written.startswith(_GATED_OWNER) or bool(listed and listed.gated)
 

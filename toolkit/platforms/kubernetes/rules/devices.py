@@ -87,21 +87,21 @@ def claim_template(recipe: Recipe) -> Resource | None:
         "deviceClassName": _DRA_DRIVER,
         "allocationMode": "ExactCount",
         "count": count,
-        "selectors": [{"cel": {"expression": _selected(recipe)}}],
+        "selectors": [{"cel": {"expression": _selector(recipe)}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
         devices["constraints"] = [
             {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
         ]
-    if grouped := _grouped(recipe):
+    if grouped := _cores_in_group(recipe):
         parameters = {"apiVersion": f"{_DRA_DRIVER}/v1", "kind": "NeuronConfig", "logicalNeuronCore": grouped}
         devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]
     spec = {"spec": {"devices": devices}}
     return manifest(recipe, "ResourceClaimTemplate", content_name(recipe.name, spec), spec=spec)
 
 
-def _selected(recipe: Recipe) -> str:
+def _selector(recipe: Recipe) -> str:
     """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
     attributes = f"device.attributes['{_DRA_DRIVER}']"
     types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.instance_types)
@@ -160,7 +160,7 @@ def claims_chips(recipe: Recipe) -> bool:
     return on_trainium(recipe) and uses_dra(recipe.platform.instance_types, section(recipe).neuron_devices)
 
 
-def _grouped(recipe: Recipe) -> int | None:
+def _cores_in_group(recipe: Recipe) -> int | None:
     """Physical cores in a logical one; None on chips that do not group them (Trainium 1, Inferentia)."""
     first = instances(recipe)[0]
     if first.neuron_cores == first.neuron_cores_logical:

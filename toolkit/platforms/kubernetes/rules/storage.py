@@ -70,9 +70,9 @@ def config_map(recipe: Recipe) -> Resource:
 
 def volumes(recipe: Recipe) -> list[Resource]:
     """PersistentVolumes and claims of buckets: of compiled code, and of models."""
-    compiled = _compiled(recipe) if compiles_ahead(recipe) else ()
+    compiled_code = _artifacts(recipe) if compiles_ahead(recipe) else ()
     models = (_model(recipe, role, folder) for role, folder in bucket_folders(recipe).items())
-    return [*compiled, *chain.from_iterable(models)]
+    return [*compiled_code, *chain.from_iterable(models)]
 
 
 def uploads(recipe: Recipe) -> Iterator[Resource]:
@@ -106,7 +106,7 @@ def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
         _empty("shared-memory", "/dev/shm", medium="Memory", sizeLimit=shared_memory(recipe)),  # noqa: S108
     ]
     if compiles_ahead(recipe):
-        found.append(_claimed("artifacts", ARTIFACTS, _compiled(recipe)[-1].name, read_only=read_only))
+        found.append(_mount_claim("artifacts", ARTIFACTS, _artifacts(recipe)[-1].name, read_only=read_only))
     if section(recipe).weights_cache == "node":
         host = {"path": NODE_FOLDER, "type": "DirectoryOrCreate"}
         found.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
@@ -146,11 +146,11 @@ def _staged_name(source: ModelSource) -> str:
 def _models(recipe: Recipe) -> Iterator[Mount]:
     paths = dict(_ROLES.values())
     for role, folder in bucket_folders(recipe).items():
-        yield _claimed(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
+        yield _mount_claim(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
     claim = section(recipe).weights_claim
     for role, path in claim_folders(recipe).items():
         assert claim
-        yield _claimed(role, paths[role], claim, read_only=True, subPath=path)
+        yield _mount_claim(role, paths[role], claim, read_only=True, subPath=path)
 
 
 def _extra(recipe: Recipe) -> Iterator[Mount]:
@@ -168,13 +168,13 @@ def _empty(name: str, path: str, **settings: str) -> Mount:
     return Mount({"name": name, "emptyDir": settings}, {"name": name, "mountPath": path})
 
 
-def _claimed(name: str, path: str, claim: str, *, read_only: bool, **more: str) -> Mount:
+def _mount_claim(name: str, path: str, claim: str, *, read_only: bool, **more: str) -> Mount:
     source = {"claimName": claim, "readOnly": read_only}
     mount = {"name": name, "mountPath": path, "readOnly": read_only, **more}
     return Mount({"name": name, "persistentVolumeClaim": source}, mount)
 
 
-def _compiled(recipe: Recipe) -> Sequence[Resource]:
+def _artifacts(recipe: Recipe) -> Sequence[Resource]:
     """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key."""
     attributes = _attributes(recipe, str(section(recipe).artifacts_bucket))
     claim = content_name("artifacts", {"namespace": section(recipe).namespace, **attributes})

@@ -48,7 +48,7 @@ class ArtifactsKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return compiled(deployment.recipe, deployment.account) if self.on_aws else []
+        return compiled_code(deployment.recipe, deployment.account) if self.on_aws else []
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing and existing.state["Complete"]:
@@ -80,7 +80,7 @@ class ArtifactsKind(AwsKind):
             )
 
 
-def compiled(recipe: Recipe, account: Account) -> list[Resource]:
+def compiled_code(recipe: Recipe, account: Account) -> list[Resource]:
     """The compiled code that the recipe's endpoint needs."""
     return [
         Resource(

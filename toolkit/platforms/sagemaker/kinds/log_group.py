@@ -123,12 +123,12 @@ class MetricFilterKind(ContentKind):
 
 def has_alarms(recipe: Recipe) -> bool:
     """Whether to create alarms: by default on AWS only (`observability.alarms`)."""
-    return _wanted(recipe.observability.alarms, recipe)
+    return _wants(recipe.observability.alarms, recipe)
 
 
 def has_dashboard(recipe: Recipe) -> bool:
     """Whether to create a dashboard: by default on AWS only (`observability.dashboard`)."""
-    return _wanted(recipe.observability.dashboard, recipe)
+    return _wants(recipe.observability.dashboard, recipe)
 
 
 def has_monitoring(recipe: Recipe) -> bool:
@@ -136,7 +136,7 @@ def has_monitoring(recipe: Recipe) -> bool:
     return has_alarms(recipe) or has_dashboard(recipe)
 
 
-def _wanted(setting: bool | None, recipe: Recipe) -> bool:
+def _wants(setting: bool | None, recipe: Recipe) -> bool:
     return on_aws(recipe) if setting is None else setting
 
 

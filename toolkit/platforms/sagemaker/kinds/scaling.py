@@ -41,7 +41,7 @@ class ScalableTargetKind(ContentKind):
     content_keys = ("MinCapacity", "MaxCapacity")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [_target(deployment.recipe, name) for name in _scaled(deployment.recipe, deployment.variants)]
+        return [_target(deployment.recipe, name) for name in _variants_to_scale(deployment.recipe, deployment.variants)]
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for target, its_tags in look.once(_targets, name):
@@ -83,7 +83,7 @@ class ScalingPolicyKind(ContentKind):
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
-        ids = _scaled(recipe, deployment.variants)
+        ids = _variants_to_scale(recipe, deployment.variants)
         from_zero = [_scale_from_zero(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
         return [*(_tracking(recipe, name) for name in ids), *from_zero]
 
@@ -139,7 +139,7 @@ class ScalingPolicyKind(ContentKind):
         yield "ScalableTarget", item.request["ResourceId"]
 
 
-def _scaled(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+def _variants_to_scale(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     """Resource ids that scale; empty unless `scaling.max_instances` is above `scaling.min_instances`."""
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []

@@ -48,14 +48,14 @@ class TrainingJobKind(AwsKind):
         done, doing = ("compiled", "compiling") if _compiles(resource) else ("trained", "training")
         if existing and existing.state["Complete"]:
             completed = next((name for name, status, _ in jobs if status == "Completed"), newest)
-            return _named(resource, "reuse", f"is already {done}", completed or resource.name)
+            return _decide(resource, "reuse", f"is already {done}", completed or resource.name)
         if status in UNDER_WAY:
-            return _named(resource, "update", f"is already {doing}; waits for it", newest)
+            return _decide(resource, "update", f"is already {doing}; waits for it", newest)
         taken = {name for name, _, _ in jobs}
         names = chain([resource.name], (f"{resource.name}-{n}" for n in count(2)))
         name = next(name for name in names if name not in taken)
         reason = missing(existing, _parts(resource)) if _compiles(resource) else _why_again(newest, status, existing)
-        return _named(resource, "create", reason, name)
+        return _decide(resource, "create", reason, name)
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {"TrainingJobName": existing.name}
@@ -111,7 +111,7 @@ def _why_again(newest: str, status: str, existing: Existing | None) -> str:
     return f"{newest} {'failed' if status == 'Failed' else 'was stopped'}: {why}; goes on from its last checkpoint"
 
 
-def _named(job: Resource, verb: Verb, reason: str, name: str) -> Decision:
+def _decide(job: Resource, verb: Verb, reason: str, name: str) -> Decision:
     seconds = 0 if verb == "reuse" else job.expected_seconds
     return Decision(verb, reason, seconds, name, {**job.request, "TrainingJobName": name})
 

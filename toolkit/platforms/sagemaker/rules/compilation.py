@@ -54,16 +54,16 @@ _NAME_CHARACTERS = 44
 
 def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
     """All resources that compiling for the recipes needs. The first is the recipe itself. Raises UsageError."""
-    compiled = needed(recipes)
-    data = {item.uri: item for here in compiled.values() for item in job_data(here, account)}
+    compiled_code = needed(recipes)
+    data = {item.uri: item for here in compiled_code.values() for item in job_data(here, account)}
     weights = [item for item in data.values() if item.weights]
     wanted = [
         bucket(account),
-        *(item for here in compiled.values() for item in (*repositories(here), *images(here, account))),
+        *(item for here in compiled_code.values() for item in (*repositories(here), *images(here, account))),
         *(reference(item, recipes[0].name) for item in weights),
         *(item.weights for item in weights),
         *compile_role(recipes[0], account, list(data.values())),
-        *(job(here, recipes[0], account) for here in compiled.values()),
+        *(job(here, recipes[0], account) for here in compiled_code.values()),
     ]
     return in_order([item for item in wanted if item], ORDER)
 

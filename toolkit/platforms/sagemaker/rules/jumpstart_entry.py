@@ -173,9 +173,9 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
     config = config or _best_config(document, instance_type)
     settings = _settings(document, config, content["HubContentName"])
     types = tuple(settings.get("SupportedInferenceInstanceTypes") or ())
-    instance_type = instance_type or _needed(settings, "DefaultInferenceInstanceType", content)
+    instance_type = instance_type or _require(settings, "DefaultInferenceInstanceType", content)
     variant = _variant(settings, instance_type)
-    image = variant.get("ImageUri") or _needed(settings, "HostingEcrUri", content)
+    image = variant.get("ImageUri") or _require(settings, "HostingEcrUri", content)
     variables = settings.get("InferenceEnvironmentVariables") or ()
     defaults = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
     defaults.update(variant.get("EnvironmentVariables") or {})
@@ -245,7 +245,7 @@ def _target(settings: Mapping[str, Any], content: Mapping[str, Any]) -> DataSour
     if settings.get("HostingModelPackageArn"):
         message = f"JumpStart's {content['HubContentName']} is a model package of the Marketplace, not weights"
         raise UsageError(message, hint="Subscribe to it and deploy it in SageMaker Studio.")
-    uri = _needed(settings, "HostingArtifactUri", content)
+    uri = _require(settings, "HostingArtifactUri", content)
     licence = settings.get("HostingEulaUri") or settings.get("HostingEulaExternalLink") or ""
     gated = bool(licence or content["HubContentDocument"].get("GatedBucket") or uri.startswith(_PRIVATE_BUCKET))
     folder = uri.endswith("/")
@@ -299,7 +299,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
 
-def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
+def _require(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
     value = settings.get(field)
     if not isinstance(value, str) or not value:
         raise HubError(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=OTHER_SOURCE)

@@ -81,7 +81,7 @@ def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
         found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
         found.append(settings_data(settings, recipe, account))
-    found += [_staged(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
+    found += [_from_weights(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
         compiled = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
         found.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
@@ -108,7 +108,7 @@ def _together(recipe: Recipe, data: Sequence[ModelData], account: Account) -> Mo
         }
         for folder, item in folders.items()
     }
-    return _staged("", replace(weights, request={**weights.request, "Folders": parts}))
+    return _from_weights("", replace(weights, request={**weights.request, "Folders": parts}))
 
 
 def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
@@ -119,12 +119,14 @@ def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
 def files_data(channel: str, folder: Path, files: Sequence[WeightsFile], recipe: Recipe, account: Account) -> ModelData:
     """Files of a folder, such as training data, for a channel of a training job."""
     name = f"{channel}-{manifest_digest(tuple(files))[:_COMMIT_CHARACTERS]}"
-    return _staged(channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)}))
+    return _from_weights(
+        channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
+    )
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
     """Flags of the engine as a JSON file."""
-    return _staged(CONFIG_CHANNEL, _settings(settings, account, recipe))
+    return _from_weights(CONFIG_CHANNEL, _settings(settings, account, recipe))
 
 
 def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
@@ -136,10 +138,10 @@ def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
         return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
     if source.kind == "s3":
         return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
-    return _staged(channel, _weights(source, recipe, account))
+    return _from_weights(channel, _weights(source, recipe, account))
 
 
-def _staged(channel: str, weights: Resource) -> ModelData:
+def _from_weights(channel: str, weights: Resource) -> ModelData:
     return ModelData(channel, _prefix(f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}"), weights)
 
 
@@ -160,12 +162,12 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         return _resource(name, recipe, account, {**origin, **names, **secret})
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+    return _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
 
 
 def _download(item: Download, recipe: Recipe, account: Account) -> Resource:
     name = f"{item.name.rpartition('.')[0]}-{item.sha256[:_COMMIT_CHARACTERS]}"
-    files = _listed([WeightsFile(item.name, item.size, item.sha256)])
+    files = _file_entries([WeightsFile(item.name, item.size, item.sha256)])
     return _resource(name, recipe, account, {"Url": item.url, "Files": files})
 
 
@@ -173,7 +175,7 @@ def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> 
     text = json.dumps(settings, sort_keys=True)
     file = WeightsFile(CONFIG_NAME, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
     name = f"config-{manifest_digest((file,))[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _listed([file])})
+    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _file_entries([file])})
 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
@@ -182,7 +184,7 @@ def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, 
     return Resource("Weights", name, {**location, **origin, **key})
 
 
-def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
+def _file_entries(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
     return [asdict(file) for file in files]
 
 

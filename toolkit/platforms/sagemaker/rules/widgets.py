@@ -32,7 +32,7 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     graphs = [
         *_requests(recipe, variants, region),
         *_engine(recipe, variants, region),
-        *([*_speculation(recipe, region), *_measured(recipe, region)] if recipe.speculation else []),
+        *([*_speculation(recipe, region), *_measurements(recipe, region)] if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
@@ -40,7 +40,7 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
         graphs.insert(0, {"type": "alarm", "properties": properties})
     text = {"type": "text", "properties": {"markdown": _text(recipe, region, bool(alarms))}}
     head = {**text, "x": 0, "y": 0, "width": 24, "height": _TEXT_HEIGHT}
-    return {"widgets": [head, *(_placed(widget, number) for number, widget in enumerate(graphs))]}
+    return {"widgets": [head, *(_place(widget, number) for number, widget in enumerate(graphs))]}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def owner(body: str) -> str | None:
     return found[1] if found else None
 
 
-def _placed(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _place(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
     row, column = divmod(number, 24 // _WIDTH)
     return {
         **widget,
@@ -218,7 +218,7 @@ _MEASURED = {
 }
 
 
-def _measured(recipe: Recipe, region: str) -> list[dict[str, Any]]:
+def _measurements(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """What `toolkit prove --publish` measured: both arms side by side, by workload and load."""
     schema = f'{{"{metrics.namespace(recipe)}",{",".join(DIMENSIONS)}}}'
     label = " ".join(f"${{PROP('Dim.{name}')}}" for name in DIMENSIONS)

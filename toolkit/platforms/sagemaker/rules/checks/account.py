@@ -239,10 +239,10 @@ def _network(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Findi
         yield Finding("account.subnets", message, path, hint="Add a subnet in another zone.", severity="warning")
     reaches = {s.id: s.reaches for s in facts.subnets if s.reaches is not None and "internet" not in s.reaches}
     if reaches:
-        yield from _closed(recipe, reaches, vpcs[0], region)
+        yield from _check_reach(recipe, reaches, vpcs[0], region)
 
 
-def _closed(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
+def _check_reach(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
     """Findings on subnets without internet access. An internet gateway is not enough: containers get no public IP."""
     path, names = "network.subnets", ", ".join(reaches)
     if recipe.platform.weights == "hub":

@@ -52,12 +52,12 @@ def check_quoting(recipe: Recipe) -> Iterator[Finding]:
             "Put the text into a file in the model's folder, and set the flag to that file.",
         )
     else:
-        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
+        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _quotes_well(item)]
         path, hint = "engine.version", f"To have the engine restarted in its container, use {fixed[-1]} or newer."
     yield Finding("container.quoting", message, path, hint=hint, severity="info")
 
 
-def _fixed(image: lookup.Image) -> bool:
+def _quotes_well(image: lookup.Image) -> bool:
     return image.supervisor_quoting == "fixed"
 
 
