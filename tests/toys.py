@@ -22,7 +22,7 @@ from toolkit.findings import Finding
 from toolkit.planning.kinds import Decision, Kind, in_order
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.rules import PlatformParts
+from toolkit.platforms.parts import PlatformParts
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.parts import Engine, PlatformSettings
 from toolkit.recipe.resolve import Recipe

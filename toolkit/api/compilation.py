@@ -11,7 +11,7 @@ from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.platforms import rules_of, session_of
-from toolkit.platforms.rules import Compilation
+from toolkit.platforms.parts import Compilation
 from toolkit.recipe.resolve import Recipe, load
 
 

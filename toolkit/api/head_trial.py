@@ -14,7 +14,7 @@ from toolkit.api.removal import destroy
 from toolkit.api.training import TrainingRun, train
 from toolkit.apply.progress import Progress
 from toolkit.measure.report import BenchReport
-from toolkit.platforms.rules import Trial
+from toolkit.platforms.parts import Trial
 from toolkit.recipe.resolve import Recipe
 
 

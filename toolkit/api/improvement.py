@@ -27,7 +27,7 @@ from toolkit.measure.promotion import Decision, decide
 from toolkit.measure.report import ArmReport, BenchReport, Interval
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
-from toolkit.platforms.rules import Trial
+from toolkit.platforms.parts import Trial
 from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.resolve import Recipe, load

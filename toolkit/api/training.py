@@ -30,7 +30,8 @@ from toolkit.text import inert
 from toolkit.training.plan import section
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import HeadTraining, TrainingPlatform
+    from toolkit.platforms.parts import HeadTraining
+    from toolkit.platforms.rules import TrainingPlatform
 
 _ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
 REPORT = "report.json"

@@ -71,10 +71,10 @@ def _own_package() -> Examined:
 def _package(name: str, wanted: str | None) -> Examined:
     hint = install_command("local")
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return Examined(name, False, "not installed", hint)
-    return Examined(name, wanted in (None, found), found, f"version {wanted} is needed: {hint}")
+    return Examined(name, wanted in (None, installed), installed, f"version {wanted} is needed: {hint}")
 
 
 def _memory() -> Examined:
@@ -111,6 +111,10 @@ def session_text(clients: Clients, environ: Mapping[str, str], studio_metadata: 
     """Account, region, execution role and bucket of recipes that name none of them. Raises PlatformError."""
     with aws_errors("reading the AWS identity"):
         account = Account(clients.account_id, clients.session.region_name)
-    found = find_role(clients, written=None, environ=environ, studio_metadata=studio_metadata)
-    role = f"{found.arn} ({found.source})" if found else f"no role: set ${ROLE_VARIABLE}, or write `role: create`"
+    role_found = find_role(clients, written=None, environ=environ, studio_metadata=studio_metadata)
+    role = (
+        f"{role_found.arn} ({role_found.source})"
+        if role_found
+        else f"no role: set ${ROLE_VARIABLE}, or write `role: create`"
+    )
     return f"account {account.id}, {account.region}; endpoints run as {role}; weights in s3://{bucket_name(account)}"

@@ -51,18 +51,18 @@ def is_ours(manifest: Mapping[str, Any]) -> bool:
 
 
 def labels(manifest: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = manifest["metadata"].get("labels") or {}
-    return found
+    written: Mapping[str, str] = manifest["metadata"].get("labels") or {}
+    return written
 
 
 def annotations_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
-    found: Mapping[str, str] = manifest["metadata"].get("annotations") or {}
-    return found
+    written: Mapping[str, str] = manifest["metadata"].get("annotations") or {}
+    return written
 
 
-def selector(found: Mapping[str, str]) -> str:
+def selector(wanted: Mapping[str, str]) -> str:
     """Labels as the API's labelSelector."""
-    return ",".join(f"{key}={value}" for key, value in found.items())
+    return ",".join(f"{key}={value}" for key, value in wanted.items())
 
 
 class _Options(TypedDict, total=False):
@@ -97,8 +97,8 @@ class Cluster:
 
     def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
         """The objects of a list."""
-        found: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
-        return found
+        listed: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
+        return listed
 
     def apply(
         self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False, force: bool = False

@@ -196,8 +196,8 @@ class Refusal(TypedDict, total=False):
 def read_answer(content: bytes, asked: str) -> dict[str, Any]:
     """What was answered to `asked`, such as `GET /api/v1/pods`. Raises UnreadableAnswer."""
     try:
-        found = documents.parse(dict[str, Any], content, _LIMITS)
-        answer = documents.fit(_Done if found.get("kind") == "Status" else _Answer, found)
+        document = documents.parse(dict[str, Any], content, _LIMITS)
+        answer = documents.fit(_Done if document.get("kind") == "Status" else _Answer, document)
     except documents.Unfit as error:
         why = "that is not an API server, but perhaps a proxy or a login page"
         raise UnreadableAnswer(f"the answer to {asked} cannot be used: {error}: {why}") from error

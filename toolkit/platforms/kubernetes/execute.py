@@ -39,8 +39,8 @@ class Objects:
         try:
             apply(self.cluster, kind, self.namespace, manifest, existing)
         except ApiException as error:
-            if found := conflicts(error):
-                managers = ", ".join(sorted({manager for manager, _ in found}))
+            if owners := conflicts(error):
+                managers = ", ".join(sorted({manager for manager, _ in owners}))
                 hint = "Run the same command again: the new plan names the fields."
                 raise PlatformError(f"{kind} {name} was changed by {managers} since the plan", hint=hint) from error
             raise

@@ -202,32 +202,32 @@ class KubernetesPlatform:
             return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
 
     def _deployment(self, endpoint: str) -> dict[str, Any]:
-        if found := self._ours("Deployment", endpoint):
-            return found
+        if deployment := self._ours("Deployment", endpoint):
+            return deployment
         hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
         raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 
     def _job(self, name: str) -> dict[str, Any]:
-        if found := self._ours("Job", name):
-            return found
+        if job := self._ours("Job", name):
+            return job
         hint = "It was removed. The same command starts it again, from its last checkpoint."
         raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
 
     def _ours(self, kind: str, name: str) -> dict[str, Any] | None:
-        found = self.cluster.find(path(kind, self.namespace, name))
-        return found if found and is_ours(found) else None
+        manifest = self.cluster.find(path(kind, self.namespace, name))
+        return manifest if manifest and is_ours(manifest) else None
 
 
 def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
     """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
     query = {"labelSelector": selector(OURS)}
     try:
-        found = cluster.items(path("Deployment", ""), query)
+        deployments = cluster.items(path("Deployment", ""), query)
     except ApiException as error:
         if error.status != 403:
             raise
-        found = cluster.items(path("Deployment", namespace), query)
-    return sorted((_read_endpoint(cluster, item) for item in found), key=lambda item: (item.name, item.region))
+        deployments = cluster.items(path("Deployment", namespace), query)
+    return sorted((_read_endpoint(cluster, item) for item in deployments), key=lambda item: (item.name, item.region))
 
 
 def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:

@@ -84,8 +84,8 @@ def applied(deployment: Document) -> float:
 def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
-    found = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
-    ordered = sorted(found, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
+    listed = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
+    ordered = sorted(listed, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
     return [item for item in ordered if _creation_time(item) >= int(since)]
 
 
@@ -153,10 +153,10 @@ def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
 
 
-def _event_lines(found: Sequence[Document]) -> list[tuple[str, str]]:
+def _event_lines(events: Sequence[Document]) -> list[tuple[str, str]]:
     return [
         (_when(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
-        for event in found
+        for event in events
         if event.get("reason") in _SHOWN_EVENTS
     ]
 
@@ -184,13 +184,13 @@ def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list
     wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
     try:
         sets = cluster.items(path("ReplicaSet", namespace), wanted)
-        found = pods(cluster, namespace, deployment)
+        every = pods(cluster, namespace, deployment)
     except ApiException as error:
         if error.status == 403:  # who may deploy need not be one who may look at pods
             return []
         raise
     newest = {item["metadata"]["uid"] for item in sets if _annotation(item, REVISION) == revision(deployment)}
-    return [pod for pod in found if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+    return [pod for pod in every if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
 
 
 def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequence[Document]) -> Trouble | None:
@@ -198,12 +198,12 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    found = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
-    if found and found.is_crash and not found.certain:
+    trouble = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
+    if trouble and trouble.is_crash and not trouble.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
             cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})], platform="kubernetes")
-            return Trouble(found.text, cause is not None and cause.fatal)
-    return found
+            return Trouble(trouble.text, cause is not None and cause.fatal)
+    return trouble
 
 
 def readable_events(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
@@ -247,13 +247,17 @@ def history(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> 
 def _versions(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
     try:
-        found = cluster.items(path("ReplicaSet", namespace), wanted)
+        replica_sets = cluster.items(path("ReplicaSet", namespace), wanted)
     except ApiException as error:
         if error.status == 403:  # who may deploy need not be one who may list them
             return None
         raise
     uid = deployment["metadata"]["uid"]
-    mine = [item for item in found if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}]
+    mine = [
+        item
+        for item in replica_sets
+        if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
+    ]
     return [version(item) for item in sorted(mine, key=_revision, reverse=True)]
 
 

@@ -94,9 +94,9 @@ class ContainerHost:
 
 def _must_not_start_code(variables: Mapping[str, str]) -> None:
     """A process of this machine has no walls of a container around it."""
-    if found := sorted(CODE_VARIABLES.intersection(variables)):
+    if refused := sorted(CODE_VARIABLES.intersection(variables)):
         raise ServiceError(
-            f"The local platform takes no {', '.join(found)} in Environment: such a variable decides what code runs. "
+            f"The local platform takes no {', '.join(refused)} in Environment: such a variable decides what code runs. "
             "Remove it, or run the model in a container (`run: container`)."
         )
 

@@ -32,8 +32,8 @@ _ALL = 1_000_000
 
 def region_of(environ: WSGIEnvironment) -> str:
     """The region that a request was signed for; the local platform's, when it was not signed."""
-    found = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    return found["region"] if found else REGION
+    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+    return scope["region"] if scope else REGION
 
 
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
@@ -90,15 +90,15 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
     size = request.get("ResourcesPerPage", _MOST)
     if not 1 <= size <= _MOST:
         raise ServiceError(f"ResourcesPerPage must be between 1 and {_MOST}.", code="InvalidParameterException")
-    found = {**dict(_from_moto(region)), **sagemaker.all()}
-    arns = sorted(arn for arn, tags in found.items() if _is_wanted(arn, tags, request))
+    tags_by_arn = {**dict(_from_moto(region)), **sagemaker.all()}
+    arns = sorted(arn for arn, tags in tags_by_arn.items() if _is_wanted(arn, tags, request))
     if request.get("PaginationToken"):
         (last,) = read_token(request["PaginationToken"], 1)
         arns = [arn for arn in arns if arn > last]
     page = arns[:size]
     return {
         "ResourceTagMappingList": [
-            {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in found[arn].items()]}
+            {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in tags_by_arn[arn].items()]}
             for arn in page
         ],
         "PaginationToken": token_of(page[-1]) if len(arns) > size else "",

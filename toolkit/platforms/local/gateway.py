@@ -197,8 +197,8 @@ class _Pages:
             return
         targets = self._resolve(scope["path_params"]["endpoint"]) or ()
         pages = [await _page(upstream, target) for target in targets if not target.is_shadow]
-        found = [page.decode(errors="replace") for page in pages if page is not None]
-        await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(found).encode())
+        texts = [page.decode(errors="replace") for page in pages if page is not None]
+        await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(texts).encode())
 
 
 async def _page(upstream: Upstream, target: Target) -> bytes | None:

@@ -20,7 +20,7 @@ from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
-    from toolkit.platforms.rules import PlatformParts
+    from toolkit.platforms.parts import PlatformParts
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ class LocalRules(AwsRules):
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.rules import HeadTraining
+        from toolkit.platforms.parts import HeadTraining
 
         price = lookup.platform(self.name).price_per_hour
         return replace(

@@ -87,11 +87,11 @@ class Signature:
 def signature_of(request: Received) -> Signature:
     """The signature of a request, not checked yet. Raises AccessError."""
     if authorization := request.headers.get("authorization"):
-        found = _AUTHORIZATION.fullmatch(authorization)
-        if found is None:
+        header = _AUTHORIZATION.fullmatch(authorization)
+        if header is None:
             raise AccessError("IncompleteSignature", f"The Authorization header is not one of {_ALGORITHM}.")
         payload = request.headers.get("x-amz-content-sha256")
-        return _signature(found["credential"], request.headers.get("x-amz-date", ""), found, payload)
+        return _signature(header["credential"], request.headers.get("x-amz-date", ""), header, payload)
     query = dict(parse_qsl(request.query))
     if query.get("X-Amz-Algorithm") != _ALGORITHM:
         raise AccessError("MissingAuthenticationToken", "The request is not signed with the key of this daemon.")

@@ -199,8 +199,8 @@ def _is_complete(folder: Path) -> bool:
 
 
 def _has_checkpoint(folder: Path) -> bool:
-    found = folder / "checkpoints"
-    return found.is_dir() and any(found.iterdir())
+    checkpoints = folder / "checkpoints"
+    return checkpoints.is_dir() and any(checkpoints.iterdir())
 
 
 def _pid(folder: Path) -> int | None:

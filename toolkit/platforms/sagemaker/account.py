@@ -157,10 +157,10 @@ def _require_here(role: str | None, account: Account) -> None:
 def _role(reading: Reading, arn: str) -> ExecutionRole:
     """A role by its ARN or name, as far as we may look at it."""
     name = arn.rpartition("/")[2]
-    found = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
-    if found is None:
+    role = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
+    if role is None:
         return ExecutionRole(arn)
-    return ExecutionRole(arn, bool(found), check_trust(found) if found else None)
+    return ExecutionRole(arn, bool(role), check_trust(role) if role else None)
 
 
 def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _HINT = "What answers there is not AWS, or a proxy between cut the answer short. The same command carries on."
 _FIRST_REFUSAL = 300
 _SHOWN_CHARACTERS = 200
+# Protocols whose parsers make every type from text; what JSON and CBOR have is passed on as it is.
+_XML = ("ec2", "query", "rest-xml")
 # What botocore's parsers raise for what is not of the shape that they expect.
 _UNPARSED = (ResponseParserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 
@@ -60,7 +62,8 @@ class _CheckedClient:
     def _make_api_call(self, operation: str, request: Any) -> Any:
         """What botocore reads of the answer. Raises UnreadableAnswer."""
         client: Any = super()
-        shape = self.meta.service_model.operation_model(operation).output_shape
+        service = self.meta.service_model
+        shape = None if service.resolved_protocol in _XML else service.operation_model(operation).output_shape
         try:
             answer = client._make_api_call(operation, request)
             problem = _wrong_type(answer, shape)

@@ -52,10 +52,10 @@ def pinned_base(clients: Clients, base: str) -> dict[str, str]:
         return images.digests(clients, [base])
     try:
         with Registry(reference.registry, docker_credentials) as registry:
-            found = registry.find_manifest(reference.repository, reference.selector)
+            manifest = registry.find_manifest(reference.repository, reference.selector)
     except BuildError:  # the build will say what is wrong
         return {}
-    return {base: f"{reference.registry}/{reference.repository}@{found.digest}"} if found else {}
+    return {base: f"{reference.registry}/{reference.repository}@{manifest.digest}"} if manifest else {}
 
 
 @dataclass(frozen=True)

@@ -190,10 +190,10 @@ def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
     """What the buildspec asks for."""
     base = parse(spec.base)
     arguments = dict(option.split("=", 1) for option in build_arguments(spec)[1::2])
-    found = {"DESTINATION": str(target), **arguments}
+    values = {"DESTINATION": str(target), **arguments}
     if (ecr := ECR_HOST.fullmatch(base.registry)) and base.registry != target.registry:
-        found |= {"BASE_REGISTRY": base.registry, "BASE_REGION": ecr[1]}
-    return found
+        values |= {"BASE_REGISTRY": base.registry, "BASE_REGION": ecr[1]}
+    return values
 
 
 def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:

@@ -41,11 +41,11 @@ _MOST_DELETED = 100  # in one call, by the service model of ECR
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep their tag."""
-    found = {}
+    by_address = {}
     for uri in uris:
         with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so
-            found[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
-    return found
+            by_address[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
+    return by_address
 
 
 def layer_bytes(clients: Clients, image: str) -> int | None:
@@ -102,8 +102,12 @@ def _layer_bytes(image: Reference, find: Callable[[str], Manifest | None]) -> in
 
 def _manifest(clients: Clients, image: Reference, digest: str) -> Manifest | None:
     account = image.registry.partition(".")[0]
-    found = _ask(clients, account, image.repository, {"imageDigest": digest})["images"]
-    return Manifest(found[0].get("imageManifestMediaType", ""), found[0]["imageManifest"].encode()) if found else None
+    answered = _ask(clients, account, image.repository, {"imageDigest": digest})["images"]
+    return (
+        Manifest(answered[0].get("imageManifestMediaType", ""), answered[0]["imageManifest"].encode())
+        if answered
+        else None
+    )
 
 
 def _ask(
@@ -117,8 +121,8 @@ def _ask(
 def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
     """The digest of an image of the account's registry, None when it is not there."""
     try:
-        found = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
-        return found["imageDetails"][0]["imageDigest"]
+        described = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
+        return described["imageDetails"][0]["imageDigest"]
     except ClientError as error:
         if is_missing(error):
             return None
@@ -156,8 +160,8 @@ def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]
             status = last.get("imageScanStatus", {})
             why = status.get("description") or status.get("status") or str(error)
             raise PlatformError(f"ECR's scan of {repository}:{tag} has no result: {why}") from error
-        found = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
-    counts = found["imageScanFindings"].get("findingSeverityCounts", {})
+        scanned = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
+    counts = scanned["imageScanFindings"].get("findingSeverityCounts", {})
     return {severity: counts[severity] for severity in SEVERITIES if severity in counts}
 
 

@@ -84,7 +84,7 @@ def read_metrics(
     now = clock()
     with aws_errors(f"reading the metrics of {endpoint}"):
         values = _values(clients, endpoint, variants, minutes * 60, now)
-    worst = {key: max(found) for key, found in values.items() if found}
+    worst = {key: max(measured) for key, measured in values.items() if measured}
     engine, notes = _engine(clients, endpoint, minutes * 60, now)
     if engine.acceptance_rate is None and (drafted := sum(values["drafted"])):  # which the log's metric filters count
         engine = replace(engine, acceptance_rate=sum(values["accepted"]) / drafted)

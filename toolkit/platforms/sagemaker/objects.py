@@ -53,12 +53,12 @@ def fetch_head(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
     address = described["ModelArtifacts"]["S3ModelArtifacts"]
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     prefix = prefix.rstrip("/") + "/head/"
-    found = 0
+    files = 0
     for page in clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for item in page.get("Contents", []):
             _download(clients, bucket, item["Key"], folder, item["Key"].removeprefix(prefix))
-            found += 1
-    if not found:
+            files += 1
+    if not files:
         hint = "Remove the recipe's `seed`, or set another one, to train it again."
         raise PlatformError(f"the head of {name} is not in {address} any more", hint=hint)
 
@@ -117,7 +117,7 @@ class S3Files:
     def _sizes(self) -> dict[str, int]:
         pages = self._s3.get_paginator("list_objects_v2")
         try:
-            found = {
+            sizes = {
                 item["Key"].removeprefix(self._prefix): item["Size"]
                 for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix, Delimiter="/")
                 for item in page.get("Contents", [])
@@ -125,4 +125,4 @@ class S3Files:
         except (BotoCoreError, ClientError) as error:
             hint = "Correct the address, or your permissions: s3:ListBucket and s3:GetObject are needed."
             raise HubError(f"cannot list {self.location}: {error}", hint=hint) from error
-        return found
+        return sizes

@@ -95,8 +95,8 @@ def read_deployed(clients: Clients, platform: str) -> list[Deployed]:
     """By name, without those that are deleted meanwhile."""
     _ = clients.sagemaker  # made once, and not by eight threads at a time
     with ThreadPoolExecutor(_THREADS) as threads:
-        found = threads.map(lambda name: _read_endpoint(clients, platform, name), sorted(owned_endpoints(clients)))
-        return [item for item in found if item]
+        endpoints = threads.map(lambda name: _read_endpoint(clients, platform, name), sorted(owned_endpoints(clients)))
+        return [item for item in endpoints if item]
 
 
 def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:

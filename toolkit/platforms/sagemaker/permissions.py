@@ -56,26 +56,26 @@ def permissions(
     `account.role` is the execution role that exists. Without one it is made, if the recipe says so. With `scales_now`
     its endpoints have autoscaling, which an update removes if the recipe has none any more.
     """
-    found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
-    found += [*_logs(recipe, account), *_monitoring(recipe, account)]
+    needed = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
+    needed += [*_logs(recipe, account), *_monitoring(recipe, account)]
     if builds(recipe) or recipe.training:
-        found += _images(recipe, account)
+        needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
-        found += _training(account)
+        needed += _training(account)
     if key := recipe.platform.kms_key:
-        found.append(_key(key_arn(key, account)))
+        needed.append(_key(key_arn(key, account)))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
-        found.append(_allow("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
+        needed.append(_allow("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
     if secret := recipe.platform.hub_token_secret:
         arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
-        found.append(_allow("secretsmanager", "GetSecretValue", arn))
+        needed.append(_allow("secretsmanager", "GetSecretValue", arn))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
-        found += _scaling(recipe, account, scaling_role_exists)
+        needed += _scaling(recipe, account, scaling_role_exists)
     elif scales_now:
-        found += _without_scaling(recipe, account)
-    return tuple(found)
+        needed += _without_scaling(recipe, account)
+    return tuple(needed)
 
 
 def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:

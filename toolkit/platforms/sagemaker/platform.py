@@ -146,13 +146,13 @@ class SageMakerPlatform:
         if recipe.platform.role == "create":
             return None
         written, metadata = recipe.platform.role, self.studio_metadata
-        found = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
-        if found is None:
+        role = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
+        if role is None:
             hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
             raise UsageError(
                 "no execution role was found: none is set, and this is not a SageMaker Studio space", hint=hint
             )
-        return found
+        return role
 
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self._kinds if kind.kind == action.kind)
@@ -174,8 +174,8 @@ class SageMakerPlatform:
 
     @property
     def _kinds(self) -> Sequence[AwsKind]:
-        found: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
-        return found
+        kinds: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
+        return kinds
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

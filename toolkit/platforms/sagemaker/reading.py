@@ -73,13 +73,13 @@ def read_subnets(reading: Reading, names: Sequence[str], region: str) -> tuple[t
     endpoints = reading.ask(
         "the VPC endpoints", "ec2:DescribeVpcEndpoints", lambda: _all(ec2, "vpc_endpoints", "VpcEndpoints", filters)
     )
-    found = []
+    subnets = []
     for name, subnet in described.items():
         reaches = None
         if tables is not None and endpoints is not None:
             reaches = frozenset(_reaches(subnet, tables, endpoints, f"com.amazonaws.{region}."))
-        found.append(Subnet(name, subnet["VpcId"], subnet["AvailabilityZone"], reaches))
-    return tuple(found), missing
+        subnets.append(Subnet(name, subnet["VpcId"], subnet["AvailabilityZone"], reaches))
+    return tuple(subnets), missing
 
 
 def _describe(ec2: Any, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -130,14 +130,14 @@ def _leads_out(route: Mapping[str, Any]) -> bool:
 def read_quotas(reading: Reading, instance_types: Collection[str], own: Collection[str]) -> Iterator[Quota]:
     """The quota of each type, with what endpoints other than `own` have of it."""
     names = {f"{name} for endpoint usage": name for name in instance_types}
-    found = reading.ask("the quota of instances", _LISTING, lambda: _find(reading.clients, names))
-    if found is None:
+    quotas = reading.ask("the quota of instances", _LISTING, lambda: _find(reading.clients, names))
+    if quotas is None:
         return
     in_use = None
-    if any(quota["Value"] for quota in found.values()):
+    if any(quota["Value"] for quota in quotas.values()):
         in_use = reading.ask("the instances in use", _COUNTING, lambda: _in_use(reading, own))
     for quota_name, instance_type in names.items():
-        if quota := found.get(quota_name):
+        if quota := quotas.get(quota_name):
             used = None if in_use is None else in_use[instance_type]
             yield Quota(instance_type, quota["Value"], quota["QuotaCode"], used)
         else:
@@ -146,15 +146,15 @@ def read_quotas(reading: Reading, instance_types: Collection[str], own: Collecti
 
 def _find(clients: Clients, names: Collection[str]) -> dict[str, ServiceQuotaTypeDef]:
     """Quotas by name. SageMaker has thousands, of which only the list can be asked for by name: it ends early."""
-    found: dict[str, ServiceQuotaTypeDef] = {}
+    quotas: dict[str, ServiceQuotaTypeDef] = {}
     for listing in _LISTS:
         for page in clients.service_quotas.get_paginator(listing).paginate(ServiceCode="sagemaker"):
             for quota in page["Quotas"]:
                 if quota["QuotaName"] in names and "Value" in quota:
-                    found.setdefault(quota["QuotaName"], quota)
-            if len(found) == len(names):
-                return found
-    return found
+                    quotas.setdefault(quota["QuotaName"], quota)
+            if len(quotas) == len(names):
+                return quotas
+    return quotas
 
 
 def _in_use(reading: Reading, own: Collection[str]) -> Counter[str] | None:

@@ -91,11 +91,11 @@ def check_trust(document: Mapping[str, Any]) -> bool:
 
 def assumed_role(clients: Clients, caller: str) -> RoleTypeDef | None:
     """The IAM role behind the caller's ARN, which lacks the role's path; None for others, or where nobody may look."""
-    found = _ASSUMED_ROLE.fullmatch(caller)
-    if found is None:
+    session = _ASSUMED_ROLE.fullmatch(caller)
+    if session is None:
         return None
     try:
-        return clients.iam.get_role(RoleName=found["name"])["Role"]
+        return clients.iam.get_role(RoleName=session["name"])["Role"]
     except ClientError as error:
         if is_denied(error) or is_missing(error):
             return None

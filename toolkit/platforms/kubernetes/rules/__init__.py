@@ -26,7 +26,8 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformFacts
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import PlatformParts, PlatformRules, Trial
+    from toolkit.platforms.parts import PlatformParts, Trial
+    from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
 # Time for the cluster to report that a Deployment's deadline is over.
@@ -48,7 +49,7 @@ class KubernetesRules:
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.rules import HeadTraining, PlatformParts
+        from toolkit.platforms.parts import HeadTraining, PlatformParts
 
         return PlatformParts(
             kept_for_rollback=rollback.kept_for_rollback,
@@ -107,7 +108,7 @@ def _base_images(recipe: Recipe, account: Account) -> Sequence[str]:
 
 
 def _trial(recipe: Recipe) -> Trial:
-    from toolkit.platforms.rules import Trial
+    from toolkit.platforms.parts import Trial
 
     return Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
 

@@ -41,8 +41,8 @@ def ec2_name(name: str) -> str:
 
 def node_type(name: str) -> lookup.Instance | None:
     """The hardware of an instance type, None where it is not known."""
-    found = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
-    return _as_node(found) if found else None
+    hardware = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
+    return _as_node(hardware) if hardware else None
 
 
 def node_types() -> Sequence[lookup.Instance]:
@@ -144,15 +144,15 @@ def shared_memory(recipe: Recipe) -> str:
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
     types = list(recipe.platform.instance_types)
-    found: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
+    fields: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
         expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-        found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+        fields = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
     if accelerators(recipe):
         key = NEURON if on_trainium(recipe) else GPU
-        found["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
-    return found
+        fields["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
+    return fields
 
 
 def claims_chips(recipe: Recipe) -> bool:

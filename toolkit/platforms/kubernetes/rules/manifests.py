@@ -42,7 +42,7 @@ def resources(recipe: Recipe) -> list[Resource]:
     role = section(recipe).service_account_role
     annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
     account = {"automountServiceAccountToken": False, "annotations": annotations}
-    found = [
+    wanted = [
         shared(recipe, "Namespace", section(recipe).namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
         engine_policy(recipe),
@@ -54,7 +54,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _autoscaler(recipe),
         disruption_budget(recipe),
     ]
-    return [item for item in found if item]
+    return [item for item in wanted if item]
 
 
 def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:

@@ -33,9 +33,9 @@ def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
     """
     tags = {"toolkit/tags": json.dumps(recipe.tags, sort_keys=True)} if recipe.tags else {}
-    found = {**labels(recipe), **body.pop("labels", {})}
+    its_labels = {**labels(recipe), **body.pop("labels", {})}
     annotations = {RECIPE_ANNOTATION: tag_map(recipe)[RECIPE_TAG], **tags, **body.pop("annotations", {})}
-    return _resource(recipe, kind, name, {"labels": found, "annotations": annotations}, body)
+    return _resource(recipe, kind, name, {"labels": its_labels, "annotations": annotations}, body)
 
 
 def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:

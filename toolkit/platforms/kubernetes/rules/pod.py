@@ -105,11 +105,11 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     compiled = artifacts.variables(recipe, f"{ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
-    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
+    variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
     if recipe.platform.hub_token_secret:
         reference = {"secretKeyRef": {"name": recipe.platform.hub_token_secret, "key": "token"}}
-        found.append({"name": "HF_TOKEN", "valueFrom": reference})
-    return found
+        variables.append({"name": "HF_TOKEN", "valueFrom": reference})
+    return variables
 
 
 def _serving(recipe: Recipe) -> dict[str, Any]:
@@ -133,11 +133,11 @@ def _serving(recipe: Recipe) -> dict[str, Any]:
 def adapt_pod(recipe: Recipe) -> dict[str, Any]:
     """Nodes, user, class and credentials of the engine's pods."""
     wanted = section(recipe).pod
-    found = placement(recipe)
+    places = placement(recipe)
     if wanted.node_selector:
-        found["nodeSelector"] = {**found.get("nodeSelector", {}), **wanted.node_selector}
+        places["nodeSelector"] = {**places.get("nodeSelector", {}), **wanted.node_selector}
     if wanted.tolerations:
-        found["tolerations"] = [*found.get("tolerations", []), *map(_toleration, wanted.tolerations)]
+        places["tolerations"] = [*places.get("tolerations", []), *map(_toleration, wanted.tolerations)]
     named = {
         "priorityClassName": wanted.priority_class,
         "runtimeClassName": wanted.runtime_class,
@@ -145,7 +145,7 @@ def adapt_pod(recipe: Recipe) -> dict[str, Any]:
     }
     return {
         "securityContext": {**pod_security(root=runs_as_root(recipe)), **_user(wanted.security_context or PodUser())},
-        **found,
+        **places,
         **{key: value for key, value in named.items() if value},
     }
 
@@ -165,10 +165,10 @@ def _toleration(wanted: Toleration) -> dict[str, Any]:
 
 
 def _user(wanted: PodUser) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    ids: dict[str, Any] = {
         "runAsUser": wanted.run_as_user,
         "runAsGroup": wanted.run_as_group,
         "fsGroup": wanted.fs_group,
     }
-    given = {key: value for key, value in found.items() if value is not None}
+    given = {key: value for key, value in ids.items() if value is not None}
     return given if wanted.run_as_user is None else {**given, "runAsNonRoot": wanted.run_as_user != 0}

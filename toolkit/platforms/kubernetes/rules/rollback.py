@@ -44,7 +44,7 @@ def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
 
 def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
     """What earlier versions of the Deployments use, so that going back to them finds it, also once one is updated."""
-    return {found for item in observed.existing if item.kind == "Deployment" for found in _uses(item, observed)}
+    return {used for item in observed.existing if item.kind == "Deployment" for used in _uses(item, observed)}
 
 
 def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> Plan:

@@ -96,7 +96,7 @@ def volume_name(claim: str) -> str:
 
 def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
     """All of the engine's pod; `read_only` is whether it only loads what was compiled."""
-    found = [
+    mounted = [
         Mount(
             {"name": "programs", "configMap": {"name": config_map(recipe).name}},
             {"name": "programs", "mountPath": PROGRAMS, "readOnly": True},
@@ -106,24 +106,24 @@ def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
         _empty("shared-memory", "/dev/shm", medium="Memory", sizeLimit=shared_memory(recipe)),  # noqa: S108
     ]
     if compiles_ahead(recipe):
-        found.append(_mount_claim("artifacts", ARTIFACTS, _artifacts(recipe)[-1].name, read_only=read_only))
+        mounted.append(_mount_claim("artifacts", ARTIFACTS, _artifacts(recipe)[-1].name, read_only=read_only))
     if section(recipe).weights_cache == "node":
         host = {"path": NODE_FOLDER, "type": "DirectoryOrCreate"}
-        found.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
-    return [*found, *_models(recipe), *_extra(recipe)]
+        mounted.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
+    return [*mounted, *_models(recipe), *_extra(recipe)]
 
 
 def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
     """Models that pods mount from a bucket, by their role: `model` and `drafter`."""
-    found = {}
+    folders = {}
     for key, source in recipe.models.items():
         bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
         if source.kind == "s3":
             name, _, prefix = source.written.removeprefix("s3://").partition("/")
-            found[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
+            folders[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
         elif bucket and not fetched_by_container(recipe, source):
-            found[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
-    return found
+            folders[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
+    return folders
 
 
 def claim_folders(recipe: Recipe) -> dict[str, str]:

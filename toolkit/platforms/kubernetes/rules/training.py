@@ -72,10 +72,10 @@ def notes(recipe: Recipe) -> Iterator[str]:
 def reading_pod(job: Mapping[str, Any]) -> dict[str, Any]:
     """A pod that serves the files of the head that a Job made, for half an hour at most."""
     command = ["python3", "-m", "http.server", str(PORT), "--directory", f"{_WORKSPACE}/{_head(job)}"]
-    found = _hand_over(job, "read", command, read_only=True)
-    container = found["spec"]["containers"][0]
+    pod = _hand_over(job, "read", command, read_only=True)
+    container = pod["spec"]["containers"][0]
     container["readinessProbe"] = {"httpGet": {"path": "/", "port": PORT}, "periodSeconds": 1}
-    return found
+    return pod
 
 
 def placing_pod(job: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -176,10 +176,10 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
 
 
 def _environment(recipe: Recipe) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = [{"name": "HOME", "value": _CACHE}, {"name": "HF_HOME", "value": _CACHE}]
+    variables: list[dict[str, Any]] = [{"name": "HOME", "value": _CACHE}, {"name": "HF_HOME", "value": _CACHE}]
     if secret := recipe.platform.hub_token_secret:
-        found.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}})
-    return found
+        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}})
+    return variables
 
 
 def _job(recipe: Recipe) -> TrainingJob:

@@ -180,8 +180,8 @@ def _record(clients: Clients, bucket: str, key: str) -> dict[str, str] | None:
 
 def _nearest(clients: Clients, bucket: str, parts: Mapping[str, str]) -> dict[str, str] | None:
     """The parts of the most similar code compiled for the same target, if any."""
-    found = [record for key in _keys(clients, bucket) if (record := _record(clients, bucket, key))]
-    same = [record for record in found if _target(record) == _target(parts)]
+    records = [record for key in _keys(clients, bucket) if (record := _record(clients, bucket, key))]
+    same = [record for record in records if _target(record) == _target(parts)]
     return min(same, key=lambda record: len(record.items() ^ parts.items()), default=None)
 
 
@@ -191,5 +191,5 @@ def _target(parts: Mapping[str, str]) -> str:
 
 def _keys(clients: Clients, bucket: str) -> list[str]:
     pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=ARTIFACTS_PREFIX, Delimiter="/")
-    found = unless_missing(clients, lambda: [item for page in pages for item in page.get("CommonPrefixes", [])])
-    return [item["Prefix"].split("/")[1] for item in found or ()]
+    prefixes = unless_missing(clients, lambda: [item for page in pages for item in page.get("CommonPrefixes", [])])
+    return [item["Prefix"].split("/")[1] for item in prefixes or ()]

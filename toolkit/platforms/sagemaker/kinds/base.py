@@ -115,8 +115,8 @@ class Look:
         key = (read, name)
         if key not in self._known:
             self._known[key] = read(self, name)
-        found: _T = self._known[key]
-        return found
+        result: _T = self._known[key]
+        return result
 
     def wanted(self, *kinds: str) -> list[Resource]:
         """The desired resources of those kinds."""
@@ -210,8 +210,8 @@ def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
     """The inference component of that name, if it exists."""
     clients, request = look.clients, {"InferenceComponentName": name}
     ask = partial(unless_missing, clients, lambda: clients.sagemaker.describe_inference_component(**request))
-    found: Mapping[str, Any] | None = unless_unknown(clients, ask)
-    return found
+    described: Mapping[str, Any] | None = unless_unknown(clients, ask)
+    return described
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
@@ -232,8 +232,8 @@ def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _components(look: Look, endpoint: str) -> tuple[str, ...]:
     pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
-    found = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
-    return tuple(item["InferenceComponentName"] for item in found or ())
+    listed = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
+    return tuple(item["InferenceComponentName"] for item in listed or ())
 
 
 class ContentKind(AwsKind):

@@ -40,9 +40,9 @@ class DashboardKind(ContentKind):
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         dashboard, cloudwatch = dashboard_name(name, look.clients.session.region_name), look.clients.cloudwatch
-        found = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
-        if found:
-            yield self.described(dashboard, widgets.owner(found["DashboardBody"]), found)
+        answer = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
+        if answer:
+            yield self.described(dashboard, widgets.owner(answer["DashboardBody"]), answer)
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.cloudwatch.put_dashboard(**request)

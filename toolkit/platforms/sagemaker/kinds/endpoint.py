@@ -67,8 +67,8 @@ class EndpointKind(AwsKind):
         return str(request["EndpointConfigName"])
 
     def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
-        found = unless_missing(look.clients, lambda: _read(look.clients, name))
-        return [found] if found else []
+        described = unless_missing(look.clients, lambda: _read(look.clients, name))
+        return [described] if described else []
 
     def create(self, work: Work, request: Any) -> None:
         work.clients.sagemaker.create_endpoint(**request)

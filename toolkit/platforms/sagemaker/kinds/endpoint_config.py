@@ -68,10 +68,10 @@ class EndpointConfigKind(AwsKind):
         pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
             NameContains=name, PaginationConfig=PAGES
         )
-        found = [item for page in pages for item in page["EndpointConfigs"]]
+        configs = [item for page in pages for item in page["EndpointConfigs"]]
         return [
             Existing(self.kind, config, True, (name,), _state(clients, config))
-            for item in found
+            for item in configs
             if is_content_name(name, config := item["EndpointConfigName"])
             and owner_of(clients, item["EndpointConfigArn"]) == name
         ]
@@ -83,8 +83,8 @@ class EndpointConfigKind(AwsKind):
         clients.sagemaker.delete_endpoint_config(EndpointConfigName=name)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        found = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
-        return sagemaker_tags(clients, found["EndpointConfigArn"])
+        described = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+        return sagemaker_tags(clients, described["EndpointConfigArn"])
 
 
 def endpoint_config(recipe: Recipe, account: Account) -> Resource:
@@ -156,20 +156,20 @@ def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
 
 def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
-    found: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
+    settings: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
-        found["InferenceAmiVersion"] = ami
+        settings["InferenceAmiVersion"] = ami
     if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
-        found["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
+        settings["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
     if recipe.platform.capacity_reservation:
-        found["CapacityReservationConfig"] = {
+        settings["CapacityReservationConfig"] = {
             "CapacityReservationPreference": "capacity-reservations-only",
             "MlReservationArn": recipe.platform.capacity_reservation,
         }
-    return found
+    return settings
 
 
 def _routing(recipe: Recipe) -> dict[str, Any]:

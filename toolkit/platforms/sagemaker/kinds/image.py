@@ -88,13 +88,13 @@ def image_uri(recipe: Recipe, account: Account) -> str:
         return theirs.image
     if built := images(recipe, account):
         return str(built[0].request["Image"])
-    found = recipe.image
-    if found is None:
+    listed = recipe.image
+    if listed is None:
         message = (
             f"no image with {recipe.engine.name} {recipe.engine.version} is known for platform `{recipe.platform.name}`"
         )
         raise UsageError(message, hint=f"See: toolkit check {recipe.path}")
-    return address(found, account)
+    return address(listed, account)
 
 
 def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
@@ -106,16 +106,16 @@ def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
         return (base_address(recipe, account, store_of(recipe)),)
     if not on_aws(recipe):
         return ()
-    found = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
-    return tuple(dict.fromkeys(found))
+    uris = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
+    return tuple(dict.fromkeys(uris))
 
 
 def _base_bytes(recipe: Recipe) -> int | None:
     """Size of the base image in its registry, if the catalogue has it."""
-    found = recipe.image
-    if (recipe.container and recipe.container.base) or found is None or found.size_gb is None:
+    base = recipe.image
+    if (recipe.container and recipe.container.base) or base is None or base.size_gb is None:
         return None
-    return round(found.size_gb * 1e9)
+    return round(base.size_gb * 1e9)
 
 
 def _build(request: Mapping[str, Any], observed: Observed) -> Decision:

@@ -48,8 +48,8 @@ class InferenceComponentKind(AwsKind):
     )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        found = component(deployment.recipe, deployment.account)
-        return [found] if found else []
+        wanted = component(deployment.recipe, deployment.account)
+        return [wanted] if wanted else []
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
@@ -70,14 +70,14 @@ class InferenceComponentKind(AwsKind):
 
     def observe(self, look: Look) -> Iterator[Existing]:
         for name in look.endpoints:
-            if found := look.once(describe_component, name):
-                arn = found["InferenceComponentArn"]
+            if described := look.once(describe_component, name):
+                arn = described["InferenceComponentArn"]
                 tags = unless_missing(look.clients, partial(sagemaker_tags, look.clients, arn))
                 if tags is not None:
                     state = {
-                        "EndpointName": found["EndpointName"],
-                        "Status": found["InferenceComponentStatus"],
-                        "Models": models_of(found),
+                        "EndpointName": described["EndpointName"],
+                        "Status": described["InferenceComponentStatus"],
+                        "Models": models_of(described),
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
@@ -100,8 +100,8 @@ class InferenceComponentKind(AwsKind):
         clients.sagemaker.delete_inference_component(InferenceComponentName=name)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        found = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-        return sagemaker_tags(clients, found["InferenceComponentArn"])
+        described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
+        return sagemaker_tags(clients, described["InferenceComponentArn"])
 
     def is_going(self, clients: Clients, name: str) -> bool:
         return _status(clients, name)[0] == "Deleting"
@@ -122,11 +122,11 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     if recipe.platform.component is None:
         return None
     types = recipe.platform.instance_types
-    found = [_specification(recipe.on(name), recipe.platform.component, account) for name in types]
+    specifications = [_specification(recipe.on(name), recipe.platform.component, account) for name in types]
     # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
     # it; the list has two entries or more, and each needs it.
-    by_type = [{"InstanceType": name, **item} for name, item in zip(types, found, strict=True)]
-    specified = {"Specification": found[0]} if len(found) == 1 else {"Specifications": by_type}
+    by_type = [{"InstanceType": name, **item} for name, item in zip(types, specifications, strict=True)]
+    specified = {"Specification": specifications[0]} if len(specifications) == 1 else {"Specifications": by_type}
     create = {
         "InferenceComponentName": recipe.name,
         "EndpointName": endpoint_name(recipe),

@@ -58,24 +58,24 @@ class LogGroupKind(ContentKind):
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for group in metrics.log_groups(name):
-            if found := look.once(_describe, group):
-                tags = look.clients.logs.list_tags_for_resource(resourceArn=_arn(found))["tags"]
-                state = {"RetentionInDays": found.get("retentionInDays"), "Tagged": tags.get(ENDPOINT_TAG) == name}
+            if described := look.once(_describe, group):
+                tags = look.clients.logs.list_tags_for_resource(resourceArn=_arn(described))["tags"]
+                state = {"RetentionInDays": described.get("retentionInDays"), "Tagged": tags.get(ENDPOINT_TAG) == name}
                 yield Existing(self.kind, group, True, (name,), state)
 
     def create(self, work: Work, request: Any) -> None:
         """Also takes over a group that SageMaker itself has created, for an endpoint without alarms."""
         logs, group, tags = work.clients.logs, request["logGroupName"], request["tags"]
-        found = _find(work.clients, group)
-        if found is None:
+        existing = _find(work.clients, group)
+        if existing is None:
             try:
                 logs.create_log_group(logGroupName=group, tags=tags)
             except work.clients.refusal as error:  # just created, by our own earlier call, whose answer was lost
                 if code_of(error) != "ResourceAlreadyExistsException":
                     raise
         else:
-            logs.tag_resource(resourceArn=_arn(found), tags=tags)
-        if found is None or "retentionInDays" not in found:
+            logs.tag_resource(resourceArn=_arn(existing), tags=tags)
+        if existing is None or "retentionInDays" not in existing:
             logs.put_retention_policy(logGroupName=group, retentionInDays=request["RetentionInDays"])
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:

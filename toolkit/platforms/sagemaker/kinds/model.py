@@ -105,12 +105,12 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each different container: for arms, and for instance types with their own settings."""
-    found = [
+    wanted = [
         model_of(arm.on(instance_type), account)
         for arm in arms(recipe)
         for instance_type in arm.platform.instance_types
     ]
-    return list({model.name: model for model in found}.values())
+    return list({model.name: model for model in wanted}.values())
 
 
 def model_of(recipe: Recipe, account: Account) -> Resource:
@@ -137,13 +137,13 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
 
 def network(recipe: Recipe) -> dict[str, Any]:
     """Network isolation and VPC, for models, endpoint configurations of components, and training jobs."""
-    found: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
+    settings: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
     if recipe.network.subnets:
-        found["VpcConfig"] = {
+        settings["VpcConfig"] = {
             "SecurityGroupIds": recipe.network.security_groups,
             "Subnets": recipe.network.subnets,
         }
-    return found
+    return settings
 
 
 def _environment(recipe: Recipe) -> dict[str, str]:
@@ -151,12 +151,12 @@ def _environment(recipe: Recipe) -> dict[str, str]:
 
 
 def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    sources: dict[str, Any] = {}
     if target := next((item for item in data if not item.channel), None):
-        found["ModelDataSource"] = {"S3DataSource": target.source}
+        sources["ModelDataSource"] = {"S3DataSource": target.source}
     if additional := [{"ChannelName": item.channel, "S3DataSource": item.source} for item in data if item.channel]:
-        found["AdditionalModelDataSources"] = additional
-    return found
+        sources["AdditionalModelDataSources"] = additional
+    return sources
 
 
 def _prefixes(clients: Clients, name: str) -> list[str]:

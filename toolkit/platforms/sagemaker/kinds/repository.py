@@ -52,8 +52,8 @@ class RepositoryKind(AwsKind):
         if not look.desired:
             names = {repository_name(name) for name in look.endpoints}
         for name in sorted(names):
-            if found := _describe(look.clients, name):
-                yield tagged(self.kind, name, _owner(look.clients, found["repositoryArn"]), {})
+            if described := _describe(look.clients, name):
+                yield tagged(self.kind, name, _owner(look.clients, described["repositoryArn"]), {})
 
     def create(self, work: Work, request: Any) -> None:
         """Create it with its lifecycle rule; repeated, only set the rule."""
@@ -68,8 +68,8 @@ class RepositoryKind(AwsKind):
 
 def repositories(recipe: Recipe) -> list[Resource]:
     """The repository of the image that serves the recipe, if one is built and the toolkit creates it."""
-    found = repository(recipe) if builds(recipe) else None
-    return [found] if found else []
+    wanted = repository(recipe) if builds(recipe) else None
+    return [wanted] if wanted else []
 
 
 def repository(recipe: Recipe) -> Resource | None:
@@ -115,8 +115,10 @@ def _describe(clients: Clients, name: str) -> RepositoryTypeDef | None:
 
 
 def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:
-    found = _describe(clients, request["repositoryName"])
-    return found is not None and _owner(clients, found["repositoryArn"]) == by_key(request["tags"])[ENDPOINT_TAG]
+    described = _describe(clients, request["repositoryName"])
+    return (
+        described is not None and _owner(clients, described["repositoryArn"]) == by_key(request["tags"])[ENDPOINT_TAG]
+    )
 
 
 def _owner(clients: Clients, arn: str) -> str | None:

@@ -105,9 +105,9 @@ class RolePolicyKind(AwsKind):
         """Compares parsed policies, because IAM returns them reformatted."""
         if existing is None:
             return super().decide(resource, existing, observed)
-        wanted, found = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
+        wanted, existing_policy = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
         try:
-            same = json.loads(wanted) == documents.decode(found)
+            same = json.loads(wanted) == documents.decode(existing_policy)
         except documents.Unfit:
             same = False
         return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
@@ -196,13 +196,13 @@ def _role_tags(look: Look, endpoint: str) -> dict[str, str] | None:
 
 
 def _policies(clients: Clients, role: str) -> list[Existing]:
-    found: list[Existing] = []
+    policies: list[Existing] = []
     for page in clients.iam.get_paginator("list_role_policies").paginate(RoleName=role):
         for name in page["PolicyNames"]:
             document: Any = clients.iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
             text = document if isinstance(document, str) else json.dumps(document)
-            found.append(Existing("RolePolicy", f"{role}/{name}", True, (name,), {"PolicyDocument": text}))
-    return found
+            policies.append(Existing("RolePolicy", f"{role}/{name}", True, (name,), {"PolicyDocument": text}))
+    return policies
 
 
 def _role_and_policy(
@@ -231,19 +231,19 @@ def _statements(
 ) -> list[dict[str, Any]]:
     arn = f"arn:{account.partition}"
     logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
-    found = [
+    statements = [
         *_storage(arn, data),
         _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
     ]
     if on_aws(recipe):
-        found.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
-        found.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
-    found += also
+        statements.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
+        statements.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
+    statements += also
     if key := recipe.platform.kms_key:
-        found.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
+        statements.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
     if recipe.network.subnets:
-        found.append(_allow(_VPC_ACTIONS, "*"))
-    return found
+        statements.append(_allow(_VPC_ACTIONS, "*"))
+    return statements
 
 
 def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
@@ -254,12 +254,12 @@ def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
         prefixes.setdefault(bucket, []).append(prefix)
     return [
         statement
-        for bucket, found in prefixes.items()
+        for bucket, keys in prefixes.items()
         for statement in (
-            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in found]),
+            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
             {
                 **_allow("s3:ListBucket", f"{arn}:s3:::{bucket}"),
-                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in found]}},
+                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in keys]}},
             },
         )
     ]

@@ -88,8 +88,12 @@ class ScalingPolicyKind(ContentKind):
         return [*(_tracking(recipe, name) for name in ids), *from_zero]
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().content(request)
-        return {**found, "Alarm": AlarmKind(on_aws=self.on_aws).content(found["Alarm"])} if "Alarm" in found else found
+        content = super().content(request)
+        return (
+            {**content, "Alarm": AlarmKind(on_aws=self.on_aws).content(content["Alarm"])}
+            if "Alarm" in content
+            else content
+        )
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)
@@ -152,9 +156,9 @@ def _targets(look: Look, endpoint: str) -> list[tuple[Mapping[str, Any], Mapping
     """Existing targets, with their tags."""
     client, ids = look.clients.application_autoscaling, resource_ids(endpoint)
     pages = client.get_paginator("describe_scalable_targets").paginate(ServiceNamespace="sagemaker", ResourceIds=ids)
-    found = [target for page in pages for target in page["ScalableTargets"]]
-    tags = [client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] for target in found]
-    return list(zip(found, tags, strict=True))
+    targets = [target for page in pages for target in page["ScalableTargets"]]
+    tags = [client.list_tags_for_resource(ResourceARN=target["ScalableTargetARN"])["Tags"] for target in targets]
+    return list(zip(targets, tags, strict=True))
 
 
 def _target(recipe: Recipe, resource_id: str) -> Resource:

@@ -79,8 +79,8 @@ class TrainingJobKind(AwsKind):
         clients.sagemaker.stop_training_job(TrainingJobName=name)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        found = clients.sagemaker.describe_training_job(TrainingJobName=name)
-        return sagemaker_tags(clients, found["TrainingJobArn"])
+        described = clients.sagemaker.describe_training_job(TrainingJobName=name)
+        return sagemaker_tags(clients, described["TrainingJobArn"])
 
     def is_going(self, clients: Clients, name: str) -> bool:
         """Whether it has ended, or is stopping."""
@@ -92,8 +92,8 @@ def _compiles(resource: Resource) -> bool:
 
 
 def _parts(resource: Resource) -> Mapping[str, str]:
-    found: dict[str, str] = json.loads(resource.request["Environment"].get(artifacts.PARTS, "{}"))
-    return found
+    parts: dict[str, str] = json.loads(resource.request["Environment"].get(artifacts.PARTS, "{}"))
+    return parts
 
 
 def _state(look: Look, resource: Resource) -> dict[str, Any]:

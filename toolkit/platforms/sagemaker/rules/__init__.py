@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import PlatformParts
+    from toolkit.platforms.parts import PlatformParts
 
 __all__ = ["RULES"]
 
@@ -56,7 +56,7 @@ class SageMakerRules(AwsRules):
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.rules import Compilation, HeadTraining, Templates
+        from toolkit.platforms.parts import Compilation, HeadTraining, Templates
         from toolkit.platforms.sagemaker.rules import cloudformation, compilation, head_training
         from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
 

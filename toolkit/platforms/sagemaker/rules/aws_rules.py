@@ -22,7 +22,7 @@ from toolkit.recipe.rules import PlatformFacts
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
-    from toolkit.platforms.rules import PlatformParts
+    from toolkit.platforms.parts import PlatformParts
     from toolkit.platforms.sagemaker.kinds.base import AwsKind
 
 # An endpoint configuration must have a type.
@@ -46,7 +46,7 @@ class AwsRules:
     @cached_property
     def parts(self) -> PlatformParts:
         """What every such platform has."""
-        from toolkit.platforms.rules import Building, PlatformParts
+        from toolkit.platforms.parts import Building, PlatformParts
         from toolkit.platforms.sagemaker.kinds import image
         from toolkit.platforms.sagemaker.rules import jumpstart, updates
 

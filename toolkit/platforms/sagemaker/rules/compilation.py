@@ -110,10 +110,10 @@ def _takes(recipe: Recipe) -> str:
 def job_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """The recipe's models, and settings too long for a job's environment, whose limit is lower than a model's."""
     its_own = (COMPILED_CHANNEL, CONFIG_CHANNEL)
-    found = [item for item in model_data(recipe, account) if item.channel not in its_own]
+    data = [item for item in model_data(recipe, account) if item.channel not in its_own]
     if settings := config_file(recipe, LONGEST_VALUE):
-        found.append(settings_data(json.loads(_in_job(json.dumps(settings))), recipe, account))
-    return found
+        data.append(settings_data(json.loads(_in_job(json.dumps(settings))), recipe, account))
+    return data
 
 
 def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
@@ -160,7 +160,7 @@ def output(recipe: Recipe, address: str, **more: Any) -> dict[str, Any]:
 
 def channels(data: Sequence[ModelData]) -> dict[str, Any]:
     """The data as channels of a training job, which are copied to its disk."""
-    found = [
+    inputs = [
         {
             "ChannelName": item.channel or TARGET_CHANNEL,
             "DataSource": {
@@ -173,7 +173,7 @@ def channels(data: Sequence[ModelData]) -> dict[str, Any]:
         }
         for item in data
     ]
-    return {"InputDataConfig": found} if found else {}
+    return {"InputDataConfig": inputs} if inputs else {}
 
 
 def _environment(recipe: Recipe) -> dict[str, str]:
@@ -181,12 +181,12 @@ def _environment(recipe: Recipe) -> dict[str, str]:
     folder = {variable(recipe, "model"): f"{INPUT_DIR}/{TARGET_CHANNEL}"}
     model = {} if fetched_by_container(recipe, recipe.target) else folder
     serving = {name: _in_job(value) for name, value in environment(recipe, LONGEST_VALUE).items()}
-    found = {**serving, **model, **artifacts.variables(recipe, CHECKPOINTS_DIR, LONGEST_VALUE)}
-    for name, value in found.items():
+    variables = {**serving, **model, **artifacts.variables(recipe, CHECKPOINTS_DIR, LONGEST_VALUE)}
+    for name, value in variables.items():
         if len(value) > LONGEST_VALUE:
             message = f"{name} has {len(value)} characters, but a training job allows {LONGEST_VALUE}"
             raise UsageError(message, hint=f"Shorten it in engine.env of {recipe.path}.")
-    return dict(sorted(found.items()))
+    return dict(sorted(variables.items()))
 
 
 def _in_job(text: str) -> str:

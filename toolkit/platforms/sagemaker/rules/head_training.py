@@ -179,16 +179,16 @@ def _data(recipe: Recipe, account: Account) -> list[ModelData]:
     if recipe.target.kind == "jumpstart":
         hint = "Set `target.model` to its Hugging Face id, or to where its files lie in S3."
         raise UsageError("a job cannot read the files of a JumpStart model", hint=hint)
-    found = [source_data(TARGET_CHANNEL, recipe.target, recipe, account)]
+    data = [source_data(TARGET_CHANNEL, recipe.target, recipe, account)]
     if training.start_from:
         start = model_source(training.start_from, Path())
-        found.append(source_data(_START_CHANNEL, start, recipe, account))
+        data.append(source_data(_START_CHANNEL, start, recipe, account))
     for number, item in enumerate(training.data):
         if item.startswith("s3://"):
-            found.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
+            data.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
         elif "://" not in item:
-            found.append(_staged_files(f"data-{number}", Path(item), recipe, account))
-    return [item for item in found if item]
+            data.append(_staged_files(f"data-{number}", Path(item), recipe, account))
+    return [item for item in data if item]
 
 
 def _job(recipe: Recipe, data: list[ModelData]) -> TrainingJob:

@@ -115,8 +115,8 @@ class JumpStartModel:
     @property
     def limits(self) -> dict[str, int]:
         """The engine's limits that its environment sets, by their keys in a recipe."""
-        found = {key: self.environment.get(f"{_PREFIX}{key.upper()}", "") for key in _LIMITS}
-        return {key: int(value) for key, value in found.items() if _COUNT.fullmatch(value)}
+        written = {key: self.environment.get(f"{_PREFIX}{key.upper()}", "") for key in _LIMITS}
+        return {key: int(value) for key, value in written.items() if _COUNT.fullmatch(value)}
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -154,18 +154,18 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
 
 def doubts(model: JumpStartModel) -> tuple[str, ...]:
     """What speaks against deploying this as JumpStart has it, one sentence each."""
-    found = []
+    notes = []
     if model.instance_type not in model.instance_types:
-        found.append(
+        notes.append(
             f"JumpStart does not list {model.instance_type} for {model.id}, but {', '.join(model.instance_types)}."
         )
     if model.preset and not model.preset.read:
-        found.append(
+        notes.append(
             f"JumpStart's preset drafts nothing on {model.instance_type}: {model.repository} does not read it."
         )
     if model.unread:
-        found.append(f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read.")
-    return tuple(found)
+        notes.append(f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read.")
+    return tuple(notes)
 
 
 def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | None) -> JumpStartModel:

@@ -56,8 +56,8 @@ class ModelData:
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
-    found = _separate(recipe, account)
-    return [_together(recipe, found, account)] if recipe.platform.one_data_source else found
+    sources = _separate(recipe, account)
+    return [_together(recipe, sources, account)] if recipe.platform.one_data_source else sources
 
 
 def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
@@ -65,27 +65,27 @@ def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
 
     Where there is more than that, all files are staged below one S3 prefix, if they can be copied there.
     """
-    found = model_data(recipe, account)
-    movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in found)
-    if not movable or not any(item.channel for item in found):
+    sources = model_data(recipe, account)
+    movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in sources)
+    if not movable or not any(item.channel for item in sources):
         return recipe
     return replace(recipe, platform=replace(recipe.platform, one_data_source=True))
 
 
 def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
-    found = [_model_data("", recipe.target, recipe, account)]
+    sources = [_model_data("", recipe.target, recipe, account)]
     drafter = recipe.drafter
     if recipe.platform.one_data_source and recipe.baseline_of:
         drafter = recipe.baseline_of.drafter  # so that a pair and its baseline share what is staged
     if drafter and not is_in_image(recipe):
-        found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
+        sources.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
-        found.append(settings_data(settings, recipe, account))
-    found += [_from_weights(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
+        sources.append(settings_data(settings, recipe, account))
+    sources += [_from_weights(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
         compiled = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
-        found.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
-    return [data for data in found if data]
+        sources.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
+    return [data for data in sources if data]
 
 
 def _is_plain(data: ModelData) -> bool:
@@ -213,10 +213,10 @@ class Deployment:
     @cached_property
     def data(self) -> Sequence[ModelData]:
         """The model data of every arm on every instance type, between which compiled code and settings may differ."""
-        found = [
+        every = [
             item
             for arm in self.arms
             for instance_type in arm.platform.instance_types
             for item in model_data(arm.on(instance_type), self.account)
         ]
-        return list({item.uri: item for item in found}.values())
+        return list({item.uri: item for item in every}.values())

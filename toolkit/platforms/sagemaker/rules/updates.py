@@ -18,7 +18,7 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.rules import Trial
+from toolkit.platforms.parts import Trial
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
 from toolkit.platforms.sagemaker.rules.names import on_aws, ran_before, scalable, variant_of
 from toolkit.recipe.resolve import Recipe
@@ -56,12 +56,12 @@ class _Change:
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
     """What the updates of endpoints need besides. Raises PlatformError for somebody else's autoscaling in the way."""
     configs = {item.name: item for item in desired if item.kind == "EndpointConfig"}
-    found = Transition(tuple(desired))
+    changed = Transition(tuple(desired))
     for item in desired:
         if item.kind == "Endpoint":
             wanted = configs[item.request["EndpointConfigName"]]
-            found = _with_update(found, item, instance_types(wanted.request), observed)
-    return found
+            changed = _with_update(changed, item, instance_types(wanted.request), observed)
+    return changed
 
 
 def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
@@ -85,18 +85,18 @@ def registered_again(
     endpoint: str, removed: Sequence[Action], config: Existing, observed: Observed
 ) -> tuple[Action, ...]:
     """What registers the removed autoscaling again, with the same settings, for variants that the configuration has."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for action in reversed(removed):
         item = observed.get(action.kind, action.name)
         if item and variant_of(endpoint, item.name) in config.state["Variants"]:
-            found.append(Action(item.kind, item.name, "create", "again, after the update", _request(item)))
-    return tuple(found)
+            actions.append(Action(item.kind, item.name, "create", "again, after the update", _request(item)))
+    return tuple(actions)
 
 
 def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
     """The instance types of each variant of an endpoint configuration, shadow variants too, first choice first."""
     lists = [config.get(key) for key in ("ProductionVariants", "ShadowProductionVariants")]
-    variants = [variant for found in lists if isinstance(found, list) for variant in found]
+    variants = [variant for some in lists if isinstance(some, list) for variant in some]
     return {
         variant["VariantName"]: [pool["InstanceType"] for pool in variant.get("InstancePools", [variant])]
         for variant in variants
@@ -104,12 +104,12 @@ def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
 
 
 def _with_update(
-    found: Transition, item: Resource, after: Mapping[str, Sequence[str]], observed: Observed
+    so_far: Transition, item: Resource, after: Mapping[str, Sequence[str]], observed: Observed
 ) -> Transition:
     change = _change(item.name, after, observed)
     if change is None:
-        return found
-    removals, notes, resources = _removals(change, observed), list(found.notes), found.desired
+        return so_far
+    removals, notes, resources = _removals(change, observed), list(so_far.notes), so_far.desired
     if change.renames:
         dropped = _GUARDRAILS if change.keeps_one else (*_GUARDRAILS, *_RETAINED)
         plain = replace(item, update={key: value for key, value in item.update.items() if key not in dropped})
@@ -124,7 +124,7 @@ def _with_update(
             f"{item.name} is not scaled while it is updated, because SageMaker refuses this update otherwise. If the "
             "update fails, deploy the older recipe to scale it again"
         )
-    return Transition(resources, (*found.removed_first, *removals), tuple(notes))
+    return Transition(resources, (*so_far.removed_first, *removals), tuple(notes))
 
 
 def _change(endpoint: str, after: Mapping[str, Sequence[str]], observed: Observed) -> _Change | None:
@@ -137,15 +137,15 @@ def _change(endpoint: str, after: Mapping[str, Sequence[str]], observed: Observe
 
 def _removals(change: _Change, observed: Observed) -> tuple[Action, ...]:
     """Policies first, then their targets."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for kind in _SCALING_KINDS:
         for item in observed.existing:
             reason = change.reason(variant_of(change.endpoint, item.name)) if item.kind == kind else ""
             if reason and not item.ours:
                 raise _foreign(item)
             if reason:
-                found.append(Action(kind, item.name, "delete", f"{reason}: AWS refuses the update otherwise", {}))
-    return tuple(found)
+                actions.append(Action(kind, item.name, "delete", f"{reason}: AWS refuses the update otherwise", {}))
+    return tuple(actions)
 
 
 def _request(item: Existing) -> Mapping[str, Any]:

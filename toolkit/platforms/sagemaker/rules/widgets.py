@@ -64,8 +64,8 @@ def owner(body: str) -> str | None:
         first, *_ = documents.parse(_Dashboard, body).widgets
     except ValueError:
         return None
-    found = _OWNER.search(first.properties.markdown)
-    return found[1] if found else None
+    marked = _OWNER.search(first.properties.markdown)
+    return marked[1] if marked else None
 
 
 def _place(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -268,7 +268,7 @@ def _metric(
 
 
 def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    found = [
+    lines = [
         {
             "id": f"q{number}",
             "type": "cloudwatch-metrics",
@@ -280,7 +280,7 @@ def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[
     ]
     return {
         "type": "chart",
-        "properties": {"title": title, "region": region, "view": "line", "data": {"queries": found}},
+        "properties": {"title": title, "region": region, "view": "line", "data": {"queries": lines}},
     }
 
 

@@ -54,19 +54,19 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         return
     for index, name in enumerate(recipe.platform.instance_types):
         path = f"{_TYPES}.{index}"
-        found = lookup.instance(name)
+        instance = lookup.instance(name)
         if name in recipe.platform.instance_types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
-        elif found is None and name not in recipe.unlisted:
+        elif instance is None and name not in recipe.unlisted:
             yield _unknown(name, path)
-        elif found is None:
+        elif instance is None:
             continue
-        elif not found.hostable:
-            yield _cannot_host(found, path)
+        elif not instance.hostable:
+            yield _cannot_host(instance, path)
         else:
-            yield from _accelerator(recipe, found, path)
+            yield from _accelerator(recipe, instance, path)
             if models:
-                yield from _disk(models, found, path)
+                yield from _disk(models, instance, path)
 
 
 def _cannot_host(instance: Instance, path: str) -> Finding:
