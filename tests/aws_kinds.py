@@ -17,7 +17,7 @@ from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]
 assert RULES.parts.templates
-TEMPLATES = RULES.parts.templates
+TEMPLATES = RULES.parts.templates()
 ALARMS = ("LogGroup", "MetricFilter", "Alarm")
 DASHBOARD = ("LogGroup", "MetricFilter", "Dashboard")
 SCALING = ("ScalableTarget", "ScalingPolicy")

@@ -20,7 +20,6 @@ from toolkit.api.context import (
 )
 from toolkit.api.pins import unpinned
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.apply.stages import expected_seconds
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
@@ -29,7 +28,6 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
 from toolkit.platforms import open_platform, rules_of, session_of
-from toolkit.recipe.lock import download_seconds, load_seconds
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.rules import price_per_hour
 
@@ -246,6 +244,9 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
 
 def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:
     """By stage of a container's start; nothing on this machine, or where the size of the weights is not known."""
+    from toolkit.apply.stages import expected_seconds
+    from toolkit.recipe.lock import download_seconds, load_seconds
+
     size = recipe.weight_bytes if recipe and recipe.platform_rules.facts.has_instance_types else None
     return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if recipe and size else {}
 

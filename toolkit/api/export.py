@@ -24,12 +24,12 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     """
     loaded = load(recipe).with_platform(platform)
     rules = rules_of(loaded.platform.name)
-    templates = rules.parts.templates
-    if templates is None:
+    if rules.parts.templates is None:
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
         message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
         raise UsageError(message, hint=hint)
     require(loaded)
+    templates = rules.parts.templates()
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
     arranged = templates.arrange(complete, account)
     document = templates.template(rules.desired(arms_of(arranged, baseline), account))

@@ -156,10 +156,10 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
 
 def _job(recipe: Recipe) -> HeadTraining:
     """How its platform trains. Raises UsageError where it does not."""
-    job = rules_of(recipe.platform.name).parts.training
-    if job is None:
+    training = rules_of(recipe.platform.name).parts.training
+    if training is None:
         raise UsageError(f"platform `{recipe.platform.name}` trains no heads", hint="Choose another: add --platform")
-    return job
+    return training()
 
 
 def _hourly(recipe: Recipe) -> float | None:

@@ -79,7 +79,7 @@ class Templates:
 
 @dataclass(frozen=True)
 class PlatformParts(PlanParts):
-    """What a platform may have besides; None where it does not.
+    """What a platform may have besides; None where it does not. What few commands need is loaded when it is called.
 
     Fields:
         base_images: addresses of the images from elsewhere that run, or that one is built on, as they are written: most
@@ -96,8 +96,8 @@ class PlatformParts(PlanParts):
     base_images: Callable[[Recipe, Account], Sequence[str]] | None = None
     building: Building | None = None
     compilation: Compilation | None = None
-    training: HeadTraining | None = None
-    templates: Templates | None = None
+    training: Callable[[], HeadTraining] | None = None
+    templates: Callable[[], Templates] | None = None
     with_jumpstart: Callable[[Recipe, Mapping[str, Mapping[str, Any]]], Recipe] | None = None
     trial: Callable[[Recipe], Trial] | None = None
     rollback: Callable[[str, str, str, Observed], Plan] | None = None

@@ -20,7 +20,7 @@ from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
-    from toolkit.platforms.parts import PlatformParts
+    from toolkit.platforms.parts import HeadTraining, PlatformParts
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
@@ -82,15 +82,19 @@ class LocalRules(AwsRules):
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.parts import HeadTraining
-
         price = lookup.platform(self.name).price_per_hour
         return replace(
             super().parts,
-            training=HeadTraining(_training_resources, _training_notes, _price_per_hour),
+            training=_training,
             price_now=lambda observed, region: price,
             price_text=lambda recipe: f"{price:.2f} $/h",
         )
+
+
+def _training() -> HeadTraining:
+    from toolkit.platforms.parts import HeadTraining
+
+    return HeadTraining(_training_resources, _training_notes, _price_per_hour)
 
 
 def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:

@@ -26,7 +26,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformFacts
 
 if TYPE_CHECKING:
-    from toolkit.platforms.parts import PlatformParts, Trial
+    from toolkit.platforms.parts import HeadTraining, PlatformParts, Trial
     from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
@@ -49,12 +49,12 @@ class KubernetesRules:
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.parts import HeadTraining, PlatformParts
+        from toolkit.platforms.parts import PlatformParts
 
         return PlatformParts(
             kept_for_rollback=rollback.kept_for_rollback,
             base_images=_base_images,
-            training=HeadTraining(lambda recipe, account: training.train_job(recipe), training.notes),
+            training=_training,
             trial=_trial,
             rollback=rollback.rollback_plan,
             price_text=notes.price_text,
@@ -100,6 +100,12 @@ class KubernetesRules:
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         return notes.notes(recipe, account)
+
+
+def _training() -> HeadTraining:
+    from toolkit.platforms.parts import HeadTraining
+
+    return HeadTraining(lambda recipe, account: training.train_job(recipe), training.notes)
 
 
 def _base_images(recipe: Recipe, account: Account) -> Sequence[str]:

@@ -22,7 +22,7 @@ from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
-    from toolkit.platforms.parts import PlatformParts
+    from toolkit.platforms.parts import HeadTraining, PlatformParts, Templates
 
 __all__ = ["RULES"]
 
@@ -56,22 +56,35 @@ class SageMakerRules(AwsRules):
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.parts import Compilation, HeadTraining, Templates
-        from toolkit.platforms.sagemaker.rules import cloudformation, compilation, head_training
-        from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
+        from toolkit.platforms.parts import Compilation
+        from toolkit.platforms.sagemaker.rules import compilation
 
         return replace(
             super().parts,
             compilation=Compilation(compilation.compile_resources, compilation.job_notes, compilation.require_compiled),
-            training=HeadTraining(head_training.training_resources, head_training.notes, head_training.price_per_hour),
-            templates=Templates(
-                with_one_data_source,
-                partial(cloudformation.template, kinds=self.kinds),
-                partial(cloudformation.failures, kinds=self.kinds),
-            ),
+            training=_training,
+            templates=self._templates,
             price_now=price.price_now,
             price_text=price.price_text,
         )
+
+    def _templates(self) -> Templates:
+        from toolkit.platforms.parts import Templates
+        from toolkit.platforms.sagemaker.rules import cloudformation
+        from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
+
+        return Templates(
+            with_one_data_source,
+            partial(cloudformation.template, kinds=self.kinds),
+            partial(cloudformation.failures, kinds=self.kinds),
+        )
+
+
+def _training() -> HeadTraining:
+    from toolkit.platforms.parts import HeadTraining
+    from toolkit.platforms.sagemaker.rules import head_training
+
+    return HeadTraining(head_training.training_resources, head_training.notes, head_training.price_per_hour)
 
 
 RULES = SageMakerRules("sagemaker", _FACTS, check_sagemaker)
