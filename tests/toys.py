@@ -136,9 +136,6 @@ class ToyRules:
         if recipe.scaling.max_instances > 1:
             yield Finding("toy.one-box", "there is one box", "scaling.max_instances", hint="Remove it.")
 
-    def endpoint_name(self, recipe: Recipe) -> str:
-        return recipe.name
-
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         colour = {"toy-drafts": "red", "none": "white"}
         made = [Resource(kind, arm.name, {"Colour": colour[arm.method]}) for arm in arms for kind in ("Top", "Box")]

@@ -27,7 +27,7 @@ from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
-from toolkit.platforms import open_platform, rules_of, session_of
+from toolkit.platforms import endpoint_name, open_platform, rules_of, session_of
 from toolkit.recipe.resolve import Recipe, load
 from toolkit.recipe.rules import price_per_hour
 
@@ -173,11 +173,10 @@ def rollback(
 
 def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progress) -> _Deployment:
     """What is to be deployed, once the platform takes changes of it. A baseline that serves is kept in step."""
-    name = rules_of(recipe.platform.name).endpoint_name
-    exists = platform.exists_settled(name(recipe), progress)
+    exists = platform.exists_settled(endpoint_name(recipe), progress)
     if recipe.speculation and (exists or baseline):
         twin = recipe.baseline()
-        twin_exists = platform.exists_settled(name(twin), progress)
+        twin_exists = platform.exists_settled(endpoint_name(twin), progress)
         baseline = baseline or (twin_exists and in_service(platform, twin.name))
         exists = exists or twin_exists
     complete_one, account = complete_recipe(recipe, platform)

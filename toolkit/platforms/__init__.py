@@ -20,6 +20,12 @@ def rules_of(name: str) -> PlatformRules:
     return rules
 
 
+def endpoint_name(recipe: Recipe) -> str:
+    """The name of the endpoint that serves the recipe. Several recipes may share one."""
+    name = rules_of(recipe.platform.name).parts.endpoint_name
+    return name(recipe) if name else recipe.name
+
+
 def base_images(recipe: Recipe, account: Account) -> Sequence[str]:
     """Addresses of the images from elsewhere that run, or that one is built on. Raises UsageError where none is."""
     images = rules_of(recipe.platform.name).parts.base_images

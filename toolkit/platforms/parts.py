@@ -82,6 +82,8 @@ class PlatformParts(PlanParts):
     """What a platform may have besides; None where it does not. What few commands need is loaded when it is called.
 
     Fields:
+        endpoint_name: the name of the endpoint that serves the recipe, where several recipes may share one; else it is
+            the recipe's own.
         base_images: addresses of the images from elsewhere that run, or that one is built on, as they are written: most
             by tag. Raises UsageError where there is none.
         with_jumpstart: the recipe with the defaults of its JumpStart models, given JumpStart's entries by id.
@@ -93,6 +95,7 @@ class PlatformParts(PlanParts):
         wait_seconds: the timeout for a plan's endpoints to be in service.
     """
 
+    endpoint_name: Callable[[Recipe], str] | None = None
     base_images: Callable[[Recipe, Account], Sequence[str]] | None = None
     building: Building | None = None
     compilation: Compilation | None = None

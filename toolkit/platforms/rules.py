@@ -37,9 +37,6 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
     def parts(self) -> PlatformParts:
         """What else it has."""
 
-    def endpoint_name(self, recipe: Recipe) -> str:
-        """The name of the endpoint that serves the recipe. Several recipes may share one."""
-
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in order of creation, without duplicates."""
 

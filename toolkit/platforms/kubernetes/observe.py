@@ -15,7 +15,7 @@ from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
 from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
@@ -154,7 +154,7 @@ def _all_ours(
     """
     ours: dict[tuple[str, str], dict[str, Any]] = {}
     unseen = []
-    for kind, rule in RULES_BY_KIND.items():
+    for kind, rule in KINDS_BY_NAME.items():
         try:
             ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
         except ApiException as error:

@@ -29,7 +29,7 @@ from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
 from toolkit.platforms.kubernetes.rollout import status
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import OURS
 from toolkit.platforms.kubernetes.runtime import read_metrics
 from toolkit.platforms.lease import lease
@@ -65,7 +65,7 @@ class KubernetesPlatform:
         if action.kind == WEIGHTS.kind:
             self.upload(action.request, progress)
             return
-        if action.verb == "update" and RULES_BY_KIND[action.kind].is_job:
+        if action.verb == "update" and KINDS_BY_NAME[action.kind].is_job:
             return  # it runs already
         with api_errors(str(action)):
             objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)

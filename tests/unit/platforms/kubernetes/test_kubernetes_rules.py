@@ -13,7 +13,7 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -23,7 +23,7 @@ SERVICE = Resource("Service", "chat", {"kind": "Service"})
 
 
 def decided(state: Mapping[str, Any] | None, resource: Resource = SERVICE, *, ours: bool = True) -> tuple[str, str]:
-    rule = RULES_BY_KIND[resource.kind]
+    rule = KINDS_BY_NAME[resource.kind]
     existing = None if state is None else Existing(resource.kind, resource.name, ours, (resource.name,), state)
     decision = rule.decide(resource, existing, Observed())
     return decision.verb, decision.reason
@@ -55,7 +55,7 @@ def test_a_namespace_is_used_whoever_made_it_and_stays() -> None:
     assert decided({}, namespace, ours=False) == ("reuse", "exists and belongs to somebody else; is used as it is")
     lenient = {rule.kind for rule in KINDS if rule.may_be_foreign or rule.is_kept}
     assert lenient == {"Namespace"}
-    note = RULES_BY_KIND["Namespace"].kept_note(Existing("Namespace", "ml", True, ("chat",), {}))
+    note = KINDS_BY_NAME["Namespace"].kept_note(Existing("Namespace", "ml", True, ("chat",), {}))
     assert note.endswith("kubectl delete namespace ml")
 
 

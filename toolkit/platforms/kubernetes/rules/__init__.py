@@ -90,9 +90,6 @@ class KubernetesRules:
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         return findings(recipe)
 
-    def endpoint_name(self, recipe: Recipe) -> str:
-        return recipe.name
-
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         resources = (item for arm in arms for item in (*storage.uploads(arm), *manifests.resources(arm)))
         once = {(item.kind, item.name): item for item in resources}

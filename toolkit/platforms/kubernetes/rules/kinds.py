@@ -145,12 +145,12 @@ KINDS: Sequence[ManifestRule] = (
 )
 """In the order in which they are made."""
 
-RULES_BY_KIND: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
+KINDS_BY_NAME: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
 
 
 def position(kind: str) -> int:
     """Where a kind comes in the order in which they are made."""
-    return [WEIGHTS.kind, *RULES_BY_KIND].index(kind)
+    return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
 
 
 def _paths(paths: Sequence[str]) -> str:

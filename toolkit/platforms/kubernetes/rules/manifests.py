@@ -16,7 +16,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, section, selector, shared
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
@@ -65,8 +65,8 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
     by_part = {
-        "base": [item for item in serving if RULES_BY_KIND[item.kind].is_base],
-        "serve": [item for item in serving if not RULES_BY_KIND[item.kind].is_base],
+        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base],
+        "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
@@ -105,7 +105,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
     if not scales(recipe):
         return None
-    target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
+    target = {"apiVersion": KINDS_BY_NAME["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {

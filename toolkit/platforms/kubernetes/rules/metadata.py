@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.resolve import Recipe
 
@@ -59,7 +59,7 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 
 def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
-    rule = RULES_BY_KIND[kind]
+    rule = KINDS_BY_NAME[kind]
     namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
     head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class TemplateRule:
+class TemplateForm:
     """The form of a kind in a CloudFormation template, by default none. Properties are named as in the API's requests.
 
     Class attributes:
@@ -147,7 +147,7 @@ class Work:
     build: Callable[[Mapping[str, Any], Progress], None]
 
 
-class AwsKind(TemplateRule, Kind):
+class AwsKind(TemplateForm, Kind):
     """A kind of AWS resource. The methods here are the defaults.
 
     `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or

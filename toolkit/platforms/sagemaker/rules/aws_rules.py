@@ -54,6 +54,7 @@ class AwsRules:
             require=updates.require_free_hosts,
             transition=updates.transition,
             kept_for_rollback=updates.kept_for_rollback,
+            endpoint_name=endpoint_name,
             base_images=image.base_images,
             building=Building(_image_resources, image.image_uri),
             with_jumpstart=jumpstart.with_jumpstart_defaults,
@@ -92,9 +93,6 @@ class AwsRules:
     def images(self, recipe: Recipe) -> list[lookup.Image]:
         own = [image for image in lookup.images(self.name, recipe.engine.name) if image.entrypoint != "own"]
         return [*own, *lookup.images("upstream", recipe.engine.name)] if builds(recipe) else own
-
-    def endpoint_name(self, recipe: Recipe) -> str:
-        return endpoint_name(recipe)
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         from toolkit.planning.kinds import in_order
