@@ -12,7 +12,7 @@ from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
-from toolkit.platforms.kubernetes.rules.training import train_job
+from toolkit.platforms.kubernetes.rules.train_job import train_job
 from toolkit.recipe.resolve import load
 
 

@@ -20,7 +20,7 @@ from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.pods import Document, is_ready, trouble_of
 from toolkit.platforms.kubernetes.rollout import readable_events
 from toolkit.platforms.kubernetes.rules.security import PORT
-from toolkit.platforms.kubernetes.rules.training import placing_pod, reading_pod
+from toolkit.platforms.kubernetes.rules.train_job import placing_pod, reading_pod
 
 if TYPE_CHECKING:
     from boto3 import Session

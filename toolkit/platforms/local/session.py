@@ -14,7 +14,7 @@ from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
-    from toolkit.platforms.local.training import LocalTrainer
+    from toolkit.platforms.local.trainer import LocalTrainer
     from toolkit.platforms.rules import AwsSession
 
 
@@ -71,7 +71,7 @@ class LocalSession:
     def trainer(self, scope: str | None = None) -> LocalTrainer:
         """Training jobs of this user's home; they need no daemon. Raises UsageError."""
         require_system()
-        from toolkit.platforms.local.training import LocalTrainer
+        from toolkit.platforms.local.trainer import LocalTrainer
 
         return LocalTrainer(home() / "training")
 

@@ -16,7 +16,7 @@ from toolkit.planning.kinds import Kind
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
-from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, training
+from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, train_job
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.cluster_schema import KubernetesSection
@@ -102,7 +102,7 @@ class KubernetesRules:
 def _training() -> HeadTraining:
     from toolkit.platforms.parts import HeadTraining
 
-    return HeadTraining(lambda recipe, account: training.train_job(recipe), training.notes)
+    return HeadTraining(lambda recipe, account: train_job.train_job(recipe), train_job.notes)
 
 
 def _base_images(recipe: Recipe, account: Account) -> Sequence[str]:
