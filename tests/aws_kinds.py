@@ -8,15 +8,16 @@ from dataclasses import replace
 from fakes import ACCOUNT
 
 from toolkit.planning.resources import Account, Existing, Resource
-from toolkit.platforms.sagemaker.keys import AwsRollout
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, ContentKind
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.platforms.sagemaker.rules.deployment import Deployment
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
-from toolkit.platforms.sagemaker.rules.kinds.content import ContentKind
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.sagemaker.rules.model_data import Deployment
+from toolkit.recipe.platform_schema import RolloutSection
+from toolkit.recipe.resolve import Recipe
 from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]
+assert RULES.parts.templates
+TEMPLATES = RULES.parts.templates()
 ALARMS = ("LogGroup", "MetricFilter", "Alarm")
 DASHBOARD = ("LogGroup", "MetricFilter", "Dashboard")
 SCALING = ("ScalableTarget", "ScalingPolicy")

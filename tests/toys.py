@@ -19,7 +19,8 @@ from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.engines.arguments import check_flags
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
-from toolkit.planning.plan import Action, Plan
+from toolkit.planning.kinds import Decision, Kind, in_order
+from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.rules import Decision, KindRule, Transition, in_order
 from toolkit.platforms.rules import Trial
@@ -89,7 +90,7 @@ class ToyMetrics(Metrics):
 ENGINE = ToyEngine()
 
 
-class ToyKind(KindRule):
+class ToyKind(Kind):
     """What is in the toy box is known by its colour."""
 
     def __init__(self, kind: str) -> None:
@@ -126,66 +127,27 @@ class ToyRules:
     def move_here(self, other: PlatformSection) -> PlatformSection:
         return other.edit(name=self.name)
 
-    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        return recipe
-
     def instance(self, name: str) -> Instance | None:
         return None
 
     def instances(self) -> Sequence[Instance]:
         return ()
 
-    def builds(self, recipe: Recipe) -> bool:
-        return False
-
     def images(self, recipe: Recipe) -> Sequence[Image]:
         (image,) = lookup.images("local", "vllm")[:1]
         return (replace(image, engine="toy", version=recipe.engine.version),)
-
-    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
-        return ()
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         if recipe.scaling.max_instances > 1:
             yield Finding("toy.one-box", "there is one box", "scaling.max_instances", hint="Remove it.")
 
-    def endpoint_name(self, recipe: Recipe) -> str:
-        return recipe.name
-
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         colour = {"toy-drafts": "red", "none": "white"}
         made = [Resource(kind, arm.name, {"Colour": colour[arm.method]}) for arm in arms for kind in ("Top", "Box")]
-        return in_order(made, self)
-
-    def require(self, desired: Sequence[Resource], observed: Observed) -> None:
-        pass
-
-    def transition(self, desired: Sequence[Resource], observed: Observed) -> Transition:
-        return Transition(tuple(desired))
-
-    def kept_for_rollback(self, observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
-        return set()
-
-    def trial(self, recipe: Recipe) -> Trial:
-        return Trial("A box has one top")
-
-    def require_startable(self, plan: Plan) -> None:
-        pass
+        return in_order(made, ("Box", "Top"))
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         yield "Tops spin"
-
-    def price_per_hour(self, recipe: Recipe) -> float | None:
-        return 0.25
-
-    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
-        return 0.0
-
-    def wait_seconds(self, plan: Plan) -> float:
-        return 1.0
-
-    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        return {}
 
 
 class ToyBox:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from component_rules import specification_problems
 
-from toolkit.platforms.local import configs, guardrails
+from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -150,7 +150,9 @@ class Components:
         with self._lock:
             component = self._settled(request)
             self._examine("UpdateInferenceComponent", request)
-            if problem := next(guardrails.problems(request.get("DeploymentConfig", {}), component.spec.copies), None):
+            if problem := next(
+                validation.guardrail_problems(request.get("DeploymentConfig", {}), component.spec.copies), None
+            ):
                 raise ServiceError(problem)
             asked = {**component.spec.asked, **request}
             copies = request.get("RuntimeConfig", {}).get("CopyCount", component.spec.copies)

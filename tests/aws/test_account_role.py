@@ -14,8 +14,7 @@ from pairs import recipe_with
 from standin import StandIn
 
 from toolkit.errors import PlatformError, UsageError
-from toolkit.loading import load
-from toolkit.platforms.sagemaker import doctor
+from toolkit.platforms import doctor
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, check_trust, find_role
@@ -215,12 +214,12 @@ def test_a_plan_and_doctor_say_whose_role_was_found(
 
 
 def test_doctor_does_without_aws(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.examine(lambda: pytest.fail("asked")).detail == "no credentials; only SageMaker needs them"
+    assert doctor.examine_aws(lambda: pytest.fail("asked")).detail == "no credentials; only SageMaker needs them"
     for name, value in standin.environment().items():
         monkeypatch.setenv(name, value)
-    assert "no role: set $TOOLKIT_EXECUTION_ROLE" in doctor.examine().detail
+    assert "no role: set $TOOLKIT_EXECUTION_ROLE" in doctor.examine_aws().detail
     standin.faults.expire_token()
-    expired = doctor.examine()
+    expired = doctor.examine_aws()
     assert not expired.ok
     assert not expired.needed
     assert expired.hint

@@ -11,7 +11,7 @@ from standin import StandIn
 
 from toolkit.measure.time_series import figures_of
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.publish import publish
+from toolkit.platforms.sagemaker.metrics import publish
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from botocore.session import Session
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.tokens import bearer_token, openai_access
+from toolkit.platforms.sagemaker.runtime import bearer_token, openai_access
 
 # What `_generate_token` of sagemaker-core 2.27.0 (sagemaker.core.token_generator) gave at noon of 2026-11-20 UTC for
 # region us-west-2 and 900 seconds, with these keys.

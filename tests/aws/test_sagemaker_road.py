@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_kinds import TEMPLATES
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import ACCOUNT, PING, StandIn
 
@@ -182,7 +183,9 @@ def test_what_was_staged_for_a_template_goes_with_its_endpoint(recipe: Path, sta
     toolkit.deploy(recipe, progress=Silent())
     s3: Any = standin.session().client("s3")
     (bucket,) = [item["Name"] for item in s3.list_buckets()["Buckets"]]
-    made = RULES.template(RULES.desired([RULES.for_template(load(changed(recipe, "weights: hub, ", "")), HERE)], HERE))
+    made = TEMPLATES.template(
+        RULES.desired([TEMPLATES.arrange(load(changed(recipe, "weights: hub, ", "")), HERE)], HERE)
+    )
     (model,) = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]
     prefix = model["Properties"]["PrimaryContainer"]["ModelDataSource"]["S3DataSource"]["S3Uri"].split("/", 3)[3]
     (mark,) = [step["command"] for step in made["Metadata"]["toolkit:stageFirst"] if "mark of use" in step["what"]]

@@ -17,9 +17,9 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.kinds.base import Look
 from toolkit.platforms.sagemaker.observe import observe
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.platforms.sagemaker.rules.kinds.base import Look
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.platforms.sagemaker.staging import delete_prefix, stage_weights
 from toolkit.recipe.hub import HubFiles, hub_client

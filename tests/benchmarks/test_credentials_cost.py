@@ -24,12 +24,12 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.access import Guard
 from toolkit.platforms.local.control import control_server
 from toolkit.platforms.local.front import guarded
 from toolkit.platforms.local.gateway import gateway
 from toolkit.platforms.local.host import Target
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.local.sigv4 import Guard
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment

@@ -17,9 +17,8 @@ from processes import until
 
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.activity import Activity
 from toolkit.platforms.local.daemon import LocalDaemon, credentials_file, running, start, stop
-from toolkit.platforms.local.presence import Presence
+from toolkit.platforms.local.presence import Activity, Presence
 
 
 @pytest.fixture
@@ -170,7 +169,7 @@ def test_a_request_that_is_being_answered_is_activity() -> None:
     activity = Activity(lambda: next(seconds))
     assert activity.idle_seconds() == 10
     seen: list[float] = []
-    application = activity.counted_wsgi(lambda environ, start_response: [seen.append(activity.idle_seconds()) or b""])
+    application = activity.count_wsgi(lambda environ, start_response: [seen.append(activity.idle_seconds()) or b""])
     application({}, lambda *_: lambda _: None)
     assert seen == [0]
     assert activity.idle_seconds() == 30

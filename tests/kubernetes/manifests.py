@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 
 NAME = "chat"
 _OURS = {"app.kubernetes.io/managed-by": "toolkit"}
@@ -21,7 +21,7 @@ def manifest(
     if kind not in ("Namespace", "PersistentVolume"):
         metadata["namespace"] = namespace
     return Resource(
-        kind, name, {"apiVersion": RULES_BY_KIND[kind].api.version, "kind": kind, "metadata": metadata, **body}
+        kind, name, {"apiVersion": KINDS_BY_NAME[kind].api.version, "kind": kind, "metadata": metadata, **body}
     )
 
 

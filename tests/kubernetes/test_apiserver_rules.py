@@ -14,9 +14,8 @@ import pytest
 from kubernetes.client import ApiException
 from manifests import NAME, config_map, deployment, namespace
 
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, status_of
-from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 _PATIENCE_SECONDS = 20.0

@@ -16,7 +16,7 @@ from toolkit.endpoint.metrics import Percentiles
 from toolkit.endpoint.prometheus import parse, quantile
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
-from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))

@@ -14,7 +14,7 @@ from standin_cluster import StandInCluster
 from standin_store import Key
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules.metadata import OURS

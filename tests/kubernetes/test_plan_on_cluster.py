@@ -16,8 +16,8 @@ from toolkit.errors import PlatformError
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.execute import Objects
-from toolkit.platforms.kubernetes.kinds import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
 

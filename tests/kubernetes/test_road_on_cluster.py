@@ -30,7 +30,7 @@ from toolkit.planning.record import Record
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-from toolkit.platforms.kubernetes.rules import RULES
+from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
 
 Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
@@ -135,8 +135,8 @@ def test_what_may_not_be_looked_at_is_told_where_nothing_is(
 def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform) -> None:
     slow = deployment(replicas=2)
     slow.request["spec"]["progressDeadlineSeconds"] = 18900
-    assert RULES.wait_seconds(planned(platform, [*endpoint()[:-1], slow])) == 2 * 18900 + 600
-    assert RULES.wait_seconds(planned(platform, [])) == 7200
+    assert wait_seconds(planned(platform, [*endpoint()[:-1], slow])) == 2 * 18900 + 600
+    assert wait_seconds(planned(platform, [])) == 7200
 
 
 # ---- crashes

@@ -26,6 +26,8 @@ from toolkit.planning.record import Record
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
+from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
+from toolkit.recipe.resolve import load
 
 RECIPE = "qwen3-32b/draft-model-trn2-eks"
 DEPLOYMENT = Key("deployments", "ml", NAME)
@@ -67,7 +69,7 @@ def programs(standin: StandInCluster) -> list[str]:
 
 
 def roll_back(platform: KubernetesPlatform) -> None:
-    apply(platform, RULES.rollback("chat.yaml", NAME, platform.observe((), [NAME])))
+    apply(platform, rollback_plan("chat.yaml", "kubernetes", NAME, platform.observe((), [NAME])))
 
 
 def test_a_rollback_brings_the_version_before_and_a_second_one_goes_forward_again(

@@ -21,8 +21,7 @@ from toolkit.apply.waiter import wait_in_service
 from toolkit.errors import EndpointFailed, EndpointNotFound, Unavailable, WaitTimeout
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes import rollout
-from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 ARGS = "INFO non-default args: {}"

@@ -32,10 +32,10 @@ from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
+from toolkit.platforms.sagemaker.kinds.artifacts import ArtifactsKind
+from toolkit.platforms.sagemaker.kinds.weights import WeightsKind, WeightsReferenceKind
 from toolkit.platforms.sagemaker.lease import BucketLease
-from toolkit.platforms.sagemaker.rules.kinds.artifacts import ArtifactsKind
-from toolkit.platforms.sagemaker.rules.kinds.weights import WeightsKind, WeightsReferenceKind
-from toolkit.platforms.sagemaker.rules.rollback import rollback_plan
+from toolkit.platforms.sagemaker.rules.updates import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 
 ON_AWS = RECIPE.replace("0.32.0", "0.30.0").replace(
@@ -117,7 +117,7 @@ def test_a_tag_cannot_bring_another_s_configuration_into_service() -> None:
         )
     )
     with pytest.raises(UsageError, match="ran theirs before, which does not exist"):
-        rollback_plan("tiny", "sagemaker", "tiny", observed, 60)
+        rollback_plan("tiny", "sagemaker", "tiny", observed)
 
 
 class Bucket:
@@ -143,10 +143,9 @@ def test_a_mark_cannot_make_more_than_its_own_weights_go(mark: str) -> None:
     account = SimpleNamespace(id="123456789012", region="us-west-2")
     look: Any = SimpleNamespace(clients=clients, account=account, endpoints=["tiny"], wanted=lambda *_: [], desired=())
     look.once = lambda read, name: read(look, name)
-    capabilities: Any = None
     for kind, folders in (
-        (WeightsKind(capabilities), ("weights/", "staged/")),
-        (WeightsReferenceKind(capabilities), mark),
+        (WeightsKind(on_aws=True), ("weights/", "staged/")),
+        (WeightsReferenceKind(on_aws=True), mark),
     ):
         for item in kind.observe(look):
             request = kind.delete_request(item, "tiny")
@@ -169,8 +168,7 @@ def test_a_record_of_compiled_code_that_is_none_counts_for_nothing(record: str) 
     account = SimpleNamespace(id="123456789012", region="us-west-2")
     wanted = [Resource("Artifacts", "k", {"Key": "k", "Parts": {"target": "org/model@abc"}})]
     look: Any = SimpleNamespace(clients=clients, account=account, endpoints=[], wanted=lambda *_: wanted)
-    capabilities: Any = None
-    (found,) = ArtifactsKind(capabilities).observe(look)
+    (found,) = ArtifactsKind(on_aws=True).observe(look)
     assert (found.state["Complete"], found.state["Nearest"]) == (False, None)
 
 

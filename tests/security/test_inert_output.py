@@ -47,7 +47,7 @@ from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.measurement import Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
-from toolkit.platforms.kubernetes.rules.yaml import text
+from toolkit.platforms.kubernetes.rules.manifests import text
 from toolkit.proposal.model import Choice
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import boto3
 import pytest
-from aws_kinds import desired
+from aws_kinds import TEMPLATES, desired
 from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from fakes import ACCOUNT
@@ -100,7 +100,7 @@ def of_type(made: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
 
 
 def test_a_stack_closes_the_bucket_that_it_makes(recipe: Recipe) -> None:
-    made = RULES.template(desired([recipe], ACCOUNT))
+    made = TEMPLATES.template(desired([recipe], ACCOUNT))
     (found,), (policy,) = of_type(made, "AWS::S3::Bucket"), of_type(made, "AWS::S3::BucketPolicy")
     assert all(found["Properties"]["PublicAccessBlockConfiguration"].values())
     assert found["Properties"]["BucketEncryption"]

@@ -21,7 +21,7 @@ from other_user import as_nobody
 from processes import processes_in
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 FORGED = Credentials("LOCALFORGED", "a key of the attacker's own")
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/echo:1.0-cpu"

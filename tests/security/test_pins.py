@@ -21,8 +21,8 @@ from toolkit.api.outside import Outside
 from toolkit.errors import BuildError, UnreadableModel, UsageError
 from toolkit.loading import load
 from toolkit.planning.resources import Account
+from toolkit.platforms.elsewhere import find_digest
 from toolkit.platforms.image import base_image, render
-from toolkit.platforms.image_digests import find_digest
 from toolkit.platforms.kubernetes.rules import RULES as KUBERNETES
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import OpenFiles, lock_path, read_lock

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from aws_kinds import desired
+from aws_kinds import TEMPLATES, desired
 from fakes import ACCOUNT
 from pairs import write_hub_pair, write_recipe
 
@@ -46,16 +46,16 @@ def with_env(recipe: Recipe, value: str) -> Recipe:
 @pytest.mark.parametrize("form", [SECRET, "a {{Resolve:ssm:/x}} b", "{{ resolve:ssm-secure:/x:1}}"])
 def test_cloudformation_reads_no_secret_for_a_recipe(recipe: Recipe, form: str) -> None:
     with pytest.raises(UsageError, match=r"would replace \{\{resolve:…\}\} in Resources\.Model\w+\.Properties\..*NOTE"):
-        RULES.template(desired([with_env(recipe, form)], ACCOUNT))
+        TEMPLATES.template(desired([with_env(recipe, form)], ACCOUNT))
 
 
 def test_a_chat_template_is_no_reference(recipe: Recipe) -> None:
-    assert "{{ messages }}" in str(RULES.template(desired([with_env(recipe, "{{ messages }}")], ACCOUNT)))
+    assert "{{ messages }}" in str(TEMPLATES.template(desired([with_env(recipe, "{{ messages }}")], ACCOUNT)))
 
 
 def test_no_function_of_cloudformation_reads_text(recipe: Recipe) -> None:
     """`${…}` is read by Fn::Sub alone, and no template of ours has one."""
-    made = str(RULES.template(desired([with_env(recipe, "${AWS::AccountId}")], ACCOUNT)))
+    made = str(TEMPLATES.template(desired([with_env(recipe, "${AWS::AccountId}")], ACCOUNT)))
     assert "${AWS::AccountId}" in made
     assert "Fn::Sub" not in made
     assert "Fn::Transform" not in made

@@ -11,7 +11,7 @@ import pytest
 
 import toolkit
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker import heads
+from toolkit.platforms.sagemaker import objects
 
 MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"
 ADDRESS = "s3://bucket/output/job/output/model"
@@ -37,12 +37,12 @@ def test_an_object_whose_name_leads_out_of_the_folder_is_refused(tmp_path: Path,
     folder = tmp_path / "head"
     folder.mkdir()
     with pytest.raises(PlatformError, match="is not a file of a head"):
-        heads.fetch(clients(name), {"TrainingJobName": "job"}, folder)
+        objects.fetch_head(clients(name), {"TrainingJobName": "job"}, folder)
     assert list(tmp_path.rglob("evil")) == []
 
 
 def test_files_of_a_head_are_fetched(tmp_path: Path) -> None:
-    heads.fetch(clients("config.json", "more/model.safetensors"), {"TrainingJobName": "job"}, tmp_path)
+    objects.fetch_head(clients("config.json", "more/model.safetensors"), {"TrainingJobName": "job"}, tmp_path)
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["config.json", "model.safetensors"]
 
 

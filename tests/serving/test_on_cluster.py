@@ -23,8 +23,7 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed
 from toolkit.home import cache
-from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, kubernetes_platform
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_models, write_lock

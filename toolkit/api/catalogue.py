@@ -32,7 +32,7 @@ class Listed:
     @property
     def price_per_hour(self) -> float | None:
         """US dollars per hour, None where that is unknown."""
-        return rules_of(self.recipe.platform.name).price_per_hour(self.recipe)
+        return price_per_hour(self.recipe)
 
     @property
     def dollars(self) -> str:
@@ -42,13 +42,13 @@ class Listed:
     @property
     def price_text(self) -> str:
         """The price with its source, or why it is unknown."""
-        return rules_of(self.recipe.platform.name).price_text(self.recipe)
+        return price_text(self.recipe)
 
     @property
     def hardware(self) -> str:
         """Instance types and their accelerators; empty on this machine."""
         platform = self.recipe.platform
-        if not self.recipe.platform_rules.has_instance_types:
+        if not self.recipe.platform_rules.facts.has_instance_types:
             return ""
         known = [self.recipe.platform_rules.instance(name) for name in platform.types]
         return " ".join([*platform.types, *(item.accelerator for item in known if item)])
@@ -56,7 +56,7 @@ class Listed:
     @property
     def fit_lines(self) -> list[str]:
         """How its models fit each instance type, a line each; why not where it cannot be told."""
-        return list(_fits(self.recipe)) if self.recipe.platform_rules.has_instance_types else []
+        return list(_fits(self.recipe)) if self.recipe.platform_rules.facts.has_instance_types else []
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit recipes show --json`."""

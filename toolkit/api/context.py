@@ -39,7 +39,7 @@ def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
     """The recipe with all that its lock pins. Raises UsageError for a lock of images that the recipe runs no more."""
     lock = read_lock_of(recipe)
     if lock and lock.images:
-        used = rules_of(recipe.platform.name).base_images(recipe, account)
+        used = base_images(recipe, account)
         for image in used:
             old = [known for known in lock.images if known not in used and same_repository(known, image)]
             if old and image not in lock.images:
@@ -48,10 +48,15 @@ def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
     return pinned(recipe, lock)
 
 
+def _with_jumpstart(recipe: Recipe, entries: Mapping[str, Mapping[str, Any]]) -> Recipe:
+    add = rules_of(recipe.platform.name).parts.with_jumpstart
+    return add(recipe, entries) if add else recipe
+
+
 def deployed_recipe(recipe: Recipe, login: AwsSession | None = None) -> Recipe:
     """With JumpStart's K and instance type, if the caller may look: who may only invoke gets the recipe's own."""
     try:
-        return rules_of(recipe.platform.name).completed(recipe, jumpstart_entries(recipe, login))
+        return _with_jumpstart(recipe, jumpstart_entries(recipe, login))
     except ToolkitError:
         return recipe
 

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
     from toolkit.platforms.rules import AwsSession, Platform
 
+# SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
+_WAIT_SECONDS = 7200.0
+
 
 @dataclass(frozen=True, repr=False)
 class DeploymentPlan(Plan):
@@ -156,7 +159,10 @@ def rollback(
     if opened is None:
         raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
     rules = rules_of(opened.name)
-    plan = rules.rollback(str(name), opened.address(endpoint), opened.observe((), [endpoint]))
+    if rules.parts.rollback is None:
+        raise UsageError(f"platform `{opened.name}` has no rollback", hint="Deploy the older recipe.")
+    address = opened.address(endpoint)
+    plan = rules.parts.rollback(str(name), opened.name, address, opened.observe((), [endpoint]))
     deployed = deployed_recipe(recipe, session) if recipe else None
     progress = progress or default_progress()
     for note in plan.notes:
@@ -167,11 +173,10 @@ def rollback(
 
 def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progress) -> _Deployment:
     """What is to be deployed, once the platform takes changes of it. A baseline that serves is kept in step."""
-    name = rules_of(recipe.platform.name).endpoint_name
-    exists = platform.exists_settled(name(recipe), progress)
+    exists = platform.exists_settled(endpoint_name(recipe), progress)
     if recipe.speculation and (exists or baseline):
         twin = recipe.baseline()
-        twin_exists = platform.exists_settled(name(twin), progress)
+        twin_exists = platform.exists_settled(endpoint_name(twin), progress)
         baseline = baseline or (twin_exists and in_service(platform, twin.name))
         exists = exists or twin_exists
     complete_one, account = complete_recipe(recipe, platform)
@@ -194,7 +199,8 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     resources = rules.desired(arms, deployment.account)
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
-    prices = [rules.price_per_hour(arm) for arm in arms]
+    price_now = rules.parts.price_now
+    prices = [price_per_hour(arm) for arm in arms]
     plan = make_plan(
         str(recipe.path.resolve()),
         rules,
@@ -222,8 +228,9 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
-    rules = rules_of(platform.name)
-    rules.require_startable(plan)
+    parts = rules_of(platform.name).parts
+    if parts.compilation:
+        parts.compilation.require_compiled(plan)
     name = plan.endpoints[0]
     record = record_of(name, progress)
     events = record.events()
@@ -233,10 +240,19 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         make(plan, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
-                expected = rules.expected_seconds(recipe) if recipe else {}
-                wait_in_service(platform, plan.configs, progress, rules.wait_seconds(plan), expected=expected)
+                longest = parts.wait_seconds(plan) if parts.wait_seconds else _WAIT_SECONDS
+                wait_in_service(platform, plan.configs, progress, longest, expected=_expected_seconds(recipe))
             complete(plan, platform, record, progress)
             remove(plan, platform, record, progress)
+
+
+def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:
+    """By stage of a container's start; nothing on this machine, or where the size of the weights is not known."""
+    from toolkit.apply.stages import expected_seconds
+    from toolkit.recipe.lock import download_seconds, load_seconds
+
+    size = recipe.weight_bytes if recipe and recipe.platform_rules.facts.has_instance_types else None
+    return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if recipe and size else {}
 
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:

@@ -25,15 +25,16 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     """
     loaded = on_platform(load(recipe), platform)
     rules = rules_of(loaded.platform.name)
-    if not rules.exports_templates:
+    if rules.parts.templates is None:
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
         message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
         raise UsageError(message, hint=hint)
     require(loaded)
+    templates = rules.parts.templates()
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
-    arranged = SAGEMAKER.for_template(complete, account)
-    document = SAGEMAKER.template(rules.desired(arms_of(arranged, baseline), account))
-    if failures := SAGEMAKER.template_failures(document):
+    arranged = templates.arrange(complete, account)
+    document = templates.template(rules.desired(arms_of(arranged, baseline), account))
+    if failures := templates.failures(document):
         hint = "A stack of this template would not start."
         findings = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
         raise RecipeError(str(loaded.path), findings)

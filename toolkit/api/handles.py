@@ -18,7 +18,6 @@ from toolkit.measure.expected import Watch, reports_drafts
 from toolkit.measure.expected import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.plan import Plan
-from toolkit.platforms import rules_of
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.recipe import Recipe
@@ -93,7 +92,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     endpoint = Endpoint(name, platform, baseline, component=component or None, destroyer=destroyer)
     if recipe is None:
         return endpoint
-    price = rules_of(recipe.platform.name).price_per_hour(recipe)
+    price = price_per_hour(recipe)
     workloads = tuple(Workload(name, read_prompts(path)) for name, path in recipe.workloads.items())
     return replace(
         endpoint,

@@ -8,10 +8,12 @@ from toolkit.api.context import arms_of, complete_recipe, record_of
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
+from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms import open_platform, rules_of, session_of
+from toolkit.platforms.image import base_image
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -32,22 +34,23 @@ def build(
     progress = progress or default_progress()
     loaded = on_platform(load(recipe), platform)
     require(loaded)
-    rules = rules_of(loaded.platform.name)
-    if builder and rules.builds(loaded):
+    if builder and builds(loaded):
         section = loaded.container or ContainerSection()
         loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
     opened = _open(loaded)
     complete, account = complete_recipe(loaded, opened)
-    resources = rules.desired_image(arms_of(complete, baseline=True), account)
-    if not resources:
+    rules = rules_of(loaded.platform.name)
+    building = rules.parts.building
+    resources = building.resources(arms_of(complete, baseline=True), account) if building else ()
+    if building is None or not resources:
         hint = "Write `container: custom`, or its settings, to have one built."
-        image = rules.image_uri(complete, account)
+        image = building.uri(complete, account) if building else base_image(complete, account)
         raise UsageError(f"{loaded.name} runs {image} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
         make(plan, opened, record_of(loaded.name, progress), progress)
-    return opened.with_digest(rules.image_uri(complete, account))
+    return opened.with_digest(building.uri(complete, account))
 
 
 def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
@@ -59,10 +62,10 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     loaded = on_platform(load(recipe), platform)
     opened = _open(loaded)
     complete, account = complete_recipe(loaded, opened)
-    rules = rules_of(loaded.platform.name)
-    if not rules.desired_image([complete], account):
+    building = rules_of(loaded.platform.name).parts.building
+    if building is None or not building.resources([complete], account):
         raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
-    return opened.scan(rules.image_uri(complete, account))
+    return opened.scan(building.uri(complete, account))
 
 
 def _open(recipe: Recipe) -> Platform:

@@ -30,6 +30,7 @@ from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.platforms import rules_of
+from toolkit.platforms.parts import Trial
 from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.recipe import Recipe
@@ -260,7 +261,7 @@ def _plan(live: _Live) -> ImprovementPlan:
         live.running.name,
         tuple(section(live.recipe).data),
         None if live.up_to_date else train_plan(live.candidate),
-        rules_of(live.recipe.platform.name).trial(live.recipe).note,
+        _trial_of(live.recipe).note,
         _price(live),
     )
 
@@ -269,12 +270,11 @@ def _price(live: _Live) -> str | None:
     """What training and trial cost, in words; None where nothing is billed."""
     if live.up_to_date:
         return None
-    rules = rules_of(live.recipe.platform.name)
-    if rules.trial(live.recipe).candidate:
-        now, then = rules.price_per_hour(live.recipe), rules.price_per_hour(live.on_variant)
+    if _trial_of(live.recipe).candidate:
+        now, then = price_per_hour(live.recipe), price_per_hour(live.on_variant)
         hourly = None if now is None or then is None else then - now
     else:
-        hourly = rules.price_per_hour(live.candidate)
+        hourly = price_per_hour(live.candidate)
     costs = [training.price(live.candidate)]
     if hourly != 0:
         costs.append(f"{'of unknown price' if hourly is None else f'{hourly:.2f} $/h'} while the head is tried")
@@ -314,8 +314,13 @@ def _candidate(recipe: Recipe, training: TrainingSection, head: Path, version: s
     return replace(continued, name=name, speculation=recipe.speculation.edit(model=str(new), revision=None))
 
 
+def _trial_of(recipe: Recipe) -> Trial:
+    trial = rules_of(recipe.platform.name).parts.trial
+    return trial(recipe) if trial else Trial("The new head is tried on an endpoint of its own")
+
+
 def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
-    trial = rules_of(live.recipe.platform.name).trial(live.recipe)
+    trial = _trial_of(live.recipe)
     if trial.candidate:
         return OnVariant(live.recipe, live.candidate, trial, steps, progress)
     return OwnEndpoint(live.candidate, live.running, steps, progress)

@@ -11,7 +11,7 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.loading import load
 from toolkit.platforms import jumpstart_entry
-from toolkit.platforms.model_files import open_files
+from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, in_s3
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, JumpStartModel, doubts, parse
 from toolkit.proposal.model import Choice, Wishes

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from toolkit.errors import HubError, RecipeNotFound, ToolkitError, UnreadableModel
-from toolkit.platforms.model_files import open_files
+from toolkit.platforms.elsewhere import open_files
 from toolkit.proposal import hub
 from toolkit.proposal.model import Drafter
 from toolkit.recipe.facts import ModelFacts

@@ -16,7 +16,7 @@ from toolkit.loading import RecipeLike
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
-from toolkit.platforms import rules_of
+from toolkit.platforms import endpoint_name, rules_of
 from toolkit.platforms.rules import Platform
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def destroy(
     recipe = recipe_or_none(name)
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, None, session)
-    hosts = [rules_of(recipe.platform.name).endpoint_name(recipe)] if recipe else []
+    hosts = [endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
         done = make_plan(str(name), rules_of(platform or registry.platforms()[0]), names, (), Observed())

@@ -31,6 +31,7 @@ from toolkit.text import inert
 from toolkit.training.plan import section
 
 if TYPE_CHECKING:
+    from toolkit.platforms.parts import HeadTraining
     from toolkit.platforms.rules import TrainingPlatform
 
 _ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
@@ -124,7 +125,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
     loaded = on_platform(load(recipe), platform)
     training = section(loaded)
-    hourly = rules_of(loaded.platform.name).training_price(loaded)
+    hourly = _hourly(loaded)
     if hourly == 0:
         return None
     if hourly is None:
@@ -142,15 +143,29 @@ def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
-    rules, cost = rules_of(recipe.platform.name), price(recipe)
+    job, cost = _job(recipe), price(recipe)
     return jobs.job_plan(
         recipe,
-        rules.desired_training(recipe, account),
+        job.resources(recipe, account),
         account,
         platform,
-        price_per_hour=rules.training_price(recipe),
-        notes=(*([f"Costs {cost}"] if cost else []), *rules.training_notes(recipe)),
+        price_per_hour=_hourly(recipe),
+        notes=(*([f"Costs {cost}"] if cost else []), *job.notes(recipe)),
     )
+
+
+def _job(recipe: Recipe) -> HeadTraining:
+    """How its platform trains. Raises UsageError where it does not."""
+    training = rules_of(recipe.platform.name).parts.training
+    if training is None:
+        raise UsageError(f"platform `{recipe.platform.name}` trains no heads", hint="Choose another: add --platform")
+    return training()
+
+
+def _hourly(recipe: Recipe) -> float | None:
+    """US dollars per hour of its job, None where that is unknown."""
+    price_of = _job(recipe).price_per_hour
+    return price_of(recipe) if price_of else None
 
 
 def _require_free(recipe: Recipe) -> None:

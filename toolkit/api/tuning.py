@@ -37,7 +37,7 @@ from toolkit.measure.tune import (
     schedule_pays,
 )
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
-from toolkit.platforms import rules_of
+from toolkit.platforms import price_text
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.recipe import Recipe
@@ -100,7 +100,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     if hourly == 0:
         return None
     total = f"{2 * hourly:.2f} $/h in total" if hourly else "of unknown price"
-    return f"two endpoints at a time, the baseline and one setting, {total}; each {rules.price_text(loaded)}"
+    return f"two endpoints at a time, the baseline and one setting, {total}; each {price_text(loaded)}"
 
 
 class _Tuning:

@@ -35,15 +35,15 @@ def _image(recipe: Recipe) -> Iterator[Finding]:
     if recipe.image or named or not recipe.engine_rules.knows(engine.version):
         return
     bases = [image.version for image in lookup.images("upstream", engine.name)]
-    platform = recipe.platform_rules
+    platform, facts = recipe.platform_rules, recipe.platform_rules.facts
     known = " or ".join(lookup.released(platform.name, engine.name)[:_OFFERED]) or "another platform"
     message = f"the catalogue has no image with {engine.name} {engine.version} for platform `{recipe.platform.name}`"
     other = ""
-    if not platform.builds_images:
+    if facts.builds is None:
         other = " Or name one yourself: `container: {base: registry/repository:tag}`."
-    elif platform.starts_image_entrypoint and engine.version in bases:
+    elif facts.starts_image_entrypoint and engine.version in bases:
         other = " Or write `container: custom` to build one from the engine's public image."
-    newer = f" If there is one by now, write `unlisted: [{engine.version}]`." if platform.has_instance_types else ""
+    newer = f" If there is one by now, write `unlisted: [{engine.version}]`." if facts.has_instance_types else ""
     yield Finding("container.image", message, "engine.version", hint=f"Use {known}.{newer}{other}")
 
 
@@ -99,5 +99,5 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
                 message = (
                     f"`{name}` looks like a secret: whoever can read the recipe or describe the Model would see it"
                 )
-                hint = f"Remove it. For a gated model {recipe.platform_rules.gated_models}."
+                hint = f"Remove it. For a gated model {recipe.platform_rules.facts.gated_models}."
                 yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)

@@ -19,7 +19,7 @@ _OFFERED = 3
 
 def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     """Findings on each instance type; empty on a platform without instance types."""
-    if not recipe.platform_rules.has_instance_types:
+    if not recipe.platform_rules.facts.has_instance_types:
         return
     if recipe.engine_rules.compilation and recipe.engine.max_model_len is None:
         return  # the engine's own check asks for max_model_len, for which graphs are compiled

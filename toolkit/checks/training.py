@@ -117,10 +117,11 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
 
 def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
     """An estimate of the hidden states against the disk of the job, where both are known."""
-    room = recipe.platform_rules.training_disk(recipe)
-    paths = [Path(source) for source in training.data if Path(source).is_absolute()]
-    if room is None:
+    ask = recipe.platform_rules.facts.training_disk
+    if ask is None:
         return
+    room = ask(recipe)
+    paths = [Path(source) for source in training.data if Path(source).is_absolute()]
     tokens = sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
     needed = tokens * state_bytes(target.hidden_size)
     if needed > room.free_bytes:
@@ -163,7 +164,7 @@ def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]
 def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
     """An estimate against the memory of one accelerator of the instance type, where both are known."""
     name = instance_type(recipe)
-    instance = recipe.platform_rules.instance(name) if recipe.platform_rules.has_instance_types else None
+    instance = recipe.platform_rules.instance(name) if recipe.platform_rules.facts.has_instance_types else None
     if instance is None or not instance.memory_per_accelerator_mib:
         return
     try:

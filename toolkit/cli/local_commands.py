@@ -56,7 +56,7 @@ def status(as_json: Json = False) -> None:
 @local.command()
 def stop(as_json: Json = False) -> None:
     """Stop the local platform and remove all its endpoints."""
-    from toolkit.platforms.local.session import require_system
+    from toolkit.platforms.local.machine import require_system
 
     require_system()
     from toolkit.platforms.local import daemon
@@ -69,10 +69,9 @@ def stop(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check that this machine has what the local platform needs; say which AWS account and role SageMaker would use."""
-    from toolkit.platforms.local.doctor import examine
-    from toolkit.platforms.sagemaker import doctor as aws
+    from toolkit.platforms.doctor import examine, examine_aws
 
-    examined = [*examine(home()), aws.examine()]
+    examined = [*examine(home()), examine_aws()]
     rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
     ok = all(item.ok or not item.needed for item in examined)
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}

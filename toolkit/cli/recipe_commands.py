@@ -137,7 +137,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     from toolkit.api.export import template
     from toolkit.planning.resources import NO_ACCOUNT
     from toolkit.platforms.sagemaker.rules import RULES
-    from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST
+    from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST, losses
 
     document = template(recipe, platform=platform, baseline=baseline)
     text = json.dumps(document, indent=2)
@@ -147,7 +147,7 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
         print(text)  # noqa: T201
     if NO_ACCOUNT in text:
         say(f"warning: the template has {NO_ACCOUNT} in place of your account number: log in to AWS and run this again")
-    for line in RULES.template_losses(document):
+    for line in losses(document, RULES.kinds):
         say(f"warning: {line}")
     for step in document["Metadata"][STAGE_FIRST]:
         say(f"before you create the stack, provide {step['what']}: {step['command']}")

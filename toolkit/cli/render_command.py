@@ -37,8 +37,7 @@ def render(
     """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
     from toolkit.api.export import render as make
     from toolkit.platforms.kubernetes.rules.jobs import wait_command
-    from toolkit.platforms.kubernetes.rules.manifests import APPLY
-    from toolkit.platforms.kubernetes.rules.yaml import files, text
+    from toolkit.platforms.kubernetes.rules.manifests import APPLY, files, text
 
     parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
     if out == "-":

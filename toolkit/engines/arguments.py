@@ -54,7 +54,7 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
 
 def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
     """Flags whose values are too long for SageMaker's environment; they are passed as a file in the model data."""
-    if recipe.platform_rules.longest_variable is None:
+    if recipe.platform_rules.facts.longest_variable is None:
         return {}
     return {flag: value for flag, value in recipe.flags.items() if len(_text(value)) > longest}
 
@@ -78,7 +78,8 @@ def fetched_by_container(recipe: Recipe, source: ModelSource) -> bool:
 
 def builds(recipe: Recipe) -> bool:
     """Whether the recipe's platform builds an image for it."""
-    return recipe.platform_rules.builds(recipe)
+    ask = recipe.platform_rules.facts.builds
+    return ask is not None and ask(recipe)
 
 
 def is_in_image(recipe: Recipe) -> bool:

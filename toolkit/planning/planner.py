@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.errors import PlatformError
+from toolkit.planning.kinds import Kind, PlanRules, Transition
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import KindRule, PlanRules
 
 
 def make_plan(
@@ -30,9 +30,11 @@ def make_plan(
     are US dollars per hour of what shall be and of what is, None where they are not known. Raises PlatformError when a
     resource of a desired name is not ours.
     """
-    rules.require(desired, observed)
-    of_kind = {rule.kind: rule for rule in rules.kinds}
-    transition = rules.transition(desired, observed)
+    parts = rules.parts
+    if parts.require:
+        parts.require(desired, observed)
+    of_kind = {kind.kind: kind for kind in rules.kinds}
+    transition = parts.transition(desired, observed) if parts.transition else Transition(tuple(desired))
     remaining = _without(observed, transition.removed_first)
     changes = [_action(resource, remaining, of_kind[resource.kind]) for resource in transition.desired]
     superseded = _superseded(rules, endpoints, desired, remaining, changes)
@@ -68,7 +70,7 @@ def _without(observed: Observed, removed: Sequence[Action]) -> Observed:
 
 
 def _with_removals(
-    changes: Sequence[Action], removed: Sequence[Action], of_kind: Mapping[str, KindRule]
+    changes: Sequence[Action], removed: Sequence[Action], of_kind: Mapping[str, Kind]
 ) -> Sequence[Action]:
     """The removals stand just before the first endpoint, so that what they remove is missing for a short time only."""
     if not removed:
@@ -82,7 +84,7 @@ def _with_removals(
     return [*again[:first], *removed, *again[first:]]
 
 
-def _action(resource: Resource, observed: Observed, rule: KindRule) -> Action:
+def _action(resource: Resource, observed: Observed, rule: Kind) -> Action:
     existing = observed.get(resource.kind, resource.name)
     if existing and not existing.ours and not rule.may_be_foreign:
         raise PlatformError(
@@ -105,12 +107,12 @@ def _superseded(
     changes: Sequence[Action],
 ) -> list[Existing]:
     """Our existing resources that only these endpoints use and that are no longer desired."""
-    of_kind = {rule.kind: rule for rule in rules.kinds}
+    of_kind = {kind.kind: kind for kind in rules.kinds}
     kept = {(resource.kind, resource.name) for resource in desired}
-    if desired:
+    if desired and rules.parts.kept_for_rollback:
         updated = [action for action in changes if action.verb == "update"]
         served = {action.name: of_kind[action.kind].serves(action.request) for action in updated}
-        kept |= rules.kept_for_rollback(observed, {name: config for name, config in served.items() if config})
+        kept |= rules.parts.kept_for_rollback(observed, {name: config for name, config in served.items() if config})
     return [
         item
         for item in observed.existing

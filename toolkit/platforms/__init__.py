@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
+    from toolkit.planning.resources import Account
     from toolkit.platforms.rules import AwsSession, Platform, PlatformRules, PlatformSession
     from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
@@ -17,6 +18,24 @@ def rules_of(name: str) -> PlatformRules:
     """The pure part of a platform. Raises UsageError for an unknown name."""
     rules: PlatformRules = registry.platform_rules(name)
     return rules
+
+
+def endpoint_name(recipe: Recipe) -> str:
+    """The name of the endpoint that serves the recipe. Several recipes may share one."""
+    name = rules_of(recipe.platform.name).parts.endpoint_name
+    return name(recipe) if name else recipe.name
+
+
+def base_images(recipe: Recipe, account: Account) -> Sequence[str]:
+    """Addresses of the images from elsewhere that run, or that one is built on. Raises UsageError where none is."""
+    images = rules_of(recipe.platform.name).parts.base_images
+    return images(recipe, account) if images else ()
+
+
+def price_text(recipe: Recipe) -> str:
+    """The price as a phrase, with its source and date, or why it is unknown."""
+    text = rules_of(recipe.platform.name).parts.price_text
+    return text(recipe) if text else "? $/h"
 
 
 def session_of(name: str, login: AwsSession | None = None) -> PlatformSession:

@@ -51,6 +51,12 @@ class ImageStore:
 
 
 ECR = ImageStore()
+ON_THIS_MACHINE = ImageStore("localhost", "podman or docker", has_accelerators=False)
+
+
+def store_of(recipe: Recipe) -> ImageStore:
+    """Where the recipe's platform keeps images that are built for it."""
+    return ECR if recipe.platform_rules.facts.has_instance_types else ON_THIS_MACHINE
 
 
 def address(image: lookup.Image, account: Account) -> str:
@@ -149,9 +155,9 @@ def python_of(recipe: Recipe) -> str:
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:
-    """Nothing that tells a recipe from its baseline, or one K from another: they share the image.
+    """A recipe, its baseline and every K share one image, so no label tells them apart.
 
-    So the recipe's digest is that of what it says of the image, wherever and by whatever that is built.
+    `toolkit.recipe.container` is a digest of what the recipe's `container` changes in the image, and of nothing else.
     """
     section, digest_of_base = _section(recipe), parse(base).digest
     of_image = [section.base, section.python, section.wheels, section.bake_drafter]
@@ -199,7 +205,7 @@ def request_of(spec: ImageSpec) -> dict[str, Any]:
     return {
         "Base": spec.base,
         "Dockerfile": spec.dockerfile,
-        "Files": {path: _listed(file) for path, file in spec.files.items()},
+        "Files": {path: _file_entry(file) for path, file in spec.files.items()},
         "Env": dict(spec.env),
         "Labels": dict(spec.labels),
         "Entrypoint": list(spec.entrypoint),
@@ -211,7 +217,7 @@ def request_of(spec: ImageSpec) -> dict[str, Any]:
     }
 
 
-def _listed(file: ContextFile) -> dict[str, str]:
+def _file_entry(file: ContextFile) -> dict[str, str]:
     if file.content is not None:
         return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
     return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}

@@ -154,14 +154,14 @@ class _Claim:
             if version := self.store.create(self.mine):
                 self.version = version
                 return
-            found = self.store.read()
-            if found is None:  # it has just been given back
+            entry = self.store.read()
+            if entry is None:  # it has just been given back
                 continue
-            if self._is_mine(found):  # the answer to an earlier try was lost
-                self.version = found.version
+            if self._is_mine(entry):  # the answer to an earlier try was lost
+                self.version = entry.version
                 return
-            self._await_end(found)
-            if version := self.store.replace(self.mine, found.version):
+            self._await_end(entry)
+            if version := self.store.replace(self.mine, entry.version):
                 self.version = version
                 return
         raise self.refused("another process that was faster")
@@ -189,29 +189,29 @@ class _Claim:
         hint = f"Wait until it is done. If that process is dead, its lease expires within {within}."
         return PlatformError(f"{self.endpoint} is being changed by {who}", hint=hint)
 
-    def _await_end(self, found: Entry) -> None:
+    def _await_end(self, entry: Entry) -> None:
         """Return when nobody holds that lease. Raises PlatformError when somebody does."""
-        if found.holder is None or _is_dead(found.holder, self.mine):
+        if entry.holder is None or _is_dead(entry.holder, self.mine):
             return
         if self.store.rules.poll_seconds is None:
-            if isinstance(found.holder, str) or found.holder.until >= self.clock():
-                raise self.refused(found.holder)
+            if isinstance(entry.holder, str) or entry.holder.until >= self.clock():
+                raise self.refused(entry.holder)
             return
         since = self.clock()
-        while self.clock() - since <= found.seconds:
+        while self.clock() - since <= entry.seconds:
             self.sleep(self.store.rules.poll_seconds)
             now = self.store.read()
             if now is None:
                 return
-            if now.version != found.version:
+            if now.version != entry.version:
                 raise self.refused(now.holder)
 
     def _own_version(self) -> str:
-        found = self.store.read()
-        return found.version if found and self._is_mine(found) else ""
+        entry = self.store.read()
+        return entry.version if entry and self._is_mine(entry) else ""
 
-    def _is_mine(self, found: Entry) -> bool:
-        return isinstance(found.holder, Holder) and replace(found.holder, until=self.mine.until) == self.mine
+    def _is_mine(self, entry: Entry) -> bool:
+        return isinstance(entry.holder, Holder) and replace(entry.holder, until=self.mine.until) == self.mine
 
 
 def _is_dead(theirs: Holder | str, mine: Holder) -> bool:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import Trainer
-from toolkit.endpoint.platform import Deployed, EndpointPlatform
-from toolkit.planning.plan import Plan
-from toolkit.planning.resources import Account, Observed, Observer, Resource
-from toolkit.planning.rules import PlanRules
-from toolkit.recipe.recipe import Recipe
+from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.planning.kinds import PlanRules
+from toolkit.planning.resources import Account, Observer, Resource
+from toolkit.platforms.parts import PlatformParts
+from toolkit.recipe.resolve import Recipe
 from toolkit.recipe.rules import PlatformTraits
 
 if TYPE_CHECKING:
@@ -30,87 +30,18 @@ if TYPE_CHECKING:
     AwsSession = boto3.Session | SdkSession
 
 
-@dataclass(frozen=True)
-class Trial:
-    """Where `toolkit improve` tries a new head: as a variant of the endpoint that serves, or on an endpoint of its own.
-
-    `live` and `candidate` are the names of the two variants, empty with an endpoint of its own. `note` is a sentence
-    for the plan.
-    """
-
-    note: str
-    live: str = ""
-    candidate: str = ""
-
-
 class PlatformRules(PlatformTraits, PlanRules, Protocol):
     """The pure part of a platform. It reads only the recipe's own files, and uses no network."""
 
-    exports_templates: bool
-    """Whether its resources can be written as a CloudFormation template."""
-
-    def completed(self, recipe: Recipe, published: Mapping[str, Mapping[str, Any]]) -> Recipe:
-        """The recipe with the defaults of its JumpStart models; `published` are JumpStart's entries by id."""
-
-    def endpoint_name(self, recipe: Recipe) -> str:
-        """The name of the endpoint that serves the recipe. Several recipes may share one."""
+    @property
+    def parts(self) -> PlatformParts:
+        """What else it has."""
 
     def desired(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
         """All resources of the arms, in order of creation, without duplicates."""
 
-    def desired_image(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """The images to build for the arms, and their repositories; empty if existing images are used."""
-
-    def image_uri(self, recipe: Recipe, account: Account) -> str:
-        """The image that the containers run. Raises UsageError if none is known."""
-
-    def base_images(self, recipe: Recipe, account: Account) -> Sequence[str]:
-        """Addresses of the images from elsewhere that run, or that one is built on, as they are written: most by tag.
-
-        Raises UsageError where there is none.
-        """
-
-    def require_compilable(self, recipe: Recipe) -> None:
-        """Raise UsageError if `toolkit compile` cannot compile for the recipe."""
-
-    def desired_compilation(self, arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
-        """All resources needed to compile for the arms, the first of which is the recipe itself."""
-
-    def compilation_notes(self, recipe: Recipe) -> Iterator[str]:
-        """Notes for a plan of `toolkit compile`."""
-
-    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """All resources needed to train the recipe's head, the job among them. Raises UsageError."""
-
-    def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        """Notes for a plan of `toolkit train`."""
-
-    def training_price(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the training job; None if unknown."""
-
-    def trial(self, recipe: Recipe) -> Trial:
-        """Where a new head is tried, and what that does to the endpoint."""
-
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         """Notes for a plan, one sentence each."""
-
-    def price_now(self, observed: Observed, region: str | None = None) -> float | None:
-        """US dollars per hour of the existing endpoints; None if unknown."""
-
-    def price_text(self, recipe: Recipe) -> str:
-        """The price as a phrase, with its source and date, or why it is unknown."""
-
-    def require_startable(self, plan: Plan) -> None:
-        """Raise PlatformError if something that the endpoints need to start is missing, such as compiled code."""
-
-    def rollback(self, recipe: str, address: str, observed: Observed) -> Plan:
-        """The plan that returns an endpoint to what it ran before. Raises UsageError if that is impossible."""
-
-    def wait_seconds(self, plan: Plan) -> float:
-        """The timeout for the plan's endpoints to be in service."""
-
-    def expected_seconds(self, recipe: Recipe) -> dict[str, float]:
-        """Expected seconds of the stages of a container's start; empty if unknown."""
 
 
 class Platform(Observer, Executor, EndpointPlatform, Protocol):

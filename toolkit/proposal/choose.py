@@ -253,7 +253,11 @@ def _version_why(version: str, released: Sequence[str], drafter: Drafter, refuse
 
 
 def _usual_context(wishes: Wishes) -> int:
-    return _USUAL_CONTEXT if registry.platform_rules(wishes.platform).has_instance_types else _CONTEXT_OF_THIS_MACHINE
+    return (
+        _USUAL_CONTEXT
+        if registry.platform_rules(wishes.platform).facts.has_instance_types
+        else _CONTEXT_OF_THIS_MACHINE
+    )
 
 
 def _context(wishes: Wishes, target: ModelFacts, usual: int, about: str) -> Choice:

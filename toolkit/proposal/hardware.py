@@ -51,7 +51,7 @@ def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
 
 def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:
     rules, wished = registry.platform_rules(wishes.platform), (wishes.hardware or "").lower()
-    if not rules.has_instance_types:
+    if not rules.facts.has_instance_types:
         if wished:
             hint = f"Leave out --hardware {wishes.hardware}, or name another --platform."
             raise UsageError(f"platform `{wishes.platform}` is this machine, whatever its hardware", hint=hint)

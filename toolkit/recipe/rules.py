@@ -268,13 +268,24 @@ class PlatformTraits(Protocol):
     """Characters that the value of an environment variable may have; longer flags go by file. None: any number."""
 
     gated_models: str
-    """What to do for a model that the hub gives to some users only, as the end of a sentence."""
+    has_instance_types: bool = False
+    has_settings_by_type: bool = False
+    isolates_containers: bool = False
+    starts_image_entrypoint: bool = False
+    longest_variable: int | None = None
+    price_option: str = ""
+    compile_command: str = "toolkit compile RECIPE"
+    why_not_compiled: str = ""
+    builds: Callable[[Recipe], bool] | None = None
+    price_per_hour: Callable[[Recipe], float | None] | None = None
+    training_disk: Callable[[Recipe], Disk] | None = None
 
-    price_option: str
-    """The option with which `toolkit catalog update` reads this platform's prices too; empty if it needs none."""
 
-    compile_command: str
-    """The command that compiles RECIPE for Trainium ahead of its endpoint."""
+class PlatformTraits(Protocol):
+    """What rooms without a platform's word in them ask of a platform's pure part."""
+
+    name: str
+    facts: PlatformFacts
 
     sections: Sections
     """What it reads of a recipe."""
@@ -291,17 +302,14 @@ class PlatformTraits(Protocol):
     def instances(self) -> Sequence[Instance]:
         """All known instance types that may serve here, by their names here."""
 
-    def builds(self, recipe: Recipe) -> bool:
-        """Whether an image is built for the recipe."""
-
     def images(self, recipe: Recipe) -> Sequence[Image]:
         """The catalogue's images of the recipe's engine that run here, or that one is built on; the preferred first."""
 
-    def price_per_hour(self, recipe: Recipe) -> float | None:
-        """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
-
-    def training_disk(self, recipe: Recipe) -> Disk | None:
-        """The disk on which a training job keeps hidden states; None if unknown."""
-
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""
+
+
+def price_per_hour(recipe: Recipe) -> float | None:
+    """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
+    price = recipe.platform_rules.facts.price_per_hour
+    return price(recipe) if price else None

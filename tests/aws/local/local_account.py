@@ -15,7 +15,7 @@ from processes import until
 
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 CONTAINERS = Path(__file__).parent / "containers"
 IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/echo:1.0-cpu"

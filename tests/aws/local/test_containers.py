@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from aws_kinds import desired
+from aws_kinds import TEMPLATES, desired
 from fakes import ACCOUNT
 from local_account import Account
 from pairs import write_hub_pair
@@ -14,7 +14,7 @@ from processes import until
 
 from toolkit.loading import load
 from toolkit.platforms.local.folders import endpoint_folder
-from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.recipe.resolve import load
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -44,7 +44,7 @@ def test_model_data_lies_where_sagemaker_puts_it(account: Account) -> None:
 def test_a_templates_container_finds_its_models(account: Account, tmp_path: Path) -> None:
     """CloudFormation's Model has one data source, which brings target and drafter."""
     recipe = load(write_hub_pair(tmp_path))
-    (model,) = [item for item in desired([RULES.for_template(recipe, ACCOUNT)], ACCOUNT) if item.kind == "Model"]
+    (model,) = [item for item in desired([TEMPLATES.arrange(recipe, ACCOUNT)], ACCOUNT) if item.kind == "Model"]
     container = model.request["PrimaryContainer"]
     bucket, _, prefix = container["ModelDataSource"]["S3DataSource"]["S3Uri"].removeprefix("s3://").partition("/")
     account.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from aws_kinds import desired, wanted
+from aws_kinds import TEMPLATES, desired, wanted
 from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_hub_pair
 
@@ -54,7 +54,7 @@ def test_the_vocabulary_of_an_isolated_gpt_oss_is_staged(tmp_path: Path) -> None
 
 def test_a_template_stages_the_vocabulary_beside_the_models(tmp_path: Path) -> None:
     found(tmp_path, OLDER + ISOLATED)
-    made = RULES.template(desired([RULES.for_template(complete(tmp_path), ACCOUNT)], ACCOUNT))
+    made = TEMPLATES.template(desired([TEMPLATES.arrange(complete(tmp_path), ACCOUNT)], ACCOUNT))
     commands = [step["command"] for step in made["Metadata"]["toolkit:stageFirst"]]
     assert any("| sha256sum --check && aws s3 cp o200k_base.tiktoken s3://" in command for command in commands)
     (model,) = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]

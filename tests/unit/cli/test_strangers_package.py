@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
-from toolkit.platforms.local import doctor
+from toolkit.platforms import doctor
 
 
 @pytest.fixture

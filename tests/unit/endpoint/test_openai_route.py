@@ -14,7 +14,7 @@ from scripted_http import HANGS_UP, Reply, ScriptedServer, scripted
 from toolkit.endpoint import openai_route
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.errors import EndpointNotFound, InvocationError
-from toolkit.platforms.sagemaker.refusal import on_openai_route
+from toolkit.platforms.sagemaker.runtime import on_openai_route
 
 EVENTS = event_stream(answer_events([7, 8, 9], histogram=[0, 0, 2]))
 ANSWER = Reply(parts=(EVENTS[:50], EVENTS[50:]), headers={"Content-Type": "text/event-stream"})

@@ -26,7 +26,8 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.platforms.local.rules import RULES
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.sagemaker.rules.updates import rollback_plan
+from toolkit.recipe.resolve import Recipe, load
 
 ENDPOINTS = ("tiny", "tiny-baseline")
 
@@ -68,7 +69,7 @@ class Deployer:
 
     def rollback(self, endpoint: str = "tiny") -> None:
         observed = self.platform.observe((), [endpoint])
-        plan = RULES.rollback("tiny", endpoint, observed)
+        plan = rollback_plan("tiny", "local", endpoint, observed)
         make(plan, self.platform, self.record, Told())
         self._settle(endpoint)
 

@@ -22,7 +22,7 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
 from toolkit.home import home
-from toolkit.platforms.local.training import LocalTrainer
+from toolkit.platforms.local.trainer import LocalTrainer
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "recipes" / "tiny" / "models"

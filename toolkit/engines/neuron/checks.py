@@ -109,7 +109,7 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         what = "K, max_num_seqs, max_model_len, tensor parallelism and both models"
         what = what if recipe.speculation else "max_num_seqs, max_model_len, tensor parallelism and the target"
         message = f"{what} are compiled in: changing one of them needs a new compilation"
-        hint = f"Run: {recipe.platform_rules.compile_command}"
+        hint = f"Run: {recipe.platform_rules.facts.compile_command}"
         yield Finding("neuron.compiled-in", message, "engine", hint=hint, severity="info")
 
 

@@ -45,7 +45,7 @@ _METHODS = ("eagle3", "dflash", "draft-model")
 
 
 def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    if not recipe.platform_rules.has_instance_types:
+    if not recipe.platform_rules.facts.has_instance_types:
         return
     findings: dict[Finding, None] = {}
     for index, name in enumerate(recipe.platform.types):

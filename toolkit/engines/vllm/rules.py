@@ -115,7 +115,7 @@ class Vllm(OnVllm):
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
-        if not recipe.platform_rules.has_instance_types or older(
+        if not recipe.platform_rules.facts.has_instance_types or older(
             recipe.engine.version, facts().synthetic_acceptance_since
         ):
             return False

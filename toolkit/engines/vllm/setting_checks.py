@@ -52,7 +52,7 @@ def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
     since = _V2_DENSE_MODELS_SINCE if dense else _V2_RUNNER_SINCE
     since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else since
     written = recipe.engine.env.get(RUNNER_VARIABLE)
-    on_cpu = not recipe.platform_rules.has_instance_types
+    on_cpu = not recipe.platform_rules.facts.has_instance_types
     return (
         only_runner(recipe) == "V1"
         or on_cpu
@@ -83,7 +83,7 @@ def fewer_accepted(recipe: Recipe) -> Iterator[Finding]:
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     mended = recipe.method == "dflash" and not lookup.older(recipe.engine.version, _V2_RUNNER_SINCE)
     issue = {"eagle3": "40551", "dflash": "49559"}.get(recipe.method, "")
-    if issue and not mended and recipe.platform_rules.has_instance_types:
+    if issue and not mended and recipe.platform_rules.facts.has_instance_types:
         message = f"`{recipe.method}` heads were reported to accept fewer drafts on the V2 model runner"
         hint = f'Compare with `{RUNNER_VARIABLE}: "0"` in engine.env: toolkit bench (vLLM issue {issue}).'
         yield Finding("quality.runner", message, "engine.version", hint=hint, severity="warning" if written else "info")
@@ -104,7 +104,7 @@ def _capture(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Findin
 
 def _eager(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """Without CUDA graphs each pass of a drafter costs almost what a pass of the target costs (issue 39790)."""
-    on_gpu = recipe.platform_rules.has_instance_types
+    on_gpu = recipe.platform_rules.facts.has_instance_types
     if recipe.engine.args.get("enforce-eager") is True and speculation.facts.kind != "text" and on_gpu:
         message = "without CUDA graphs, drafting takes most of the time that it saves"
         hint = "Remove the flag, unless the engine does not start without it (vLLM issue 39790)."

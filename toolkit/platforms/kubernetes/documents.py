@@ -168,7 +168,7 @@ class _Answer(_Object, total=False):
 
 
 class _Done(TypedDict, total=False):
-    """What is answered to a deletion that is done at once: a Status, whose `status` is a word."""
+    """The answer to a deletion that is done at once. Its `status` is a word, elsewhere it is an object."""
 
     __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     metadata: _Metadata
@@ -196,8 +196,8 @@ class Refusal(TypedDict, total=False):
 def read_answer(content: bytes, asked: str) -> dict[str, Any]:
     """What was answered to `asked`, such as `GET /api/v1/pods`. Raises UnreadableAnswer."""
     try:
-        found = documents.parse(dict[str, Any], content, _LIMITS)
-        answer = documents.fit(_Done if found.get("kind") == "Status" else _Answer, found)
+        document = documents.parse(dict[str, Any], content, _LIMITS)
+        answer = documents.fit(_Done if document.get("kind") == "Status" else _Answer, document)
     except documents.Unfit as error:
         why = "that is not an API server, but perhaps a proxy or a login page"
         raise UnreadableAnswer(f"the answer to {asked} cannot be used: {error}: {why}") from error

@@ -83,9 +83,9 @@ def _hint(error: ApiException, doing: str) -> str:
 
 def _allow(message: str) -> str:
     """A hint with the missing RBAC rule."""
-    found = _FORBIDDEN.search(message)
-    if not found:
+    refused = _FORBIDDEN.search(message)
+    if not refused:
         return "An admission rule or a quota of the cluster refuses it. Ask the cluster's administrator."
-    scope = f"a Role of namespace {found['namespace']}" if found["namespace"] else "a ClusterRole"
-    rule = f'{{apiGroups: ["{found["group"]}"], resources: ["{found["resource"]}"], verbs: ["{found["verb"]}"]}}'
+    scope = f"a Role of namespace {refused['namespace']}" if refused["namespace"] else "a ClusterRole"
+    rule = f'{{apiGroups: ["{refused["group"]}"], resources: ["{refused["resource"]}"], verbs: ["{refused["verb"]}"]}}'
     return f"Ask for this rule in {scope}: {rule}"

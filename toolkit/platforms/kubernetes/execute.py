@@ -11,10 +11,9 @@ from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.cluster import Cluster
-from toolkit.platforms.kubernetes.kinds import is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 
 # Pods get time to drain, and their owners are deleted after them.
 _DELETE_SECONDS = 900.0
@@ -34,14 +33,14 @@ class Objects:
         """Create or update it with the manifest. Refuses an object that others have created since the plan."""
         name = manifest["metadata"]["name"]
         existing = self._find(kind, name)
-        if existing and not RULES_BY_KIND[kind].may_be_foreign and not is_ours(existing):
+        if existing and not KINDS_BY_NAME[kind].may_be_foreign and not is_ours(existing):
             hint = "Give the recipe another `name:`, or remove that object."
             raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
         try:
             apply(self.cluster, kind, self.namespace, manifest, existing)
         except ApiException as error:
-            if found := conflicts(error):
-                managers = ", ".join(sorted({manager for manager, _ in found}))
+            if owners := conflicts(error):
+                managers = ", ".join(sorted({manager for manager, _ in owners}))
                 hint = "Run the same command again: the new plan names the fields."
                 raise PlatformError(f"{kind} {name} was changed by {managers} since the plan", hint=hint) from error
             raise
@@ -62,13 +61,13 @@ class Objects:
         existing = self._find(kind, wanted.name)
         if existing and existing["metadata"].get("deletionTimestamp"):
             self.wait_gone(kind, existing)
-        elif existing and (RULES_BY_KIND[kind].is_job or self._is_immutable(wanted, existing)):
+        elif existing and (KINDS_BY_NAME[kind].is_job or self._is_immutable(wanted, existing)):
             self._delete(kind, existing)
         self.put(kind, manifest)
 
     def delete_autoscalers(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """Delete our autoscalers that conflict with the manifest: a second one, or with a fixed number of pods."""
-        if not RULES_BY_KIND[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
+        if not KINDS_BY_NAME[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
             return
         for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
             try:

@@ -12,10 +12,9 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import Objects
-from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 
@@ -64,11 +63,11 @@ class ClusterLease:
         return str(created["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
-        found = self._cluster.find(self._path)
-        if found is None:
+        lease = self._cluster.find(self._path)
+        if lease is None:
             return None
-        metadata, spec = found["metadata"], found.get("spec") or {}
-        if not is_ours(found):
+        metadata, spec = lease["metadata"], lease.get("spec") or {}
+        if not is_ours(lease):
             hint = "Give the recipe another `name:`, or remove that Lease."
             raise PlatformError(f"Lease {metadata['name']} was not created by the toolkit", hint=hint)
         try:
@@ -121,5 +120,5 @@ class ClusterLease:
 
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
-        if found := self._cluster.find(path("Namespace", "", self._namespace)):
-            Objects(self._cluster, "", self._clock, self._sleep).wait_gone("Namespace", found)
+        if namespace := self._cluster.find(path("Namespace", "", self._namespace)):
+            Objects(self._cluster, "", self._clock, self._sleep).wait_gone("Namespace", namespace)

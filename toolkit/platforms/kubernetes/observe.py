@@ -8,13 +8,14 @@ from typing import Any
 
 from kubernetes.client import ApiException
 
+from toolkit.apply.training import TrainingJob
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
-from toolkit.platforms.kubernetes.history import history
-from toolkit.platforms.kubernetes.job_status import job_status
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, annotations_of, is_ours, labels, path, selector
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
+from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
+from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
@@ -26,6 +27,7 @@ _IMMUTABLE = re.compile(r"immutable|may not change once set")
 # The autoscaler writes through a Deployment's scale, and runs in this program.
 _AUTOSCALER = "kube-controller-manager"
 _REPLICAS = ".spec.replicas"
+_ERROR = "error: "
 
 
 def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
@@ -91,8 +93,8 @@ def apply(
 
 def conflicts(error: ApiException) -> list[tuple[str, str]]:
     """Field managers and the fields that they want otherwise; empty when that is not what is wrong."""
-    found = [(_MANAGER.search(cause.get("message", "")), cause.get("field", "")) for cause in causes_of(error)]
-    return [(manager[1], field) for manager, field in found if manager]
+    claims = [(_MANAGER.search(cause.get("message", "")), cause.get("field", "")) for cause in causes_of(error)]
+    return [(manager[1], field) for manager, field in claims if manager]
 
 
 def changes(before: Any, after: Any, field_path: str = "") -> Iterator[str]:
@@ -150,17 +152,17 @@ def _all_ours(
     For a deployment we made nothing of a kind that we may not see and do not want. A removal must see all but the rare
     kinds, and tells of those.
     """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    ours: dict[tuple[str, str], dict[str, Any]] = {}
     unseen = []
-    for kind, rule in RULES_BY_KIND.items():
+    for kind, rule in KINDS_BY_NAME.items():
         try:
-            found |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
+            ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
         except ApiException as error:
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
             if not wanted:
                 unseen.append(f"a possible {kind} of this endpoint, which could not be read: {message_of(error)}")
-    return found, tuple(unseen)
+    return ours, tuple(unseen)
 
 
 def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
@@ -169,14 +171,14 @@ def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
         current = cluster.find(path(kind, namespace, namespace))
         return [current] if current and is_ours(current) else []
     try:
-        found = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
+        listed = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
     except ApiException as error:
         if error.status == 404:  # a kind that the cluster does not have
             return []
         raise
     if kind == "PersistentVolume":
-        return [item for item in found if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
-    return found
+        return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
+    return listed
 
 
 def _weights(volume: Mapping[str, Any]) -> Existing:
@@ -203,10 +205,54 @@ def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[
     try:
         after = apply(cluster, item.kind, namespace, item.request, current, dry_run=True)
     except ApiException as error:
-        if found := conflicts(error):
-            return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in found]}
+        if owners := conflicts(error):
+            return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in owners]}
         causes = causes_of(error)
         if error.status == 422 and causes and all(_IMMUTABLE.search(cause.get("message", "")) for cause in causes):
             return {"Immutable": sorted({cause.get("field", "") for cause in causes})}
         raise
     return {"Changes": list(changes(current, after))}
+
+
+def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
+    """The Job now. One whose pod can never start, as without an image, has failed: it would wait for its deadline."""
+    name, status = job["metadata"]["name"], job.get("status", {})
+    began = seconds(job["metadata"]["creationTimestamp"])
+    if (complete := condition(status, "Complete")).get("status") == "True":
+        return TrainingJob(name, "Completed", "Completed", "", began, _when(complete, began))
+    its_pods = _pods(cluster, namespace, job)
+    if (failed := condition(status, "Failed")).get("status") == "True":
+        reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
+        return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
+    if not its_pods:
+        return TrainingJob(name, "InProgress", "Pending", "", began, began)
+    entered = seconds(its_pods[-1]["metadata"]["creationTimestamp"])
+    trouble = trouble_of(its_pods[-1], readable_events(cluster, namespace, its_pods[-1]))
+    if trouble and trouble.certain:
+        return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
+    stage = "Training" if its_pods[-1].get("status", {}).get("phase") == "Running" else "Starting"
+    return TrainingJob(name, "InProgress", stage, trouble.text if trouble else "", began, entered)
+
+
+def _pods(cluster: Cluster, namespace: str, job: Document) -> list[Document]:
+    """The Job's pods, oldest first; none where we may not see them."""
+    try:
+        return [*pods(cluster, namespace, job)]
+    except ApiException as error:
+        if error.status == 403:
+            return []
+        raise
+
+
+def _last_words(of: list[Document]) -> str:
+    """What the container of the newest pod said of its failure; empty where it said nothing."""
+    ended = (
+        container.get("state", {}).get("terminated") or {} for pod in reversed(of) for container in containers(pod)
+    )
+    texts = (str(state.get("message", "")) for state in ended)
+    lines = (line for text in texts for line in text.splitlines() if line.startswith(_ERROR))
+    return next(lines, "").removeprefix(_ERROR)
+
+
+def _when(condition_now: Document, otherwise: float) -> float:
+    return seconds(condition_now["lastTransitionTime"]) if "lastTransitionTime" in condition_now else otherwise

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from kubernetes.client import ApiException
+
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
@@ -19,23 +21,24 @@ from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.platforms.kubernetes import rollout, runtime
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path, selector
+from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.execute import Objects
-from toolkit.platforms.kubernetes.heads import Heads
-from toolkit.platforms.kubernetes.job_status import job_status
-from toolkit.platforms.kubernetes.kinds import is_ours, path
 from toolkit.platforms.kubernetes.lease import ClusterLease
-from toolkit.platforms.kubernetes.listing import deployed
-from toolkit.platforms.kubernetes.metrics import read_metrics
-from toolkit.platforms.kubernetes.observe import observe
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, WEIGHTS
-from toolkit.platforms.kubernetes.weights import upload_head, upload_weights
+from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
+from toolkit.platforms.kubernetes.observe import job_status, observe
+from toolkit.platforms.kubernetes.rollout import status
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
+from toolkit.platforms.kubernetes.rules.metadata import OURS
+from toolkit.platforms.kubernetes.runtime import read_metrics
 from toolkit.platforms.lease import lease
 from toolkit.recipe.recipe import Recipe
 
 # Sent where a client certificate lets us in: the OpenAI client wants some key.
 _NO_TOKEN = "none"  # noqa: S105
+_TYPE = "node.kubernetes.io/instance-type"
+_ANY = "pods"
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class KubernetesPlatform:
         if action.kind == WEIGHTS.kind:
             self.upload(action.request, progress)
             return
-        if action.verb == "update" and RULES_BY_KIND[action.kind].is_job:
+        if action.verb == "update" and KINDS_BY_NAME[action.kind].is_job:
             return  # it runs already
         with api_errors(str(action)):
             objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
@@ -110,7 +113,7 @@ class KubernetesPlatform:
 
     def endpoints(self) -> list[Deployed]:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return deployed(self.cluster, self.namespace)
+            return read_deployed(self.cluster, self.namespace)
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):
@@ -199,17 +202,46 @@ class KubernetesPlatform:
             return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
 
     def _deployment(self, endpoint: str) -> dict[str, Any]:
-        if found := self._ours("Deployment", endpoint):
-            return found
+        if deployment := self._ours("Deployment", endpoint):
+            return deployment
         hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
         raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 
     def _job(self, name: str) -> dict[str, Any]:
-        if found := self._ours("Job", name):
-            return found
+        if job := self._ours("Job", name):
+            return job
         hint = "It was removed. The same command starts it again, from its last checkpoint."
         raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
 
     def _ours(self, kind: str, name: str) -> dict[str, Any] | None:
-        found = self.cluster.find(path(kind, self.namespace, name))
-        return found if found and is_ours(found) else None
+        manifest = self.cluster.find(path(kind, self.namespace, name))
+        return manifest if manifest and is_ours(manifest) else None
+
+
+def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
+    """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
+    query = {"labelSelector": selector(OURS)}
+    try:
+        deployments = cluster.items(path("Deployment", ""), query)
+    except ApiException as error:
+        if error.status != 403:
+            raise
+        deployments = cluster.items(path("Deployment", namespace), query)
+    return sorted((_read_endpoint(cluster, item) for item in deployments), key=lambda item: (item.name, item.region))
+
+
+def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
+    metadata = deployment["metadata"]
+    now = status(cluster, metadata["namespace"], deployment)
+    nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
+    return Deployed(
+        name=metadata["name"],
+        platform="kubernetes",
+        region=f"{cluster.context}/{metadata['namespace']}",
+        status=now.status,
+        config=now.config,
+        created=seconds(metadata["creationTimestamp"]),
+        instances=((nodes.get(_TYPE, _ANY), deployment["spec"].get("replicas", 1)),),
+        price_per_hour=None,  # nodes are shared, and bill whether pods are on them or not
+        failure_reason=now.failure_reason,
+    )

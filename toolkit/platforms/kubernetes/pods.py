@@ -36,8 +36,8 @@ class Trouble:
 
 def worst(pods: Iterable[tuple[Document, Sequence[Document]]]) -> Trouble | None:
     """Of pods with their events, the trouble that is certain, else the first."""
-    found = [trouble for pod, events in pods if (trouble := trouble_of(pod, events))]
-    return next((trouble for trouble in found if trouble.certain), found[0] if found else None)
+    troubles = [trouble for pod, events in pods if (trouble := trouble_of(pod, events))]
+    return next((trouble for trouble in troubles if trouble.certain), troubles[0] if troubles else None)
 
 
 def trouble_of(pod: Document, events: Sequence[Document]) -> Trouble | None:

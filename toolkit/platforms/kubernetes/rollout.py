@@ -1,4 +1,4 @@
-"""The status of a Deployment's rollout, and the logs and events of its pods."""
+"""The status of a Deployment's rollout, its history, and the logs and events of its pods."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
-from toolkit.platforms.kubernetes.history import REVISION
-from toolkit.platforms.kubernetes.kinds import FIELD_MANAGER, path, selector
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
@@ -26,6 +25,8 @@ _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started"
 _LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+REVISION = "deployment.kubernetes.io/revision"
+_OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
 
 
 def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointStatus:
@@ -39,7 +40,7 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
     if _is_complete(deployment):
         return EndpointStatus(name, "InService", running)
     ours = _newest_pods(cluster, namespace, deployment)
-    began = min((_created(pod) for pod in ours), default=applied(deployment))
+    began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
     trouble = _trouble(cluster, namespace, deployment, ours)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if _is_observed(deployment) and progressing.get("status") == "False":
@@ -83,9 +84,9 @@ def applied(deployment: Document) -> float:
 def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
-    found = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
-    ordered = sorted(found, key=lambda item: (_created(item), item["metadata"]["name"]))
-    return [item for item in ordered if _created(item) >= int(since)]
+    listed = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
+    ordered = sorted(listed, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
+    return [item for item in ordered if _creation_time(item) >= int(since)]
 
 
 def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
@@ -130,11 +131,11 @@ def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple
         if at == time and seen:
             seen -= 1
             continue
-        bookmarks[stream] = _moved(bookmarks.get(stream, ""), at)
+        bookmarks[stream] = _move(bookmarks.get(stream, ""), at)
         yield LogLine(stream, seconds(at), without_colours(text))
 
 
-def _moved(bookmark: str, at: str) -> str:
+def _move(bookmark: str, at: str) -> str:
     time, _, count = bookmark.partition(" ")
     return f"{at} {int(count) + 1 if at == time else 1}"
 
@@ -152,10 +153,10 @@ def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
 
 
-def _event_lines(found: Sequence[Document]) -> list[tuple[str, str]]:
+def _event_lines(events: Sequence[Document]) -> list[tuple[str, str]]:
     return [
         (_when(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
-        for event in found
+        for event in events
         if event.get("reason") in _SHOWN_EVENTS
     ]
 
@@ -165,7 +166,7 @@ def _when(event: Document) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
 
 
-def _created(item: Document) -> float:
+def _creation_time(item: Document) -> float:
     return seconds(item["metadata"]["creationTimestamp"])
 
 
@@ -183,13 +184,13 @@ def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list
     wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
     try:
         sets = cluster.items(path("ReplicaSet", namespace), wanted)
-        found = pods(cluster, namespace, deployment)
+        every = pods(cluster, namespace, deployment)
     except ApiException as error:
         if error.status == 403:  # who may deploy need not be one who may look at pods
             return []
         raise
     newest = {item["metadata"]["uid"] for item in sets if _annotation(item, REVISION) == revision(deployment)}
-    return [pod for pod in found if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+    return [pod for pod in every if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
 
 
 def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequence[Document]) -> Trouble | None:
@@ -197,12 +198,12 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    found = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
-    if found and found.is_crash and not found.certain:
+    trouble = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
+    if trouble and trouble.is_crash and not trouble.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
             cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})], platform="kubernetes")
-            return Trouble(found.text, cause is not None and cause.fatal)
-    return found
+            return Trouble(trouble.text, cause is not None and cause.fatal)
+    return trouble
 
 
 def readable_events(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
@@ -232,3 +233,35 @@ def _is_complete(deployment: Document) -> bool:
     if condition(now, "Progressing").get("reason") == _FINISHED and available:
         return True
     return bool(wanted <= updated <= available)
+
+
+def history(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> dict[str, Any]:
+    """`History`, the newest version first, and `Manifest`: the Deployment as it would be applied again."""
+    metadata, spec = deployment["metadata"], deployment["spec"]
+    head = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
+    applied = {key: value for key, value in spec.items() if key not in _OF_CONTROLLERS}
+    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": head, "spec": applied}
+    return {HISTORY: _versions(cluster, namespace, deployment), "Manifest": manifest}
+
+
+def _versions(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
+    try:
+        replica_sets = cluster.items(path("ReplicaSet", namespace), wanted)
+    except ApiException as error:
+        if error.status == 403:  # who may deploy need not be one who may list them
+            return None
+        raise
+    uid = deployment["metadata"]["uid"]
+    mine = [
+        item
+        for item in replica_sets
+        if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
+    ]
+    return [version(item) for item in sorted(mine, key=_revision, reverse=True)]
+
+
+def _revision(replica_set: Mapping[str, Any]) -> int:
+    """Counted by the deployment controller; 0 before it has seen the ReplicaSet."""
+    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+    return int(text) if text.isdecimal() else 0

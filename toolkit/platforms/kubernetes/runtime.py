@@ -1,4 +1,4 @@
-"""Requests to an endpoint through the API server's proxy of its Service."""
+"""Requests to an endpoint's pods through the API server: invocations, and the engine's page of metrics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,16 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 
 from toolkit import documents
 from toolkit.endpoint import refusal
-from toolkit.endpoint.refusal import ErrorAnswer, retry
+from toolkit.endpoint.metrics import Metrics
+from toolkit.endpoint.prometheus import metrics_of_pages
+from toolkit.endpoint.refusal import ErrorAnswer
+from toolkit.endpoint.retry import retried
 from toolkit.errors import EndpointNotFound, InvocationError
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
-from toolkit.platforms.kubernetes.kinds import path
+from toolkit.platforms.kubernetes.pods import Document, is_ready
+from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.platforms.kubernetes.rules.security import PORT
 
 # A model may think for long before its first byte, and is not hurried.
 _ANSWER = documents.Limits(seconds=3600.0)
@@ -31,7 +36,7 @@ def proxy(namespace: str, endpoint: str) -> str:
 def invoke(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> dict[str, Any]:
-    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    answer = _ask(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):
             return documents.parse(dict[str, Any], documents.collect(answer.stream(), _ANSWER))
@@ -45,7 +50,7 @@ def stream(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> Iterator[bytes]:
     """What breaks off is never asked for again: half an answer has been given."""
-    answer = _asked(cluster, namespace, endpoint, body, sleep)
+    answer = _ask(cluster, namespace, endpoint, body, sleep)
     try:
         with closing(answer):  # also when the caller has had enough
             while part := answer.read1():
@@ -54,7 +59,7 @@ def stream(
         raise refusal.broken_off(endpoint, error) from error
 
 
-def _asked(
+def _ask(
     cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
 ) -> HTTPResponse:
     """The head of the answer; the body is still to be read."""
@@ -63,7 +68,7 @@ def _asked(
         try:
             return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body)
         except ApiException as error:
-            raise _refused(endpoint, error) from error
+            raise _refusal(endpoint, error) from error
         except HTTPError as error:
             transient = isinstance(error, ConnectTimeoutError | NewConnectionError)
             raise InvocationError(f"{endpoint}: the cluster does not answer: {error}", transient=transient) from error
@@ -75,10 +80,10 @@ def on_openai_route(endpoint: str, answer: ErrorAnswer) -> InvocationError | End
     """An error of the API server, or one of the container that it passes on."""
     error = ApiException(status=answer.status)
     error.body = answer.text
-    return _refused(endpoint, error)
+    return _refusal(endpoint, error)
 
 
-def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
+def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNotFound:
     """The API server's own refusal is a Status document; what is none, the container said."""
     if not status_of(error):
         return refusal.by_container(endpoint, error.status, error.body)
@@ -92,3 +97,10 @@ def _refused(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     elif error.status in _BUSY:
         hint = "None of its pods is ready. See: toolkit status --platform kubernetes"
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
+
+
+def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes: int) -> Metrics:
+    """Counted since each container's start. Raises ApiException, PlatformError."""
+    ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
+    pages = {f"pod {pod}": cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics") for pod in ready}
+    return metrics_of_pages(deployment["metadata"]["name"], minutes, pages)

@@ -60,14 +60,14 @@ class KubernetesSession:
 
         Raises AmbiguousEndpoint, UsageError or PlatformError.
         """
-        found = [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
-        if len(found) > 1:
+        scopes = [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
+        if len(scopes) > 1:
             hint = (
                 "Pass the recipe instead of the name. "
                 "In Python: toolkit.connect(NAME, region='CONTEXT/NAMESPACE', ...)."
             )
-            raise AmbiguousEndpoint(f"{endpoint} exists in several namespaces: {', '.join(found)}", hint=hint)
-        return found[0] if found else None
+            raise AmbiguousEndpoint(f"{endpoint} exists in several namespaces: {', '.join(scopes)}", hint=hint)
+        return scopes[0] if scopes else None
 
     def every_scope(self) -> Sequence[str | None]:
         return [None]

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.activity import Activity
 from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
 from toolkit.platforms.local.folders import endpoints_folder
-from toolkit.platforms.local.presence import Presence
+from toolkit.platforms.local.presence import Activity, Presence
 
 if TYPE_CHECKING:
     import uvicorn
@@ -43,7 +42,6 @@ def main(home: Path, containers: Path, ready_fd: int) -> None:
 
 def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
-    from toolkit.platforms.local.access import Guard
     from toolkit.platforms.local.aws import HOME
     from toolkit.platforms.local.clients import session
     from toolkit.platforms.local.container_host import ContainerHost
@@ -52,6 +50,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     from toolkit.platforms.local.gateway import gateway
     from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
+    from toolkit.platforms.local.sigv4 import Guard
 
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -66,7 +65,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
     activity = Activity()
     guard = Guard(credentials.create(credentials_file(home)))
-    application = activity.counted_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
+    application = activity.count_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
     control = control_server(guarded(application, guard, home), control_socket)
     daemon = LocalDaemon(
         pid=os.getpid(),
@@ -75,7 +74,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         started_at=time.time(),
         credentials_file=str(credentials_file(home)),
     )
-    runtime = _runtime_server(activity.counted_asgi(gateway(sagemaker.endpoints.targets, guard)))
+    runtime = _runtime_server(activity.count_asgi(gateway(sagemaker.endpoints.targets, guard)))
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),
         threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime", daemon=True),

@@ -19,8 +19,8 @@ class Region:
     @property
     def partition(self) -> str:
         """First part of its ARNs."""
-        found = (partition for prefix, partition in _PARTITIONS.items() if self.name.startswith(f"{prefix}-"))
-        return next(found, "aws")
+        partitions = (partition for prefix, partition in _PARTITIONS.items() if self.name.startswith(f"{prefix}-"))
+        return next(partitions, "aws")
 
     def arn(self, kind: str, name: str) -> str:
         """ARN of a SageMaker resource; `kind` is such as "model", "endpoint-config" or "endpoint"."""

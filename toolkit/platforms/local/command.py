@@ -26,10 +26,10 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 def entrypoint(image: str, containers: Path) -> Path | None:
     """The program that runs in that image, or None when this machine cannot run it."""
-    found = _IMAGE.fullmatch(image)
-    if found is None or not found["tag"].endswith("-cpu") or not _runs_here(found["repository"]):
+    named = _IMAGE.fullmatch(image)
+    if named is None or not named["tag"].endswith("-cpu") or not _runs_here(named["repository"]):
         return None
-    program = containers / found["repository"] / "serve"
+    program = containers / named["repository"] / "serve"
     return program if program.is_file() else None
 
 

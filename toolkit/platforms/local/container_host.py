@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import PlatformError
+from toolkit.platforms.image import ON_THIS_MACHINE
 from toolkit.platforms.local import engine, machine, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import Starter, entrypoint, process, runnable_images
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
-from toolkit.platforms.local.host import EndpointSpec, Request, Variant
-from toolkit.platforms.local.queue import StartQueue
-from toolkit.platforms.local.rules import LOCAL_REGISTRY
+from toolkit.platforms.local.host import EndpointSpec, Request, StartQueue, Variant
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class ContainerHost:
         if program := entrypoint(image, self._containers):
             _must_not_start_code(variables)
             return partial(process, program, variables)
-        if not image.startswith(f"{LOCAL_REGISTRY}/"):
+        if not image.startswith(f"{ON_THIS_MACHINE.registry}/"):
             runnable = ", ".join(runnable_images(self._containers))
             raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
         try:
@@ -95,9 +94,9 @@ class ContainerHost:
 
 def _must_not_start_code(variables: Mapping[str, str]) -> None:
     """A process of this machine has no walls of a container around it."""
-    if found := sorted(CODE_VARIABLES.intersection(variables)):
+    if refused := sorted(CODE_VARIABLES.intersection(variables)):
         raise ServiceError(
-            f"The local platform takes no {', '.join(found)} in Environment: such a variable decides what code runs. "
+            f"The local platform takes no {', '.join(refused)} in Environment: such a variable decides what code runs. "
             "Remove it, or run the model in a container (`run: container`)."
         )
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.resourcegroupstaggingapi.models import resourcegroupstaggingapi_backends
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from toolkit import documents
-from toolkit.platforms.local.aws import REGION, ServiceError
-from toolkit.platforms.local.host import Answer
+from toolkit.platforms.local.aws import ACCOUNT, REGION, Region, ServiceError
+from toolkit.platforms.local.host import Answer, Request
+from toolkit.platforms.local.resources import Tags, read_token, token_of
 from toolkit.platforms.local.service import SageMaker
-from toolkit.platforms.local.tagging import get_resources
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -25,12 +26,14 @@ _TARGET = "SageMaker."
 _GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"
 # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, ...
 _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
+_MOST = 100  # resources of a page
+_ALL = 1_000_000
 
 
 def region_of(environ: WSGIEnvironment) -> str:
     """The region that a request was signed for; the local platform's, when it was not signed."""
-    found = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    return found["region"] if found else REGION
+    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+    return scope["region"] if scope else REGION
 
 
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
@@ -80,3 +83,46 @@ class _RequestHandler(MotoRequestHandler):
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""
+
+
+def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
+    """One page of the resources of a region that match the request, by ARN."""
+    size = request.get("ResourcesPerPage", _MOST)
+    if not 1 <= size <= _MOST:
+        raise ServiceError(f"ResourcesPerPage must be between 1 and {_MOST}.", code="InvalidParameterException")
+    tags_by_arn = {**dict(_from_moto(region)), **sagemaker.all()}
+    arns = sorted(arn for arn, tags in tags_by_arn.items() if _is_wanted(arn, tags, request))
+    if request.get("PaginationToken"):
+        (last,) = read_token(request["PaginationToken"], 1)
+        arns = [arn for arn in arns if arn > last]
+    page = arns[:size]
+    return {
+        "ResourceTagMappingList": [
+            {"ResourceARN": arn, "Tags": [{"Key": key, "Value": value} for key, value in tags_by_arn[arn].items()]}
+            for arn in page
+        ],
+        "PaginationToken": token_of(page[-1]) if len(arns) > size else "",
+    }
+
+
+def _from_moto(region: Region) -> Iterator[tuple[str, Mapping[str, str]]]:
+    _, resources = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
+    for resource in resources:
+        yield resource.arn, resource.tags
+
+
+def _is_wanted(arn: str, tags: Mapping[str, str], request: Request) -> bool:
+    types, arns = request.get("ResourceTypeFilters"), request.get("ResourceARNList")
+    _, _, service, _, _, resource = arn.split(":", 5)
+    names = (service, f"{service}:{resource.partition('/')[0]}")
+    return (
+        bool(tags)
+        and (not types or any(name in types for name in names))
+        and (not arns or arn in arns)
+        and all(_matches(tags, wanted) for wanted in request.get("TagFilters", []))
+    )
+
+
+def _matches(tags: Mapping[str, str], wanted: Mapping[str, list[str]]) -> bool:
+    key, values = str(wanted["Key"]), wanted.get("Values")
+    return key in tags and (not values or tags[key] in values)

@@ -45,8 +45,8 @@ def read(file: Path) -> Credentials:
         with file.open(encoding="utf-8") as opened:
             _must_be_private(file, os.fstat(opened.fileno()))
             parser.read_file(opened)
-        found = parser[_SECTION]
-        return Credentials(found["aws_access_key_id"], found["aws_secret_access_key"])
+        section = parser[_SECTION]
+        return Credentials(section["aws_access_key_id"], section["aws_secret_access_key"])
     except (OSError, UnicodeDecodeError, configparser.Error, KeyError) as error:
         raise _unusable(f"{file} cannot be read: {error}") from error
 

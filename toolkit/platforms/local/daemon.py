@@ -76,7 +76,7 @@ def running(home: Path) -> LocalDaemon | None:
         while time.monotonic() < deadline:
             if not _is_alive(home):
                 return None
-            if daemon := _described(home):
+            if daemon := _read_description(home):
                 return daemon
             time.sleep(0.05)
         if not folders.is_locked(home / "daemon.lock"):
@@ -196,7 +196,7 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
     # The daemon closes the pipe when it is ready; so does the kernel when it is dead.
     in_time = bool(select.select([ready], [], [], _START_TIMEOUT_S)[0])
     os.close(ready)
-    if (daemon := _described(home)) and _is_alive(home):
+    if (daemon := _read_description(home)) and _is_alive(home):
         return daemon
     keeper.kill_session(launcher.pid)
     lines = (home / "daemon.log").read_text(errors="replace").splitlines()[-_LOG_LINES:]
@@ -229,7 +229,7 @@ def _clear(home: Path) -> None:
     folders.clear_leftovers(home)
 
 
-def _described(home: Path) -> LocalDaemon | None:
+def _read_description(home: Path) -> LocalDaemon | None:
     """What daemon.json says, None when it, or the key that it names, makes no sense."""
     try:
         daemon = _DAEMON.validate_json((home / "daemon.json").read_bytes())

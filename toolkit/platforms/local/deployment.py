@@ -17,10 +17,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from toolkit.platforms.local import folders, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import Starter
-from toolkit.platforms.local.container import Container
-from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant, Watcher
-from toolkit.platforms.local.logs import LogStream
-from toolkit.platforms.local.queue import StartQueue
+from toolkit.platforms.local.container import Container, LogStream
+from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant, Watcher
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client

@@ -15,14 +15,14 @@ _END_OF_EVENT = b"\n\n"
 _AROUND = 16  # bytes of a frame that are neither headers nor payload
 
 
-def _encoded(headers: Mapping[str, str]) -> bytes:
+def _encode(headers: Mapping[str, str]) -> bytes:
     return b"".join(
         struct.pack("!B", len(name)) + name.encode() + struct.pack("!BH", _STRING, len(value)) + value.encode()
         for name, value in headers.items()
     )
 
 
-_PAYLOAD_PART = _encoded(
+_PAYLOAD_PART = _encode(
     {":event-type": "PayloadPart", ":content-type": "application/octet-stream", ":message-type": "event"}
 )
 
@@ -46,7 +46,7 @@ def payload_parts(piece: bytes) -> bytes:
 def exception(kind: str, message: str, error_code: str) -> bytes:
     """The frame that ends a stream with an error; `kind` is ModelStreamError or InternalStreamFailure."""
     headers = {":exception-type": kind, ":content-type": "application/json", ":message-type": "exception"}
-    return _frame(_encoded(headers), json.dumps({"Message": message, "ErrorCode": error_code}).encode())
+    return _frame(_encode(headers), json.dumps({"Message": message, "ErrorCode": error_code}).encode())
 
 
 def _frame(headers: bytes, payload: bytes) -> bytes:

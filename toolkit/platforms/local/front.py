@@ -15,8 +15,7 @@ from xml.sax.saxutils import escape
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
 from toolkit.platforms.local import sigv4
-from toolkit.platforms.local.access import Guard, must_be_a_program
-from toolkit.platforms.local.sigv4 import AccessError, Received, Signature
+from toolkit.platforms.local.sigv4 import AccessError, Guard, Received, Signature, must_be_a_program
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -57,9 +56,9 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
                 raise AccessError("AccessDenied", "The local platform keeps that to itself.")
             _must_have_a_length(environ)
             signature = sigv4.signature_of(request)
-            body = _admitted(request, signature, environ, guard, folder)
+            body = _admit(request, signature, environ, guard, folder)
         except AccessError as error:
-            return _refused(request, error, start_response)
+            return _refuse(request, error, start_response)
         environ[SIGNATURE] = signature
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = body.file, str(body.size)
         with body.file:
@@ -90,7 +89,7 @@ def _must_have_a_length(environ: WSGIEnvironment) -> None:
         raise AccessError("MissingContentLength", "The request must have a Content-Length.")
 
 
-def _admitted(request: Received, signature: Signature, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
+def _admit(request: Received, signature: Signature, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
     """The body of a request that is let in; it is read after the signature was checked, wherever that is possible."""
     if signature.payload is None:
         body = _read(environ, LARGEST_BODY, folder)
@@ -134,7 +133,7 @@ def _read(environ: WSGIEnvironment, most: int, folder: Path) -> Body:
     return Body(file, size, digest.hexdigest())
 
 
-def _refused(request: Received, error: AccessError, start_response: StartResponse) -> Iterable[bytes]:
+def _refuse(request: Received, error: AccessError, start_response: StartResponse) -> Iterable[bytes]:
     """An error in the words of the protocol that the request is in."""
     code, message = error.code, str(error)
     if "x-amz-target" in request.headers:

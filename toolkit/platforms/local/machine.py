@@ -1,32 +1,55 @@
-"""What this machine has: free memory, cores, and the features of its CPU."""
+"""What this machine has: the right system, packages, free memory, cores, and the features of its CPU."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+
+from toolkit.errors import MissingPackage, UsageError
 
 _PROC = Path("/proc")
 
 
+def runs_here() -> bool:
+    """Whether this system has what the daemon is made of: Windows has not."""
+    return find_spec("fcntl") is not None
+
+
+def require_system() -> None:
+    """Raise UsageError on a system that the local platform does not run on."""
+    if not runs_here():
+        hint = "Use Linux, on Windows that of WSL 2; or add: --platform sagemaker"
+        raise UsageError("the local platform does not run on this system", hint=hint)
+
+
+def require_packages(names: Sequence[str], who: str, extra: str) -> None:
+    """Raise MissingPackage, which names the extra, unless all packages are installed."""
+    missing = [name for name in names if find_spec(name) is None]
+    if missing:
+        raise MissingPackage(f"{who} needs packages that are not installed: {', '.join(missing)}", extra=extra)
+
+
 def free_bytes(proc: Path = _PROC) -> int:
     """Memory that can be used without swapping; all of it if the kernel does not say how much that is."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(proc / "meminfo"), re.M)
-    return int(found[1]) * 1024 if found else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    line = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(proc / "meminfo"), re.M)
+    return int(line[1]) * 1024 if line else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cpu_features(proc: Path = _PROC) -> frozenset[str]:
     """Instruction sets of the CPU, as the kernel calls them; empty where it does not list them."""
-    found = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(proc / "cpuinfo"), re.M)
-    return frozenset(found[1].split()) if found else frozenset()
+    line = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(proc / "cpuinfo"), re.M)
+    return frozenset(line[1].split()) if line else frozenset()
 
 
 def cores(proc: Path = _PROC) -> int:
     """Physical cores that this process may use; CPUs if the kernel does not say which of them share a core."""
     cpus = _read(proc / "cpuinfo").strip().split("\n\n")
-    found = {tuple(re.findall(r"^(?:physical|core) id\s*:(.*)$", cpu, re.M)) for cpu in cpus}
+    ids = {tuple(re.findall(r"^(?:physical|core) id\s*:(.*)$", cpu, re.M)) for cpu in cpus}
     allowed = len(os.sched_getaffinity(0))
-    return allowed if () in found else min(allowed, len(found))
+    return allowed if () in ids else min(allowed, len(ids))
 
 
 def _read(file: Path) -> str:

@@ -55,7 +55,7 @@ def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ[SIGNATURE].service != "s3":
             return moto(environ, start_response)
-        asked, method = _asked(environ), environ["REQUEST_METHOD"]
+        asked, method = _parse(environ), environ["REQUEST_METHOD"]
         if is_content(received(environ), environ[SIGNATURE]) and int(environ["CONTENT_LENGTH"]) > LARGE:
             return _put(moto, asked, environ, start_response)
         if method == "POST" and "uploadId" in asked.parameters:
@@ -67,7 +67,7 @@ def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
     return application
 
 
-def _asked(environ: WSGIEnvironment) -> _Asked:
+def _parse(environ: WSGIEnvironment) -> _Asked:
     path, _, query = str(environ["RAW_URI"]).partition("?")
     bucket, _, key = path.lstrip("/").partition("/")
     return _Asked(bucket, unquote(key), {name: values[0] for name, values in parse_qs(query, True).items()})

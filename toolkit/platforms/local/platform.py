@@ -11,11 +11,10 @@ from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.errors import PlatformError, UsageError
-from toolkit.platforms.image import spec_of
+from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
-from toolkit.platforms.local.rules import LOCAL_REGISTRY
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
@@ -80,8 +79,8 @@ def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
     """Whether vLLM has a process for its worker: in an image, and where the recipe says on which cores it computes."""
     given = container.get("Environment", {})
     engines = map(registry.engine_rules, registry.engines())
-    return container.get("Image", "").startswith(f"{LOCAL_REGISTRY}/") or any(
-        engine.cpu.binds_threads(given) for engine in engines if engine.cpu
+    return container.get("Image", "").startswith(f"{ON_THIS_MACHINE.registry}/") or any(
+        engine.binds_threads(given) for engine in engines
     )
 
 

@@ -1,15 +1,24 @@
-"""What makes a living daemon findable: its lock, its description and its key, mended for as long as it lives."""
+"""What makes a living daemon findable: its lock, description and key; and when a client last asked it for something."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-from contextlib import suppress
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from toolkit.platforms.local.daemon import LocalDaemon
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Presence:
@@ -18,7 +27,7 @@ class Presence:
     def __init__(self, home: Path) -> None:
         self._home = home
         self._files: dict[Path, bytes] = {}
-        self._lock = self._locked()
+        self._lock = self._lock_home()
 
     def announce(self, daemon: LocalDaemon) -> None:
         """Say in daemon.json where it answers, and keep its key where that says."""
@@ -31,7 +40,7 @@ class Presence:
         lock = self._home / "daemon.lock"
         if not (lock.exists() and os.path.samestat(lock.stat(), os.fstat(self._lock))):
             self._home.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lost, self._lock = self._lock, self._locked()
+            lost, self._lock = self._lock, self._lock_home()
             os.close(lost)
         for file, content in self._files.items():
             if not file.is_file() or file.read_bytes() != content:
@@ -45,7 +54,7 @@ class Presence:
             for file in self._files:
                 file.unlink(missing_ok=True)
 
-    def _locked(self) -> int:
+    def _lock_home(self) -> int:
         """A descriptor that is never closed: the lock shall last as long as the process."""
         lock = os.open(self._home / "daemon.lock", os.O_WRONLY | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)  # refused by another daemon's lock, not by who only asks
@@ -59,3 +68,46 @@ def _write(file: Path, content: bytes) -> None:
     new.touch(mode=0o600)
     new.write_bytes(content)
     new.replace(file)
+
+
+class Activity:
+    """Counts the requests of the applications that it wraps. `clock` counts seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._open = 0
+        self._last = clock()
+
+    def idle_seconds(self) -> float:
+        """How long nothing has been asked for; 0 while a request is being answered."""
+        with self._lock:
+            return 0.0 if self._open else self._clock() - self._last
+
+    def count_wsgi(self, application: WSGIApplication) -> WSGIApplication:
+        def counted(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+            with self._request():
+                return application(environ, start_response)
+
+        return counted
+
+    def count_asgi(self, application: ASGIApp) -> ASGIApp:
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":  # the server's own start and end
+                await application(scope, receive, send)
+                return
+            with self._request():
+                await application(scope, receive, send)
+
+        return counted
+
+    @contextmanager
+    def _request(self) -> Iterator[None]:
+        with self._lock:
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open -= 1
+                self._last = self._clock()

@@ -134,7 +134,7 @@ def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
         return item[sort_field], item[name]
 
     descending = request.get("SortOrder", "Descending") == "Descending"
-    items = sorted((item for item in summaries if _wanted(item, prefix, request)), key=position, reverse=descending)
+    items = sorted((item for item in summaries if _matches(item, prefix, request)), key=position, reverse=descending)
     if "NextToken" in request:
         last = read_token(request["NextToken"], 2)
         items = [item for item in items if (position(item) < last if descending else position(item) > last)]
@@ -145,7 +145,7 @@ def page(prefix: str, summaries: Iterable[Answer], request: Request) -> Answer:
     return answer
 
 
-def _wanted(item: Answer, prefix: str, request: Request) -> bool:
+def _matches(item: Answer, prefix: str, request: Request) -> bool:
     def between(moment: str) -> bool:
         after, before = request.get(f"{moment}After", float("-inf")), request.get(f"{moment}Before", float("inf"))
         return bool(after <= item.get(moment, 0) <= before)

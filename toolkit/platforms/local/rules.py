@@ -4,67 +4,116 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
+from toolkit.findings import Finding
 from toolkit.home import home
-from toolkit.platforms.image import ImageStore
-from toolkit.platforms.local.checks import check_local
-from toolkit.platforms.local.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
-from toolkit.platforms.sagemaker.rules.capabilities import Capabilities
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Disk
+from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
+from toolkit.recipe.lock import Lock
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
+    from toolkit.platforms.parts import HeadTraining, PlatformParts
 
-LOCAL_REGISTRY = "localhost"
-"""What images are called by that are on this machine only."""
 
-LOCAL = Capabilities(
-    enhanced_metrics=False,
-    instance_types=False,
-    runs_programs=True,
-    deployment_guardrails=False,
-    compiles=False,
-    monitors=False,
-    outlasts=False,
-    plan_notes=False,
-    images=ImageStore(LOCAL_REGISTRY, "podman or docker", has_accelerators=False),
-    endpoint_seconds=lookup.platform("local").endpoint_seconds,
+def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on settings that the local platform does not support."""
+    refused = (
+        ("platform.inference_component", recipe.platform.component is not None, "no inference components"),
+        ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
+        ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
+    )
+    for path, is_set, what in refused:
+        if is_set:
+            yield Finding(
+                "local.not-here",
+                f"the local platform supports {what}",
+                path,
+                hint="Remove it to run on the local platform.",
+            )
+    if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
+        message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
+        hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
+        yield Finding("local.base", message, "platform.run", hint=hint)
+    for path, source in recipe.models.items():
+        if source.kind == "jumpstart":
+            message = f"the local platform does not support JumpStart models such as {source}"
+            yield Finding(
+                "local.not-here", message, path, hint="Use a folder or a Hugging Face id to run on the local platform."
+            )
+    yield from check_environment(recipe)
+
+
+def _builds(recipe: Recipe) -> bool:
+    """Only if the recipe asks for a container: else a process serves."""
+    return recipe.platform.run == "container"
+
+
+def _price_per_hour(recipe: Recipe) -> float:
+    return lookup.platform("local").price_per_hour
+
+
+def _training_disk(recipe: Recipe) -> Disk:
+    folder = home()
+    there = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    return Disk(f"the disk of {folder}", free, "training.data", "Make room, set TOOLKIT_HOME to another disk")
+
+
+_FACTS = PlatformFacts(
+    gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
+    has_settings_by_type=True,
+    isolates_containers=True,
+    builds=_builds,
+    price_per_hour=_price_per_hour,
+    training_disk=_training_disk,
 )
 
 
 class LocalRules(AwsRules):
-    """SageMaker's rules, but for training: a job is a process of this machine, with its files in the user's home."""
+    """SageMaker's API on this machine: a training job is a process, with its files in the user's home."""
 
-    def desired_training(self, recipe: Recipe, account: Account) -> tuple[Resource, ...]:
-        """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
-        from toolkit.planning.resources import Resource
-        from toolkit.training.plan import job_name, section, training_job
-
-        training = section(recipe)
-        sources = [*training.data, recipe.target.model, training.start_from or "", str(recipe.drafter)]
-        if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
-            hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
-            raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
-        name = job_name(recipe)
-        request = {"TrainingJobName": name, "Job": training_job(recipe).model_dump(mode="json")}
-        return (Resource("TrainingJob", name, request),)
-
-    def training_notes(self, recipe: Recipe) -> Iterator[str]:
-        yield "The job is a process of this machine, on its GPU if PyTorch finds one"
-
-    def training_disk(self, recipe: Recipe) -> Disk:
-        folder = home()
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        free = shutil.disk_usage(there).free
-        return Disk(f"the disk of {folder}", free, "training.data", "Make room, set TOOLKIT_HOME to another disk")
-
-    def training_price(self, recipe: Recipe) -> float:
-        return 0.0
+    @cached_property
+    def parts(self) -> PlatformParts:
+        price = lookup.platform(self.name).price_per_hour
+        return replace(
+            super().parts,
+            training=_training,
+            price_now=lambda observed, region: price,
+            price_text=lambda recipe: f"{price:.2f} $/h",
+        )
 
 
-RULES = LocalRules("local", LOCAL, SECTIONS, check_local)
+def _training() -> HeadTraining:
+    from toolkit.platforms.parts import HeadTraining
+
+    return HeadTraining(_training_resources, _training_notes, _price_per_hour)
+
+
+def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+    """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
+    from toolkit.planning.resources import Resource
+    from toolkit.training.plan import job_name, section, training_job
+
+    training = section(recipe)
+    sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]
+    if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
+        hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
+        raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
+    name = job_name(recipe)
+    request = {"TrainingJobName": name, "Job": training_job(recipe).model_dump(mode="json")}
+    return (Resource("TrainingJob", name, request),)
+
+
+def _training_notes(recipe: Recipe) -> Iterator[str]:
+    yield "The job is a process of this machine, on its GPU if PyTorch finds one"
+
+
+RULES = LocalRules("local", _FACTS, check_local)

@@ -16,7 +16,7 @@ from typing import Any
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import configs, guardrails
+from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -70,8 +70,8 @@ class SageMaker:
             )
         shape = self._service_model.operation_model(operation).input_shape
         assert shape is not None
-        if found := list(problems(request, shape)):
-            raise ServiceError(f"{len(found)} validation error{'s'[: len(found) > 1]} detected: {'; '.join(found)}")
+        if wrong := list(problems(request, shape)):
+            raise ServiceError(f"{len(wrong)} validation error{'s'[: len(wrong) > 1]} detected: {'; '.join(wrong)}")
         must_be_allowed(request.get("Tags", []))
         with self._lock:
             return self.operations[operation](request)
@@ -153,7 +153,7 @@ class SageMaker:
         raise ServiceError(f'Could not find inference component "{arn}".')
 
     def _examine_deployment(self, operation: str, request: Request) -> None:
-        if problem := next(guardrails.problems(request.get("DeploymentConfig", {})), None):
+        if problem := next(validation.guardrail_problems(request.get("DeploymentConfig", {})), None):
             raise ServiceError(problem)
         self._host.examine(operation, request)
 
@@ -194,8 +194,8 @@ class SageMaker:
         return container
 
     def _refuse(self, what: str, request: Request) -> None:
-        if found := [key for key in self._host.refused.get(what, ()) if key in request]:
-            raise ServiceError(f"The local platform does not do {', '.join(found)} in {what}. Leave it out here.")
+        if refused := [key for key in self._host.refused.get(what, ()) if key in request]:
+            raise ServiceError(f"The local platform does not do {', '.join(refused)} in {what}. Leave it out here.")
 
 
 def _must_have_variants(new: EndpointSpec, old: EndpointSpec) -> None:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from toolkit.errors import MissingPackage, UsageError
+from toolkit.errors import UsageError
 from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.local.machine import require_packages, require_system, runs_here
+from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform
-    from toolkit.platforms.local.training import LocalTrainer
+    from toolkit.platforms.local.trainer import LocalTrainer
     from toolkit.platforms.rules import AwsSession
 
 
@@ -71,7 +71,7 @@ class LocalSession:
     def trainer(self, scope: str | None = None) -> LocalTrainer:
         """Training jobs of this user's home; they need no daemon. Raises UsageError."""
         require_system()
-        from toolkit.platforms.local.training import LocalTrainer
+        from toolkit.platforms.local.trainer import LocalTrainer
 
         return LocalTrainer(home() / "training")
 
@@ -83,25 +83,6 @@ class LocalSession:
 
     def unread_account(self, scope: str | None) -> Account:
         return Account(ACCOUNT, REGION)
-
-
-def runs_here() -> bool:
-    """Whether this system has what the daemon is made of: Windows has not."""
-    return find_spec("fcntl") is not None
-
-
-def require_system() -> None:
-    """Raise UsageError on a system that the local platform does not run on."""
-    if not runs_here():
-        hint = "Use Linux, on Windows that of WSL 2; or add: --platform sagemaker"
-        raise UsageError("the local platform does not run on this system", hint=hint)
-
-
-def require_packages(names: Sequence[str], who: str, extra: str) -> None:
-    """Raise MissingPackage, which names the extra, unless all packages are installed."""
-    missing = [name for name in names if find_spec(name) is None]
-    if missing:
-        raise MissingPackage(f"{who} needs packages that are not installed: {', '.join(missing)}", extra=extra)
 
 
 SESSION = LocalSession()

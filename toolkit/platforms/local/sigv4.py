@@ -10,7 +10,8 @@ import binascii
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -35,6 +36,7 @@ _URL_LIFETIME_S = 7 * 86400
 # How far the clocks of caller and service may differ.
 _SKEW_S = 300
 _SKEW_S3_S = 900
+_BEARER = "Bearer "
 
 
 class AccessError(Exception):
@@ -85,11 +87,11 @@ class Signature:
 def signature_of(request: Received) -> Signature:
     """The signature of a request, not checked yet. Raises AccessError."""
     if authorization := request.headers.get("authorization"):
-        found = _AUTHORIZATION.fullmatch(authorization)
-        if found is None:
+        header = _AUTHORIZATION.fullmatch(authorization)
+        if header is None:
             raise AccessError("IncompleteSignature", f"The Authorization header is not one of {_ALGORITHM}.")
         payload = request.headers.get("x-amz-content-sha256")
-        return _signature(found["credential"], request.headers.get("x-amz-date", ""), found, payload)
+        return _signature(header["credential"], request.headers.get("x-amz-date", ""), header, payload)
     query = dict(parse_qsl(request.query))
     if query.get("X-Amz-Algorithm") != _ALGORITHM:
         raise AccessError("MissingAuthenticationToken", "The request is not signed with the key of this daemon.")
@@ -169,7 +171,7 @@ def _must_be_fresh(signature: Signature, now: float) -> None:
 def _canonical_request(request: Received, signature: Signature, payload: str) -> str:
     headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers]
     pairs = parse_qsl(request.query, keep_blank_values=True)
-    query = sorted((_encoded(name), _encoded(value)) for name, value in pairs if name != "X-Amz-Signature")
+    query = sorted((_encode(name), _encode(value)) for name, value in pairs if name != "X-Amz-Signature")
     return "\n".join(
         (
             request.method,
@@ -189,7 +191,7 @@ def _canonical_path(path: str, service: str) -> str:
     return quote(normalize_url_path(path), safe="/-_.~")
 
 
-def _encoded(text: str) -> str:
+def _encode(text: str) -> str:
     return quote(text, safe="-_.~")
 
 
@@ -199,3 +201,42 @@ def _signing_key(secret: str, scope: str) -> bytes:
     for part in scope.split("/"):
         key = hmac.new(key, part.encode(), hashlib.sha256).digest()
     return key
+
+
+class Guard:
+    """Checks requests against the key of a daemon. `clock` gives seconds since the epoch."""
+
+    def __init__(self, credentials: Credentials, clock: Callable[[], float] = time.time) -> None:
+        self._credentials = credentials
+        self._clock = clock
+
+    def admit_signed(self, request: Received, signature: Signature, payload: str) -> None:
+        """Raise AccessError unless the daemon's key signed the request; `payload` is what its body is signed as."""
+        verify(request, signature, payload, self._credentials, self._clock())
+
+    def admit_bearer(self, headers: Mapping[str, str], region: str) -> None:
+        """Raise AccessError unless the request carries a bearer token for that region that is valid now."""
+        authorization = headers.get("authorization", "")
+        if not authorization.startswith(_BEARER):
+            raise AccessError("MissingAuthenticationToken", "The request has no bearer token.")
+        request = bearer_request(authorization.removeprefix(_BEARER))
+        signature = signature_of(request)
+        must_be_signed_for_sagemaker(region, signature)
+        self.admit_signed(request, signature, EMPTY_SHA256)
+
+
+def must_be_signed_for_sagemaker(region: str, signature: Signature) -> None:
+    """Raise AccessError when the request was signed for another service or region."""
+    if (signature.service, signature.region) != ("sagemaker", region):
+        raise AccessError("SignatureDoesNotMatch", f"Credential should be scoped to sagemaker in {region}.")
+
+
+def must_be_a_program(headers: Mapping[str, str], port: int) -> None:
+    """Raise AccessError for what a web page may have sent: another name of this machine, another origin.
+
+    A page whose name was pointed at this machine (DNS rebinding) still sends its own name as `Host`.
+    """
+    if headers.get("host", "").lower() not in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
+        raise AccessError("AccessDenied", "Requests must be to 127.0.0.1 or localhost.")
+    if "origin" in headers or headers.get("sec-fetch-site", "none") != "none":
+        raise AccessError("AccessDenied", "Requests of web pages are refused.")

@@ -6,6 +6,7 @@ maximum values stand in the same model and only AWS enforces them; here they are
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -36,12 +37,15 @@ _ONLY_JAVA = {
     r"\p{Print}": "[ -~]",
     r"\uD800\uDC00-\uDBFF\uDFFF": "\U00010000-\U0010ffff",
 }
+# Of a traffic routing's type: the size that it needs, and the percentages that are allowed.
+_SIZES = {"CANARY": ("CanarySize", 1, 50), "LINEAR": ("LinearStepSize", 10, 50)}
+_SMALLEST_BATCH, _LARGEST_BATCH = 5, 50
 
 
 def problems(request: Any, shape: Shape, path: str = "") -> Iterator[str]:
     """What AWS would refuse in that request, one sentence per value; `shape` is the operation's input shape."""
     if not _has_type(request, shape):
-        yield _failed(request, path, f"Member must be of type {shape.type_name}")
+        yield _failure(request, path, f"Member must be of type {shape.type_name}")
         return
     yield from _limits(request, shape, path)
     if isinstance(shape, StructureShape):
@@ -66,7 +70,7 @@ def _has_type(value: Any, shape: Shape) -> bool:
 def _structure(request: dict[str, Any], shape: StructureShape, path: str) -> Iterator[str]:
     for name in shape.required_members:
         if name not in request:
-            yield _failed(None, _member(path, name), "Member must not be null")
+            yield _failure(None, _member(path, name), "Member must not be null")
     for name, value in request.items():
         if name in shape.members:
             yield from problems(value, shape.members[name], _member(path, name))
@@ -76,10 +80,10 @@ def _structure(request: dict[str, Any], shape: StructureShape, path: str) -> Ite
 
 def _string(text: str, shape: StringShape, path: str) -> Iterator[str]:
     if shape.enum and text not in shape.enum:
-        yield _failed(text, path, f"Member must satisfy enum value set: [{', '.join(sorted(shape.enum))}]")
+        yield _failure(text, path, f"Member must satisfy enum value set: [{', '.join(sorted(shape.enum))}]")
     pattern = shape.metadata.get("pattern")
-    if pattern and not _compiled(pattern).fullmatch(text):
-        yield _failed(text, path, f"Member must satisfy regular expression pattern: {pattern}")
+    if pattern and not _compile(pattern).fullmatch(text):
+        yield _failure(text, path, f"Member must satisfy regular expression pattern: {pattern}")
 
 
 def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
@@ -88,13 +92,13 @@ def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
     noun = "value" if is_number else "length"
     low, high = shape.metadata.get("min"), shape.metadata.get("max")
     if low is not None and size < low:
-        yield _failed(value, path, f"Member must have {noun} greater than or equal to {low}")
+        yield _failure(value, path, f"Member must have {noun} greater than or equal to {low}")
     if high is not None and size > high:
-        yield _failed(value, path, f"Member must have {noun} less than or equal to {high}")
+        yield _failure(value, path, f"Member must have {noun} less than or equal to {high}")
 
 
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     for java, python in _ONLY_JAVA.items():
         pattern = pattern.replace(java, python)
     return re.compile(pattern)
@@ -105,7 +109,51 @@ def _member(path: str, name: str) -> str:
     return f"{path}.{camel}" if path else camel
 
 
-def _failed(value: Any, path: str, constraint: str) -> str:
+def _failure(value: Any, path: str, constraint: str) -> str:
     shown = "null" if value is None else str(value)
     shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
     return f"Value '{shown}' at '{path}' failed to satisfy constraint: {constraint}"
+
+
+def guardrail_problems(config: Mapping[str, Any], capacity: int | None = None) -> Iterator[str]:
+    """What is wrong with a DeploymentConfig. `capacity` is the number of instances or copies, if it is known.
+
+    By the API references of DeploymentConfig, BlueGreenUpdatePolicy, TrafficRoutingConfig, RollingUpdatePolicy and
+    InferenceComponentRollingUpdatePolicy. AWS's words are not known: the messages are ours.
+    """
+    blue_green, rolling = config.get("BlueGreenUpdatePolicy"), config.get("RollingUpdatePolicy")
+    if blue_green and rolling:
+        yield "DeploymentConfig takes BlueGreenUpdatePolicy or RollingUpdatePolicy, not both."
+    if blue_green:
+        yield from _blue_green(blue_green, capacity)
+    if rolling:
+        yield from _size("MaximumBatchSize", rolling["MaximumBatchSize"], _SMALLEST_BATCH, _LARGEST_BATCH, capacity)
+        yield from _time(rolling, rolling["MaximumBatchSize"], rolling["WaitIntervalInSeconds"])
+
+
+def _blue_green(policy: Mapping[str, Any], capacity: int | None) -> Iterator[str]:
+    routing = policy["TrafficRoutingConfiguration"]
+    needed, least, most = _SIZES.get(routing["Type"], ("", 0, 0))
+    if needed and needed not in routing:
+        yield f"TrafficRoutingConfiguration of type {routing['Type']} needs {needed}."
+        return
+    for other in ("CanarySize", "LinearStepSize"):
+        if other in routing and other != needed:
+            yield f"{other} is not for TrafficRoutingConfiguration of type {routing['Type']}."
+    if needed:
+        yield from _size(needed, routing[needed], least, most, capacity)
+    step = routing[needed] if routing["Type"] == "LINEAR" else {"Type": "CAPACITY_PERCENT", "Value": 100}
+    yield from _time(policy, step, routing["WaitIntervalInSeconds"])
+
+
+def _size(name: str, size: Mapping[str, Any], least: int, most: int, capacity: int | None) -> Iterator[str]:
+    percent = size["Value"] if size["Type"] == "CAPACITY_PERCENT" else capacity and 100 * size["Value"] / capacity
+    if percent and not least <= percent <= most:
+        yield f"{name} must be between {least}% and {most}% of the capacity."
+
+
+def _time(policy: Mapping[str, Any], step: Mapping[str, Any], wait: int) -> Iterator[str]:
+    steps = math.ceil(100 / step["Value"]) if step["Type"] == "CAPACITY_PERCENT" else 1
+    waiting = steps * wait + policy.get("TerminationWaitInSeconds", 0)
+    if policy.get("MaximumExecutionTimeoutInSeconds", math.inf) <= waiting:
+        yield f"MaximumExecutionTimeoutInSeconds must be larger than the total waiting time, {waiting} seconds."

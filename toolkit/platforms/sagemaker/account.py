@@ -27,18 +27,16 @@ from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageEr
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-from toolkit.platforms.sagemaker.keys import aws, aws_network
-from toolkit.platforms.sagemaker.network import read_subnets
+from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
-from toolkit.platforms.sagemaker.quotas import read_quotas
-from toolkit.platforms.sagemaker.reading import Reading
+from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
     ExecutionRole,
@@ -47,9 +45,8 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules.scaling_names import resource_ids
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.sagemaker.rules.names import resource_ids
+from toolkit.recipe.resolve import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
@@ -122,7 +119,7 @@ def examine(
         caller["Arn"],
         role=role,
         role_problem=role_problem,
-        denied=tuple(_denied(reading, caller["Arn"], needed, region)),
+        denied=tuple(_find_denied(reading, caller["Arn"], needed, region)),
         quotas=tuple(_quotas(reading, recipe, account)),
         missing_image=missing_image,
         image_problem=image_problem,
@@ -158,10 +155,10 @@ def _require_here(role: str | None, account: Account) -> None:
 def _role(reading: Reading, arn: str) -> ExecutionRole:
     """A role by its ARN or name, as far as we may look at it."""
     name = arn.rpartition("/")[2]
-    found = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
-    if found is None:
+    role = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
+    if role is None:
         return ExecutionRole(arn)
-    return ExecutionRole(arn, bool(found), check_trust(found) if found else None)
+    return ExecutionRole(arn, bool(role), check_trust(role) if role else None)
 
 
 def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
@@ -175,7 +172,7 @@ def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
         raise
 
 
-def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
+def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
     """Those of the permissions that the caller lacks. The account's root user lacks none."""
     if caller.endswith(":root"):
         return
@@ -188,14 +185,14 @@ def _denied(reading: Reading, caller: str, needed: Sequence[Permission], region:
             return
         source = role["Arn"]
     for permission in needed:
-        actions = reading.ask(what, action, partial(_refused, reading.clients, source, permission, region))
+        actions = reading.ask(what, action, partial(_find_refused, reading.clients, source, permission, region))
         if actions is None:  # the next would be refused likewise
             return
         if actions:
             yield replace(permission, actions=actions)
 
 
-def _refused(clients: Clients, source: str, permission: Permission, region: str) -> tuple[str, ...]:
+def _find_refused(clients: Clients, source: str, permission: Permission, region: str) -> tuple[str, ...]:
     """The actions that IAM's policy simulator would not allow on the permission's resources."""
     given = dict(permission.given)
     if not permission.actions[0].startswith("iam:"):  # IAM is global: its calls are made to another region

@@ -6,13 +6,13 @@ here as a TypeError or KeyError. Here it is an UnreadableAnswer, which names the
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ConnectionClosedError, ReadTimeoutError
-from botocore.parsers import ResponseParserError, ResponseParserFactory
+from botocore.eventstream import EventStream
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
+from botocore.validate import ParamValidator
 from urllib3 import exceptions as urllib3_errors
 
 from toolkit import documents
@@ -23,21 +23,10 @@ if TYPE_CHECKING:
 
 _HINT = "What answers there is not AWS, or a proxy between cut the answer short. The same command carries on."
 _FIRST_REFUSAL = 300
-_KIND = re.compile(r"(Output|Response|Result)$")
-_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "boolean": bool,
-    "double": (int, float),
-    "float": (int, float),
-    "integer": int,
-    "list": list,
-    "long": int,
-    "map": dict,
-    "string": str,
-    "structure": dict,
-    "timestamp": datetime,
-}
+_SHOWN_CHARACTERS = 200
+# Protocols whose parsers make every type from text; what JSON and CBOR have is passed on as it is.
+_XML = ("ec2", "query", "rest-xml")
 # What botocore's parsers raise for what is not of the shape that they expect.
-_UNCHECKED = {"jsonvalue", "eventstream"}
 _UNPARSED = (ResponseParserError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RuntimeError)
 
 
@@ -50,31 +39,61 @@ class UnreadableAnswer(PlatformError, BotoCoreError):
         self.hint = _HINT
 
 
-class CheckedParsers(ResponseParserFactory):
-    """Makes botocore's parsers, each of which checks what it has read."""
-
-    def create_parser(self, protocol_name: str) -> Any:
-        return _CheckedParser(super().create_parser(protocol_name))
-
-
 def check_answers(session: boto3.Session) -> boto3.Session:
     """Make the session's clients check what AWS answers; those that it has made already stay as they are."""
-    session._session.register_component("response_parser_factory", CheckedParsers())
-    session.events.register("creating-client-class", _bound_answers, unique_id="toolkit-bounded-answers")
+    session.events.register("creating-client-class", _check_client, unique_id="toolkit-checked-answers")
     return session
 
 
-def _bound_answers(base_classes: list[type], **_: object) -> None:
-    base_classes.insert(0, _BoundedClient)
+def _check_client(base_classes: list[type], **_: object) -> None:
+    base_classes.insert(0, _CheckedClient)
 
 
-class _BoundedClient:
-    """Part of every client: its answers are read up to a limit. What is streamed is bounded by who reads it."""
+class _CheckedClient:
+    """Part of every client: each call goes through it. What is streamed is bounded and checked by who reads it."""
+
+    meta: Any
+    _endpoint: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        endpoint: Any = self._endpoint  # type: ignore[attr-defined]
-        endpoint.http_session = _BoundedHttp(endpoint.http_session)
+        self._endpoint.http_session = _BoundedHttp(self._endpoint.http_session)
+
+    def _make_api_call(self, operation: str, request: Any) -> Any:
+        """What botocore reads of the answer. Raises UnreadableAnswer."""
+        client: Any = super()
+        service = self.meta.service_model
+        shape = None if service.resolved_protocol in _XML else service.operation_model(operation).output_shape
+        try:
+            answer = client._make_api_call(operation, request)
+            problem = _wrong_type(answer, shape)
+        except ClientError as error:
+            response: Any = error.response
+            response["Error"] = _readable(response)
+            raise
+        except BotoCoreError:
+            raise
+        except _UNPARSED as error:
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            raise UnreadableAnswer(f"AWS's answer to {operation} cannot be read: {problem[:_SHOWN_CHARACTERS]}")
+        return documents.named(answer, f"AWS's answer to {operation}", UnreadableAnswer)
+
+
+def _wrong_type(answer: Any, shape: Any) -> str:
+    """The first member that is not of the type that the shape says, as botocore finds it in requests."""
+    if shape is None:
+        return ""
+    come = {name: value for name, value in answer.items() if not isinstance(value, EventStream)}
+    report = ParamValidator().validate(come, shape).generate_report()
+    return next((line for line in report.splitlines() if line.startswith("Invalid type for parameter")), "")
+
+
+def _readable(answer: Mapping[str, Any]) -> dict[str, str]:
+    """Code and message of an error, whatever was sent of them."""
+    sent = answer["Error"] if isinstance(answer.get("Error"), dict) else {}
+    code = sent.get("Code") or answer["ResponseMetadata"]["HTTPStatusCode"]
+    return {**sent, "Code": str(code), "Message": str(sent.get("Message") or "")}
 
 
 class _BoundedHttp:
@@ -101,50 +120,3 @@ class _BoundedHttp:
         except urllib3_errors.ProtocolError as error:
             raise ConnectionClosedError(endpoint_url=request.url, request=request, error=error) from error
         return answer
-
-
-class _CheckedParser:
-    def __init__(self, parser: Any) -> None:
-        self._parser = parser
-
-    def parse(self, response: Mapping[str, Any], shape: Any) -> Any:
-        """What botocore reads of it. Raises UnreadableAnswer."""
-        name = f"AWS's answer to {_KIND.sub('', shape.name)}" if shape else "AWS's answer"
-        try:
-            parsed = self._parser.parse(response, shape)
-        except _UNPARSED as error:
-            raise UnreadableAnswer(f"{name} cannot be read: {type(error).__name__}: {str(error)[:200]}") from error
-        if isinstance(parsed, dict) and "Error" in parsed:
-            return {**parsed, "Error": _error(parsed["Error"], response["status_code"])}
-        if response["status_code"] >= _FIRST_REFUSAL:
-            return parsed  # what an error says beside its code and message, which is not read
-        if parsed is None:
-            raise UnreadableAnswer(f"{name} cannot be read: it is empty")
-        if problem := next(_problems(parsed, shape, ""), ""):
-            raise UnreadableAnswer(f"{name} cannot be read: {problem}")
-        return documents.named(parsed, name, UnreadableAnswer)
-
-
-def _error(found: Any, status: int) -> dict[str, str]:
-    """Code and message, whatever was sent of them."""
-    written = found if isinstance(found, dict) else {}
-    return {**written, "Code": str(written.get("Code") or status), "Message": str(written.get("Message") or "")}
-
-
-def _problems(value: Any, shape: Any, path: str) -> Iterator[str]:
-    """Members that are not of the type that the shape says. What is streamed has not been read yet."""
-    expected: Any = _TYPES.get(shape.type_name) if shape else None
-    if expected is None or getattr(shape, "is_document_type", False):
-        return
-    if not isinstance(value, expected) or (isinstance(value, bool) and shape.type_name != "boolean"):
-        yield f"`{path}` is {str(value)[:60]!r}, not a {shape.type_name}"
-    elif shape.type_name == "structure":
-        for name, member in shape.members.items():
-            if value.get(name) is not None and not _UNCHECKED & member.serialization.keys():
-                yield from _problems(value[name], member, f"{path}.{name}".lstrip("."))
-    elif shape.type_name == "list":
-        for number, item in enumerate(value):
-            yield from _problems(item, shape.member, f"{path}.{number}")
-    elif shape.type_name == "map":
-        for key, item in value.items():
-            yield from _problems(item, shape.value, f"{path}.{key}")

@@ -19,8 +19,7 @@ from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project, images
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
-from toolkit.platforms.sagemaker.images import ECR_HOST
-from toolkit.platforms.sagemaker.repository import registry_access, remove_staged
+from toolkit.platforms.sagemaker.images import ECR_HOST, registry_access, remove_staged
 
 _STAGING = ("docker", "codebuild")
 """Builders that may push under another tag first."""
@@ -52,10 +51,10 @@ def pinned_base(clients: Clients, base: str) -> dict[str, str]:
         return images.digests(clients, [base])
     try:
         with Registry(reference.registry, docker_credentials) as registry:
-            found = registry.find_manifest(reference.repository, reference.selector)
+            manifest = registry.find_manifest(reference.repository, reference.selector)
     except BuildError:  # the build will say what is wrong
         return {}
-    return {base: f"{reference.registry}/{reference.repository}@{found.digest}"} if found else {}
+    return {base: f"{reference.registry}/{reference.repository}@{manifest.digest}"} if manifest else {}
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,10 @@ from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
 from toolkit.platforms.sagemaker.images import ECR_HOST
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
 from toolkit.text import without_colours
@@ -189,10 +189,10 @@ def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
     """What the buildspec asks for."""
     base = parse(spec.base)
     arguments = dict(option.split("=", 1) for option in build_arguments(spec)[1::2])
-    found = {"DESTINATION": str(target), **arguments}
+    values = {"DESTINATION": str(target), **arguments}
     if (ecr := ECR_HOST.fullmatch(base.registry)) and base.registry != target.registry:
-        found |= {"BASE_REGISTRY": base.registry, "BASE_REGION": ecr[1]}
-    return found
+        values |= {"BASE_REGISTRY": base.registry, "BASE_REGION": ecr[1]}
+    return values
 
 
 def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:

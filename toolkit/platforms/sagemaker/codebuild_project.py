@@ -17,8 +17,8 @@ from toolkit.errors import BuildError
 from toolkit.images.buildspec import buildspec
 from toolkit.planning.names import VERSION_TAG
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.aws_errors import is_denied
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.version import __version__
 

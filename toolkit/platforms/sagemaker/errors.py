@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.rules.aws_errors import DENIED
+from toolkit.platforms.sagemaker.aws_errors import DENIED
 
 _LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
 _EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."
@@ -82,7 +82,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
             code = error.response["Error"]["Code"]
             if any(words in error.response["Error"]["Message"] for words in _WRONG_TIME):
                 return _CLOCK
-            return _denied(error) if code in DENIED else _HINTS.get(code, "")
+            return _hint_for_denial(error) if code in DENIED else _HINTS.get(code, "")
         case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
             return _LOG_IN
         case SSOError() | LoginError() | TokenRetrievalError():
@@ -96,7 +96,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     return ""
 
 
-def _denied(error: ClientError) -> str:
+def _hint_for_denial(error: ClientError) -> str:
     """AWS's text mostly names the action; otherwise the call's name nearly is it."""
     message = error.response["Error"]["Message"]
     named = _DENIED_ACTION.search(message)

@@ -10,9 +10,9 @@ from botocore.exceptions import ClientError
 from toolkit.errors import PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
+from toolkit.platforms.sagemaker.aws_errors import is_missing, message_of
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing, message_of
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Work, by_key
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Work, by_key
 
 _ATTEMPTS = 12
 _PAUSE_SECONDS = 5.0
@@ -33,7 +33,7 @@ def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], N
     Raises PlatformError when what exists is another's, or an endpoint that runs something else.
     """
     try:
-        _retried(lambda: kind.create(work, action.request), work, sleep)
+        _retry(lambda: kind.create(work, action.request), work, sleep)
     except ClientError as error:
         if not any(words in message_of(error) for words in _EXISTS):
             raise
@@ -42,10 +42,10 @@ def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], N
 
 def update(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None]) -> None:
     """Change the existing resource with the action's own request."""
-    _retried(lambda: kind.update(work, action.request), work, sleep)
+    _retry(lambda: kind.update(work, action.request), work, sleep)
 
 
-def _retried(call: Callable[[], None], work: Work, sleep: Callable[[float], None]) -> None:
+def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None]) -> None:
     """Call again while AWS does not know yet what the request names, for a minute."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:

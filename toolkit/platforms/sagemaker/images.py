@@ -1,37 +1,51 @@
-"""Images by digest: what a tag means now, so that an endpoint runs the very image that was planned."""
+"""Images in ECR: what a tag means now, so that an endpoint runs the very image that was planned; and their scans."""
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
+from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
-from toolkit.errors import BuildError
+from toolkit.errors import BuildError, PlatformError
 from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
+from toolkit.images.publish import STAGED
 from toolkit.images.reference import Reference, parse
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors
 
 if TYPE_CHECKING:
-    from types_boto3_ecr.type_defs import BatchGetImageResponseTypeDef, ImageIdentifierTypeDef
+    from types_boto3_ecr import ECRClient
+    from types_boto3_ecr.type_defs import (
+        BatchGetImageResponseTypeDef,
+        DescribeImageScanFindingsResponseTypeDef,
+        ImageIdentifierTypeDef,
+    )
 
 ECR_HOST = re.compile(r"\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?")
 """A registry in ECR; its first group is the region."""
 
 _IMAGE = re.compile(r"(?P<account>\d{12})\.dkr\.ecr\.[^/]+/(?P<repository>[^:@]+):(?P<tag>[\w.-]+)")
+SEVERITIES = ("CRITICAL", "HIGH", "MEDIUM", "LOW", "INFORMATIONAL", "UNDEFINED")
+"""ECR's words for how bad a finding of its scan is, the worst first."""
+
+_MOST_DELETED = 100  # in one call, by the service model of ECR
 
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep their tag."""
-    found = {}
+    by_address = {}
     for uri in uris:
         with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so
-            found[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
-    return found
+            by_address[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
+    return by_address
 
 
 def layer_bytes(clients: Clients, image: str) -> int | None:
@@ -88,8 +102,12 @@ def _layer_bytes(image: Reference, find: Callable[[str], Manifest | None]) -> in
 
 def _manifest(clients: Clients, image: Reference, digest: str) -> Manifest | None:
     account = image.registry.partition(".")[0]
-    found = _ask(clients, account, image.repository, {"imageDigest": digest})["images"]
-    return Manifest(found[0].get("imageManifestMediaType", ""), found[0]["imageManifest"].encode()) if found else None
+    answered = _ask(clients, account, image.repository, {"imageDigest": digest})["images"]
+    return (
+        Manifest(answered[0].get("imageManifestMediaType", ""), answered[0]["imageManifest"].encode())
+        if answered
+        else None
+    )
 
 
 def _ask(
@@ -98,3 +116,58 @@ def _ask(
     return clients.ecr.batch_get_image(
         registryId=account, repositoryName=repository, imageIds=[image], acceptedMediaTypes=list(ACCEPTED)
     )
+
+
+def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
+    """The digest of an image of the account's registry, None when it is not there."""
+    try:
+        described = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
+        return described["imageDetails"][0]["imageDigest"]
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
+
+
+def remove_staged(clients: Clients, repository: str, tag: str, log: Callable[[str], None]) -> None:
+    """Remove what builds pushed before the image got its tag, also earlier ones that ended between the two."""
+    try:
+        pages = clients.ecr.get_paginator("list_images").paginate(
+            repositoryName=repository, filter={"tagStatus": "TAGGED"}
+        )
+        tags = [item["imageTag"] for page in pages for item in page["imageIds"]]
+        ours = [name for name in tags if name.startswith(f"{tag}{STAGED}")]
+        if ours:
+            images: list[ImageIdentifierTypeDef] = [{"imageTag": name} for name in ours[:_MOST_DELETED]]
+            clients.ecr.batch_delete_image(repositoryName=repository, imageIds=images)
+    except ClientError as error:
+        if not is_denied(error):
+            raise
+        log(f"tags {tag}{STAGED}… stay in {repository}: {error.operation_name} is denied")
+
+
+def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]:
+    """How many weaknesses ECR's scan found, by severity, the worst first. Waits until the scan is done.
+
+    Raises PlatformError when it failed, or does not know the image's system.
+    """
+    image: ImageIdentifierTypeDef = {"imageTag": tag}
+    with aws_errors(f"scanning {repository}:{tag}"):
+        try:
+            clients.ecr.get_waiter("image_scan_complete").wait(repositoryName=repository, imageId=image)
+        except WaiterError as error:
+            last = cast("DescribeImageScanFindingsResponseTypeDef", error.last_response)
+            status = last.get("imageScanStatus", {})
+            why = status.get("description") or status.get("status") or str(error)
+            raise PlatformError(f"ECR's scan of {repository}:{tag} has no result: {why}") from error
+        scanned = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
+    counts = scanned["imageScanFindings"].get("findingSeverityCounts", {})
+    return {severity: counts[severity] for severity in SEVERITIES if severity in counts}
+
+
+def registry_access(clients: Clients, region: str | None = None) -> tuple[str, str, str]:
+    """Host of the account's registry, user and password; good for twelve hours, and for all accounts of the region."""
+    ecr: ECRClient = clients.session.client("ecr", region_name=region) if region else clients.ecr
+    (access,) = ecr.get_authorization_token()["authorizationData"]
+    user, _, password = base64.b64decode(access["authorizationToken"]).decode().partition(":")
+    return urlsplit(access["proxyEndpoint"]).netloc, user, password

@@ -10,9 +10,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit import documents
 from toolkit.errors import HubError, UsageError
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import ListHubContentsRequestTypeDef

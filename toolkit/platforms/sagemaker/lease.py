@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
+from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
 if TYPE_CHECKING:
@@ -45,22 +45,22 @@ class BucketLease:
 
     def read(self) -> Entry | None:
         try:
-            found = self._clients.s3.get_object(Bucket=self._bucket, Key=self._name)
+            answer = self._clients.s3.get_object(Bucket=self._bucket, Key=self._name)
         except ClientError as error:
             if is_missing(error):
                 return None
             raise
         try:
-            holder = read_holder(found["Body"].read(_LARGEST_BYTES))
+            holder = read_holder(answer["Body"].read(_LARGEST_BYTES))
         except ValueError:
-            return Entry(found["ETag"], None, self.rules.seconds)
-        return Entry(found["ETag"], None if self._is_stale(found) else holder, self.rules.seconds)
+            return Entry(answer["ETag"], None, self.rules.seconds)
+        return Entry(answer["ETag"], None if self._is_stale(answer) else holder, self.rules.seconds)
 
-    def _is_stale(self, found: GetObjectOutputTypeDef) -> bool:
+    def _is_stale(self, answer: GetObjectOutputTypeDef) -> bool:
         """Whether nobody has renewed it for its time, by S3's own clock: it may say that it lasts for years."""
-        now = found["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        now = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
         asked = parsedate_to_datetime(now) if now else datetime.now(UTC)
-        return (asked - found["LastModified"]).total_seconds() > self.rules.seconds
+        return (asked - answer["LastModified"]).total_seconds() > self.rules.seconds
 
     def replace(self, holder: Holder, version: str) -> str:
         return self._put(holder, IfMatch=version)

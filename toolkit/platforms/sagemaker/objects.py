@@ -1,14 +1,26 @@
-"""Objects below a prefix in S3, such as the requests that SageMaker captured."""
+"""What lies in S3: captured requests, the heads that training jobs made, and the files of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from toolkit import documents
-from toolkit.errors import PlatformError, UsageError
+from toolkit.apply.progress import Progress
+from toolkit.errors import HubError, PlatformError, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.recipe.content import PART_BYTES, part_bytes
+from toolkit.recipe.folder import model_files
+from toolkit.recipe.model_files import LARGEST_DOCUMENT
+
+if TYPE_CHECKING:
+    from types_boto3_s3 import S3Client
 
 _LIMITS = documents.Limits(size=256 * 1024**2, seconds=600)
 _CHUNK_BYTES = 1024**2
@@ -32,3 +44,85 @@ def read_objects(clients: Clients, prefix: str) -> Iterator[tuple[str, bytes]]:
                 except documents.Unfit as error:
                     raise PlatformError(f"s3://{parts.netloc}/{item['Key']}: {error}") from error
                 yield item["Key"], content
+
+
+def fetch_head(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
+    """Download what a completed job wrote to /opt/ml/model/head. Raises PlatformError where nothing is left of it."""
+    name = job["TrainingJobName"]
+    described = clients.sagemaker.describe_training_job(TrainingJobName=name)
+    address = described["ModelArtifacts"]["S3ModelArtifacts"]
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    prefix = prefix.rstrip("/") + "/head/"
+    files = 0
+    for page in clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for item in page.get("Contents", []):
+            _download(clients, bucket, item["Key"], folder, item["Key"].removeprefix(prefix))
+            files += 1
+    if not files:
+        hint = "Remove the recipe's `seed`, or set another one, to train it again."
+        raise PlatformError(f"the head of {name} is not in {address} any more", hint=hint)
+
+
+def put_head(clients: Clients, folder: Path, address: str, progress: Progress) -> None:
+    """Upload a head's files to `s3://bucket/prefix/`, config.json last: it makes them a model. Raises UsageError."""
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    if not address.startswith("s3://") or not prefix:
+        raise UsageError(f"a head cannot be copied to {address}", hint="Name a folder, or s3://bucket/prefix/.")
+    for file in sorted(model_files(folder), key=lambda file: file.name == "config.json"):
+        name, size = file.relative_to(folder).as_posix(), file.stat().st_size
+        progress.update(f"{name} ({size / 1e6:.1f} MB)")
+        with file.open("rb") as stream:
+            clients.upload(stream, bucket, f"{prefix.rstrip('/')}/{name}", PART_BYTES, part_bytes(size), {})
+
+
+def _download(clients: Clients, bucket: str, key: str, folder: Path, name: str) -> None:
+    """Save an object below the folder. Raises PlatformError for a name that leads out of it."""
+    parts = PurePosixPath(name).parts
+    if not parts or ".." in parts or PurePosixPath(name).is_absolute():
+        raise PlatformError(f"s3://{bucket}/{key} is not a file of a head")
+    path = folder.joinpath(*parts)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clients.s3.download_file(bucket, key, str(path))
+
+
+class S3Files:
+    """Files directly under `s3://bucket/prefix/`. Raises HubError."""
+
+    revision = ""
+
+    def __init__(self, uri: str, s3: S3Client) -> None:
+        parts = urlsplit(uri)
+        self._bucket = parts.netloc
+        self._prefix = parts.path.strip("/") + "/"
+        self._s3 = s3
+        self.location = uri.rstrip("/")
+        self.source = f"S3, {uri}"
+
+    def sizes(self) -> Mapping[str, int]:
+        return self._sizes
+
+    def digests(self) -> Mapping[str, str]:
+        """S3 may say nothing of what others put there."""
+        return {}
+
+    def read(self, name: str, start: int = 0, end: int | None = None) -> bytes:
+        try:
+            wanted = f"bytes={start}-{'' if end is None else end - 1}"
+            answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name, Range=wanted)
+            return answer["Body"].read(LARGEST_DOCUMENT if end is None else end - start)
+        except (BotoCoreError, ClientError) as error:
+            raise HubError(f"cannot read {self.location}/{name}: {error}") from error
+
+    @cached_property
+    def _sizes(self) -> dict[str, int]:
+        pages = self._s3.get_paginator("list_objects_v2")
+        try:
+            sizes = {
+                item["Key"].removeprefix(self._prefix): item["Size"]
+                for page in pages.paginate(Bucket=self._bucket, Prefix=self._prefix, Delimiter="/")
+                for item in page.get("Contents", [])
+            }
+        except (BotoCoreError, ClientError) as error:
+            hint = "Correct the address, or your permissions: s3:ListBucket and s3:GetObject are needed."
+            raise HubError(f"cannot list {self.location}: {error}", hint=hint) from error
+        return sizes

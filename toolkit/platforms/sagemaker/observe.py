@@ -1,16 +1,33 @@
-"""Read what exists on AWS, and whose it is."""
+"""Read what exists on AWS, whose it is, and how far it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError
 
+from toolkit.apply.training import TrainingJob
+from toolkit.apply.waiter import EndpointStatus
+from toolkit.endpoint.listing import Deployed
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.rules.aws_errors import is_unknown_operation
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
+from toolkit.platforms.sagemaker.rules.price import price_of_instances
+
+if TYPE_CHECKING:
+    from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
+
+# 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
+NO_LOG_REASON = (
+    "SageMaker looks for a free instance (and gives up after about 30), or the image does not start on that type, "
+    "which leaves no log"
+)
+# boto3's clients may be used by several threads; more of them only meet AWS's throttling.
+_THREADS = 8
 
 
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
@@ -41,3 +58,80 @@ def owned_endpoints(clients: Clients) -> Iterator[str]:
     for page in pages:
         for item in page["ResourceTagMappingList"]:
             yield item["ResourceARN"].rpartition("/")[2]
+
+
+def endpoint_status(
+    endpoint: str, status: str, config: str, failure_reason: str = "", began: float = 0.0
+) -> EndpointStatus:
+    """What SageMaker says of an endpoint or component, and what a user should know of one in that status."""
+    return EndpointStatus(endpoint, status, config, failure_reason, began, NO_LOG_REASON, _hopeless(endpoint, status))
+
+
+def _hopeless(endpoint: str, status: str) -> str:
+    meanwhile = "; the old configuration continues to serve" if status == "Updating" else ", and bills"
+    return (
+        f"It is still {status}{meanwhile}: its container is started again until the time for the health check is up, "
+        "and before that SageMaker lets nobody change or delete it. `toolkit deploy` of the corrected recipe and "
+        f"`toolkit destroy {endpoint}` wait for it."
+    )
+
+
+def training_status(clients: Clients, name: str) -> TrainingJob:
+    """How far a job is."""
+    answer = clients.sagemaker.describe_training_job(TrainingJobName=name)
+    created = answer["CreationTime"].timestamp()
+    changes = answer.get("SecondaryStatusTransitions", [])
+    return TrainingJob(
+        name,
+        answer["TrainingJobStatus"],
+        answer["SecondaryStatus"],
+        answer.get("FailureReason", ""),
+        created,
+        changes[-1]["StartTime"].timestamp() if changes else created,
+    )
+
+
+def read_deployed(clients: Clients, platform: str) -> list[Deployed]:
+    """By name, without those that are deleted meanwhile."""
+    _ = clients.sagemaker  # made once, and not by eight threads at a time
+    with ThreadPoolExecutor(_THREADS) as threads:
+        endpoints = threads.map(lambda name: _read_endpoint(clients, platform, name), sorted(owned_endpoints(clients)))
+        return [item for item in endpoints if item]
+
+
+def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:
+    try:
+        endpoint = clients.sagemaker.describe_endpoint(EndpointName=name)
+        config = clients.sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
+    except ClientError as error:
+        if is_missing(error):
+            return None
+        raise
+    instances = _instances(endpoint, config)
+    return Deployed(
+        name=name,
+        platform=platform,
+        region=clients.session.region_name,
+        status=endpoint["EndpointStatus"],
+        config=endpoint["EndpointConfigName"],
+        created=endpoint["CreationTime"].timestamp(),
+        instances=instances,
+        price_per_hour=price_of_instances(instances) if platform == "sagemaker" else 0.0,
+        failure_reason=endpoint.get("FailureReason", ""),
+    )
+
+
+def _instances(
+    endpoint: DescribeEndpointOutputTypeDef, config: DescribeEndpointConfigOutputTypeDef
+) -> tuple[tuple[str, int], ...]:
+    """Type (the first of a variant's pools) and number, which is the one that autoscaling has come to."""
+    summaries = [*endpoint.get("ProductionVariants", []), *endpoint.get("ShadowProductionVariants", [])]
+    now = {item["VariantName"]: item.get("CurrentInstanceCount") for item in summaries}
+    variants = [*config["ProductionVariants"], *config.get("ShadowProductionVariants", [])]
+    return tuple(
+        (
+            variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"],
+            now.get(variant["VariantName"]) or variant["InitialInstanceCount"],
+        )
+        for variant in variants
+    )

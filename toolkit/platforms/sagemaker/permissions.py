@@ -15,14 +15,13 @@ from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
-from toolkit.platforms.sagemaker.keys import aws, aws_observability
+from toolkit.platforms.sagemaker.kinds.alarm import alarm_prefix
+from toolkit.platforms.sagemaker.kinds.dashboard import dashboard_name
+from toolkit.platforms.sagemaker.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
-from toolkit.platforms.sagemaker.rules.kinds.alarm import alarm_prefix
-from toolkit.platforms.sagemaker.rules.kinds.dashboard import dashboard_name
-from toolkit.platforms.sagemaker.rules.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name, trainer
 from toolkit.recipe.recipe import Recipe
@@ -57,26 +56,26 @@ def permissions(
     `account.role` is the execution role that exists. Without one it is made, if the recipe says so. With `scales_now`
     its endpoints have autoscaling, which an update removes if the recipe has none any more.
     """
-    found = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
-    found += [*_logs(recipe, account), *_monitoring(recipe, account)]
+    needed = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
+    needed += [*_logs(recipe, account), *_monitoring(recipe, account)]
     if builds(recipe) or recipe.training:
-        found += _images(recipe, account)
+        needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
-        found += _training(account)
-    if key := aws(recipe).kms_key:
-        found.append(_key(key_arn(key, account)))
+        needed += _training(account)
+    if key := recipe.platform.kms_key:
+        needed.append(_key(key_arn(key, account)))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
-        found.append(_allowed("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
+        needed.append(_allow("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
     if secret := recipe.platform.hub_token_secret:
         arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
-        found.append(_allowed("secretsmanager", "GetSecretValue", arn))
+        needed.append(_allow("secretsmanager", "GetSecretValue", arn))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
-        found += _scaling(recipe, account, scaling_role_exists)
+        needed += _scaling(recipe, account, scaling_role_exists)
     elif scales_now:
-        found += _without_scaling(recipe, account)
-    return tuple(found)
+        needed += _without_scaling(recipe, account)
+    return tuple(needed)
 
 
 def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
@@ -85,24 +84,24 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     models = _arns(account, "sagemaker", "model/", f"{recipe.name}-*")
     components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
     # These two are asked for both, the endpoint and its configuration.
-    yield _allowed("sagemaker", "CreateEndpoint UpdateEndpoint", *endpoints, *configs)
+    yield _allow("sagemaker", "CreateEndpoint UpdateEndpoint", *endpoints, *configs)
     verbs = "DescribeEndpoint DeleteEndpoint InvokeEndpoint InvokeEndpointWithResponseStream"
-    yield _allowed("sagemaker", verbs, *endpoints)
-    yield _allowed("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
-    yield _allowed("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
-    yield _allowed("sagemaker", "DescribeInferenceComponent", *components)
-    if aws(recipe).inference_component:
-        yield _allowed("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
+    yield _allow("sagemaker", verbs, *endpoints)
+    yield _allow("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
+    yield _allow("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
+    yield _allow("sagemaker", "DescribeInferenceComponent", *components)
+    if recipe.platform.component:
+        yield _allow("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
         # That AWS asks for the endpoint too is unverified: the request names it.
-        yield _allowed("sagemaker", "CreateInferenceComponent", *components, *endpoints)
-    yield _allowed("sagemaker", "AddTags ListTags", *endpoints, *configs, *models, *components)
+        yield _allow("sagemaker", "CreateInferenceComponent", *components, *endpoints)
+    yield _allow("sagemaker", "AddTags ListTags", *endpoints, *configs, *models, *components)
 
 
 def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    yield _allowed("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
-    yield _allowed("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
-    yield _allowed("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
+    yield _allow("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
+    yield _allow("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
+    yield _allow("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
 
 
 def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
@@ -112,10 +111,10 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     pushing = "InitiateLayerUpload UploadLayerPart CompleteLayerUpload PutImage"
     reading = "BatchCheckLayerAvailability BatchGetImage GetDownloadUrlForLayer"
     ours = _arns(account, "ecr", "repository/", repository_of(recipe))
-    yield _allowed("ecr", f"{making} {kept} {pushing} {reading}", *ours)
+    yield _allow("ecr", f"{making} {kept} {pushing} {reading}", *ours)
     if recipe.container and recipe.container.builder == "codebuild":
-        yield _allowed("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
-        yield _allowed("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
+        yield _allow("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
+        yield _allow("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
         yield from _project(account)
 
 
@@ -137,9 +136,9 @@ def _project(account: Account) -> Iterator[Permission]:
 def _training(account: Account) -> Iterator[Permission]:
     """Jobs that compile or train, a colleague's of the same key among them."""
     jobs = _arns(account, "sagemaker", "training-job/", "*")
-    yield _allowed("sagemaker", "CreateTrainingJob DescribeTrainingJob StopTrainingJob AddTags ListTags", *jobs)
+    yield _allow("sagemaker", "CreateTrainingJob DescribeTrainingJob StopTrainingJob AddTags ListTags", *jobs)
     groups = _arns(account, "logs", "log-group:", TRAINING_LOG_GROUP, f"{TRAINING_LOG_GROUP}:*")
-    yield _allowed("logs", "DescribeLogStreams GetLogEvents", *groups)
+    yield _allow("logs", "DescribeLogStreams GetLogEvents", *groups)
 
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
@@ -148,8 +147,8 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
-    creates = aws(recipe).role == "create"
-    yield _allowed("iam", f"{reading} {making}" if creates else reading, *ours)
+    creates = recipe.platform.role == "create"
+    yield _allow("iam", f"{reading} {making}" if creates else reading, *ours)
     passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
     if roles := (account.role,) if account.role else passed if creates else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
@@ -160,34 +159,34 @@ def _role_arns(account: Account, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    names = (f"{group}{rest}" for name in _watched(recipe) for group in log_groups(name) for rest in ("", ":*"))
+    names = (f"{group}{rest}" for name in _names_to_watch(recipe) for group in log_groups(name) for rest in ("", ":*"))
     reading = "DescribeLogStreams GetLogEvents ListTagsForResource DescribeMetricFilters"
     making = "CreateLogGroup PutRetentionPolicy TagResource PutMetricFilter DeleteMetricFilter DeleteLogGroup"
-    verbs = f"{reading} {making}" if _is_watched(recipe) else reading
-    yield _allowed("logs", verbs, *_arns(account, "logs", "log-group:", *names))
+    verbs = f"{reading} {making}" if _watches(recipe) else reading
+    yield _allow("logs", verbs, *_arns(account, "logs", "log-group:", *names))
 
 
 def _monitoring(recipe: Recipe, account: Account) -> Iterator[Permission]:
     prefix = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
-    dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _watched(recipe))
-    making = "PutDashboard DeleteDashboards" if _is_watched(recipe) else ""
-    yield _allowed("cloudwatch", f"GetDashboard {making}", *dashboards)
-    making = "PutMetricAlarm DeleteAlarms TagResource" if _is_watched(recipe) else ""
-    yield _allowed("cloudwatch", f"ListTagsForResource {making}", *_alarms(recipe, account))
+    dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _names_to_watch(recipe))
+    making = "PutDashboard DeleteDashboards" if _watches(recipe) else ""
+    yield _allow("cloudwatch", f"GetDashboard {making}", *dashboards)
+    making = "PutMetricAlarm DeleteAlarms TagResource" if _watches(recipe) else ""
+    yield _allow("cloudwatch", f"ListTagsForResource {making}", *_alarms(recipe, account))
 
 
 def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Permission]:
     """Application Auto Scaling asks of its caller what it does itself (its guide, permissions validation)."""
     making = "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy TagResource"
-    yield _allowed("application-autoscaling", making, "*")
-    if aws(recipe).inference_component:
+    yield _allow("application-autoscaling", making, "*")
+    if recipe.platform.component:
         components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
-        yield _allowed("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
+        yield _allow("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
     else:
         endpoints = _arns(account, "sagemaker", "endpoint/", *hosts(recipe))
-        yield _allowed("sagemaker", "UpdateEndpointWeightsAndCapacities", *endpoints)
+        yield _allow("sagemaker", "UpdateEndpointWeightsAndCapacities", *endpoints)
     theirs = _arns(account, "cloudwatch", "alarm:", "TargetTracking-*")
-    yield _allowed("cloudwatch", "PutMetricAlarm DeleteAlarms", *theirs, *_alarms(recipe, account))
+    yield _allow("cloudwatch", "PutMetricAlarm DeleteAlarms", *theirs, *_alarms(recipe, account))
     if not role_exists:
         role = f"role/aws-service-role/{_SCALING_PRINCIPAL}/{SCALING_ROLE}"
         arn = f"arn:{account.partition}:iam::{account.id}:{role}"
@@ -196,9 +195,9 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
 
 def _without_scaling(recipe: Recipe, account: Account) -> Iterator[Permission]:
     """To remove policies, targets and the alarms that belong to them."""
-    yield _allowed("application-autoscaling", "DeregisterScalableTarget DeleteScalingPolicy", "*")
+    yield _allow("application-autoscaling", "DeregisterScalableTarget DeleteScalingPolicy", "*")
     theirs = _arns(account, "cloudwatch", "alarm:", "TargetTracking-*")
-    yield _allowed("cloudwatch", "DeleteAlarms", *theirs, *_alarms(recipe, account))
+    yield _allow("cloudwatch", "DeleteAlarms", *theirs, *_alarms(recipe, account))
 
 
 def _arms(recipe: Recipe) -> tuple[str, str]:
@@ -216,17 +215,17 @@ def _roles(recipe: Recipe) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*hosts(recipe), *map(compiler, names), *map(trainer, names))))
 
 
-def _watched(recipe: Recipe) -> tuple[str, ...]:
+def _names_to_watch(recipe: Recipe) -> tuple[str, ...]:
     """The names in alarms, dashboards and log groups: an endpoint's or an inference component's."""
     return tuple(dict.fromkeys((*hosts(recipe), *_arms(recipe))))
 
 
-def _is_watched(recipe: Recipe) -> bool:
-    return aws_observability(recipe).alarms is not False or aws_observability(recipe).dashboard is not False
+def _watches(recipe: Recipe) -> bool:
+    return recipe.observability.alarms is not False or recipe.observability.dashboard is not False
 
 
 def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:
-    return _arns(account, "cloudwatch", "alarm:", *(f"{alarm_prefix(name)}*" for name in _watched(recipe)))
+    return _arns(account, "cloudwatch", "alarm:", *(f"{alarm_prefix(name)}*" for name in _names_to_watch(recipe)))
 
 
 def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, ...]:
@@ -234,5 +233,5 @@ def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, 
     return tuple(f"{prefix}:{kind}{name}" for name in names)
 
 
-def _allowed(service: str, verbs: str, *resources: str) -> Permission:
+def _allow(service: str, verbs: str, *resources: str) -> Permission:
     return Permission(tuple(f"{service}:{verb}" for verb in verbs.split()), resources)

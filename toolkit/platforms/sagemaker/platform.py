@@ -23,32 +23,28 @@ from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
+from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease
-from toolkit.platforms.model_files import open_files
-from toolkit.platforms.sagemaker import execute, heads, images, observe, runtime, training
-from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker import execute, images, objects, observe, runtime
+from toolkit.platforms.sagemaker.aws_errors import is_missing
+from toolkit.platforms.sagemaker.clients import Clients, sdk_endpoint
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.images import image_digest, scan_findings
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-from toolkit.platforms.sagemaker.keys import aws
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
+from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.lease import BucketLease
-from toolkit.platforms.sagemaker.listing import deployed
-from toolkit.platforms.sagemaker.metrics import read_metrics
+from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import read_objects
-from toolkit.platforms.sagemaker.publish import publish
-from toolkit.platforms.sagemaker.repository import image_digest, scan_findings
+from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
-from toolkit.platforms.sagemaker.rules.aws_errors import is_missing
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.sdk import sdk_endpoint
-from toolkit.platforms.sagemaker.status import endpoint_status
-from toolkit.platforms.sagemaker.tokens import openai_access
+from toolkit.platforms.sagemaker.rules.names import on_aws
+from toolkit.platforms.sagemaker.runtime import openai_access
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
@@ -80,7 +76,7 @@ class SageMakerPlatform:
         with aws_errors("reading the AWS identity"):
             number = self.clients.account_id
         account = Account(number, self.clients.session.region_name)
-        if recipe is None or not capabilities(recipe).instance_types:
+        if recipe is None or not on_aws(recipe):
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)
@@ -124,7 +120,7 @@ class SageMakerPlatform:
 
     def endpoints(self) -> list[Deployed]:
         with aws_errors("listing endpoints"):
-            return deployed(self.clients, self.name)
+            return read_deployed(self.clients, self.name)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
@@ -149,14 +145,14 @@ class SageMakerPlatform:
         """The execution role, None when the recipe asks for one to be made."""
         if aws(recipe).role == "create":
             return None
-        written, metadata = aws(recipe).role, self.studio_metadata
-        found = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
-        if found is None:
+        written, metadata = recipe.platform.role, self.studio_metadata
+        role = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
+        if role is None:
             hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."
             raise UsageError(
                 "no execution role was found: none is set, and this is not a SageMaker Studio space", hint=hint
             )
-        return found
+        return role
 
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self._kinds if kind.kind == action.kind)
@@ -178,8 +174,8 @@ class SageMakerPlatform:
 
     @property
     def _kinds(self) -> Sequence[AwsKind]:
-        found: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
-        return found
+        kinds: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
+        return kinds
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""
@@ -239,7 +235,7 @@ class SageMakerPlatform:
 
     def training_job(self, name: str) -> TrainingJob:
         with aws_errors(f"describing {name}"):
-            return training.status(self.clients, name)
+            return observe.training_status(self.clients, name)
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         with aws_errors(f"reading the log of {name}"):
@@ -255,11 +251,11 @@ class SageMakerPlatform:
 
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
         with aws_errors(f"reading the head of {job['TrainingJobName']}"):
-            heads.fetch(self.clients, job, folder)
+            objects.fetch_head(self.clients, job, folder)
 
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         with aws_errors(f"copying the head to {address}"):
-            heads.put(self.clients, folder, address, progress)
+            objects.put_head(self.clients, folder, address, progress)
 
     def publish_head(self, job: Mapping[str, Any], name: str) -> None:
         """Nothing to do: a deployment reads the folder of the head."""

@@ -13,9 +13,9 @@ from botocore.exceptions import ClientError
 
 from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.aws_errors import is_denied, is_missing
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
@@ -75,34 +75,34 @@ def find_role(
     if written == "create":
         return None
     if written:
-        return FoundRole(_named(clients, written, "platform.role"), "the recipe's")
+        return FoundRole(_find_named(clients, written, "platform.role"), "the recipe's")
     if value := environ.get(ROLE_VARIABLE):
-        return FoundRole(_named(clients, value, f"${ROLE_VARIABLE}"), f"that of ${ROLE_VARIABLE}")
+        return FoundRole(_find_named(clients, value, f"${ROLE_VARIABLE}"), f"that of ${ROLE_VARIABLE}")
     with aws_errors("finding the execution role"):
         return _studio_role(clients, studio_metadata) or _own_role(clients)
 
 
 def check_trust(document: Mapping[str, Any]) -> bool:
     """Whether a trust policy lets SageMaker take the role. Conditions are not evaluated."""
-    statements = [item for item in _listed(document.get("Statement")) if _is_about_sagemaker(item)]
+    statements = [item for item in _as_list(document.get("Statement")) if _is_about_sagemaker(item)]
     effects = {item.get("Effect") for item in statements}
     return "Allow" in effects and "Deny" not in effects
 
 
 def assumed_role(clients: Clients, caller: str) -> RoleTypeDef | None:
     """The IAM role behind the caller's ARN, which lacks the role's path; None for others, or where nobody may look."""
-    found = _ASSUMED_ROLE.fullmatch(caller)
-    if found is None:
+    session = _ASSUMED_ROLE.fullmatch(caller)
+    if session is None:
         return None
     try:
-        return clients.iam.get_role(RoleName=found["name"])["Role"]
+        return clients.iam.get_role(RoleName=session["name"])["Role"]
     except ClientError as error:
         if is_denied(error) or is_missing(error):
             return None
         raise
 
 
-def _named(clients: Clients, written: str, key: str) -> str:
+def _find_named(clients: Clients, written: str, key: str) -> str:
     if written.startswith("arn:"):
         if not _ROLE_ARN.fullmatch(written):
             hint = (
@@ -177,12 +177,12 @@ def _unless_denied(ask: Callable[[], _T]) -> _T | None:
 
 def _is_about_sagemaker(statement: Mapping[str, Any]) -> bool:
     principal = statement.get("Principal", {})
-    services = _listed(principal.get("Service")) if isinstance(principal, Mapping) else []
-    actions = [str(action).lower() for action in _listed(statement.get("Action"))]
+    services = _as_list(principal.get("Service")) if isinstance(principal, Mapping) else []
+    actions = [str(action).lower() for action in _as_list(statement.get("Action"))]
     return PRINCIPAL in services and any(fnmatchcase("sts:assumerole", action) for action in actions)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     """Policies write one thing without its list."""
     if value is None:
         return []

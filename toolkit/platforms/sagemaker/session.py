@@ -89,13 +89,13 @@ class SageMakerSession:
     def _session(self, region: str | None) -> boto3.Session:
         import boto3
 
-        session = boto3.Session(region_name=region) if self.login is None else _given(self.login, region)
+        session = boto3.Session(region_name=region) if self.login is None else _unwrap(self.login, region)
         # A client of any service fails without a region, with a message that says how to set one.
         session.client("sagemaker")
         return session
 
 
-def _given(login: AwsSession, region: str | None) -> boto3.Session:
+def _unwrap(login: AwsSession, region: str | None) -> boto3.Session:
     """The boto3 session that a user passed, by itself or in a session of the SageMaker SDK."""
     import boto3
 

@@ -13,8 +13,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
-from toolkit.platforms.sagemaker.rules.kinds.bucket import sizes as object_sizes
-from toolkit.platforms.sagemaker.rules.stored import Mark, StagedFile, read_mark, stored_sha256
+from toolkit.platforms.sagemaker.kinds.bucket import sizes as object_sizes
+from toolkit.platforms.sagemaker.stored import Mark, StagedFile, read_mark, stored_sha256
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles, staged_names
@@ -124,10 +124,10 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
         return _on_the_hub(open_files(ModelSource(model=request["Hub"], revision=request["Revision"])))
     if "Url" in request:
-        return [_known(file, partial(_downloaded, request["Url"], file)) for file in request["Files"]]
+        return [_from_request(file, partial(_download, request["Url"], file)) for file in request["Files"]]
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
     return [
-        _known(
+        _from_request(
             file,
             partial(io.BytesIO, texts[file["path"]].encode()) if texts else partial((folder / file["path"]).open, "rb"),
         )
@@ -135,7 +135,7 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     ]
 
 
-def _downloaded(url: str, file: Mapping[str, Any]) -> IO[bytes]:
+def _download(url: str, file: Mapping[str, Any]) -> IO[bytes]:
     """The content of a small file. Raises PlatformError."""
     import httpx
 
@@ -149,7 +149,7 @@ def _downloaded(url: str, file: Mapping[str, Any]) -> IO[bytes]:
         raise PlatformError(message, hint=hint) from error
 
 
-def _known(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
+def _from_request(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
     """A file that the request lists with its content."""
     return _File(file["path"], file["size"], opened, lambda stream: str(file["sha256"]), file["sha256"])
 
@@ -161,7 +161,11 @@ def _on_the_hub(files: ModelFiles) -> list[_File]:
         raise PlatformError(error.message, hint=error.hint) from error
     return [
         _File(
-            name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), _received, hub=digests.get(name, "")
+            name,
+            sizes[name],
+            partial(_open_on_the_hub, files, name, sizes[name]),
+            _digest,
+            hub=digests.get(name, ""),
         )
         for name in staged_names(sizes)
     ]
@@ -171,7 +175,7 @@ def _open_on_the_hub(files: ModelFiles, name: str, size: int) -> IO[bytes]:
     return io.BufferedReader(_HubFile(files, name, size), _PIECE_BYTES)
 
 
-def _received(stream: IO[bytes]) -> str:
+def _digest(stream: IO[bytes]) -> str:
     raw = cast(io.BufferedReader, stream).raw
     assert isinstance(raw, _HubFile)
     return raw.verified()

@@ -13,16 +13,17 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.kubernetes.keys import KubernetesSection
-from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, RULES_BY_KIND
+from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
+from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
+from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
+from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})
 
 
 def decided(state: Mapping[str, Any] | None, resource: Resource = SERVICE, *, ours: bool = True) -> tuple[str, str]:
-    rule = RULES_BY_KIND[resource.kind]
+    rule = KINDS_BY_NAME[resource.kind]
     existing = None if state is None else Existing(resource.kind, resource.name, ours, (resource.name,), state)
     decision = rule.decide(resource, existing, Observed())
     return decision.verb, decision.reason
@@ -54,7 +55,7 @@ def test_a_namespace_is_used_whoever_made_it_and_stays() -> None:
     assert decided({}, namespace, ours=False) == ("reuse", "exists and belongs to somebody else; is used as it is")
     lenient = {rule.kind for rule in KINDS if rule.may_be_foreign or rule.is_kept}
     assert lenient == {"Namespace"}
-    note = RULES_BY_KIND["Namespace"].kept_note(Existing("Namespace", "ml", True, ("chat",), {}))
+    note = KINDS_BY_NAME["Namespace"].kept_note(Existing("Namespace", "ml", True, ("chat",), {}))
     assert note.endswith("kubectl delete namespace ml")
 
 
@@ -101,20 +102,20 @@ def plan_of(seconds: int, replicas: int) -> Plan:
 
 
 def test_waiting_lasts_until_the_last_pods_deadline_and_two_hours_at_least() -> None:
-    assert RULES.wait_seconds(plan_of(5400, 1)) == 7200
-    assert RULES.wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
+    assert wait_seconds(plan_of(5400, 1)) == 7200
+    assert wait_seconds(plan_of(5400, 4)) == 4 * 5400 + 600
 
 
 def test_there_is_nothing_to_roll_back_to_where_nothing_is() -> None:
     with pytest.raises(UsageError, match="the toolkit has created no endpoint chat"):
-        RULES.rollback("r.yaml", "chat", Observed())
+        rollback_plan("r.yaml", "kubernetes", "chat", Observed())
 
 
 def test_a_version_that_the_toolkit_did_not_make_is_the_cluster_s_to_restore() -> None:
     history = [{"Annotations": {}, "Template": {"spec": image}} for image in ("new", "old")]
     existing = Existing("Deployment", "chat", True, ("chat",), {"History": history})
     with pytest.raises(UsageError, match="it is not known which recipe chat ran") as error:
-        RULES.rollback("r.yaml", "chat", Observed((existing,)))
+        rollback_plan("r.yaml", "kubernetes", "chat", Observed((existing,)))
     assert "kubectl rollout undo deployment/chat" in error.value.hint
 
 

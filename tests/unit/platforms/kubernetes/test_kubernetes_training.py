@@ -11,7 +11,7 @@ import pytest
 
 import toolkit
 from toolkit.errors import UsageError
-from toolkit.platforms.kubernetes.rules.training import placing_pod, reading_pod
+from toolkit.platforms.kubernetes.rules.train_job import placing_pod, reading_pod
 from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[4] / "recipes" / "tiny" / "models"

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ruamel.yaml import YAML
 
-from toolkit.platforms.kubernetes.rules.yaml import files, text
+from toolkit.platforms.kubernetes.rules.manifests import files, text
 
 PROGRAM = "#!/usr/bin/env python3\n\nif True:\n    print('on: %s' % {})\n"
 TEXTS = ["on", "No", "null", "~", "1e3", "0x10", "1:30", "", " a ", "- a", "a: b", "#a", '{"k": "it\'s"}', "é", PROGRAM]

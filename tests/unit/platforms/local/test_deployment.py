@@ -20,8 +20,7 @@ from toolkit.platforms.local import container, keeper, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import entrypoint, process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
-from toolkit.platforms.local.host import EndpointSpec, Placement, Target, Variant
-from toolkit.platforms.local.queue import StartQueue
+from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant
 
 SERVER = """
 import http.server, os, socketserver, sys, time

@@ -11,9 +11,9 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials as BotoCredentials
 
-from toolkit.platforms.local.access import Guard
 from toolkit.platforms.local.credentials import Credentials
 from toolkit.platforms.local.front import guarded
+from toolkit.platforms.local.sigv4 import Guard
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIEnvironment

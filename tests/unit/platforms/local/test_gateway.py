@@ -18,13 +18,13 @@ import uvicorn
 from botocore.exceptions import EventStreamError
 from starlette.applications import Starlette
 
-from toolkit.platforms.local.access import Guard
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.credentials import create
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
 from toolkit.platforms.local.host import Target
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.local.sigv4 import Guard
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 
 class Slow(http.server.BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.platforms.local.guardrails import problems
+from toolkit.platforms.local.validation import guardrail_problems
 
 
 def percent(value: int) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def rolling(size: dict[str, Any], wait: int = 60) -> dict[str, Any]:
     ],
 )
 def test_what_is_refused(config: dict[str, Any], words: str) -> None:
-    (problem,) = problems(config, capacity=4)
+    (problem,) = guardrail_problems(config, capacity=4)
     assert words in problem
 
 
@@ -53,4 +53,4 @@ def test_what_is_refused(config: dict[str, Any], words: str) -> None:
     ],
 )
 def test_what_is_taken(config: dict[str, Any]) -> None:
-    assert list(problems(config, capacity=4)) == []
+    assert list(guardrail_problems(config, capacity=4)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moto.logs.models import logs_backends
 
 from toolkit.platforms.local.aws import ACCOUNT, HOME
-from toolkit.platforms.local.logs import LogStream
+from toolkit.platforms.local.container import LogStream
 
 GROUP = "/aws/sagemaker/Endpoints/late"
 

@@ -16,10 +16,9 @@ from botocore.credentials import Credentials as BotoCredentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolkit.platforms.local.access import Guard, must_be_a_program
 from toolkit.platforms.local.credentials import Credentials
-from toolkit.platforms.local.sigv4 import AccessError, Received, signature_of
-from toolkit.platforms.sagemaker.tokens import bearer_token
+from toolkit.platforms.local.sigv4 import AccessError, Guard, Received, must_be_a_program, signature_of
+from toolkit.platforms.sagemaker.runtime import bearer_token
 
 KEY = Credentials("LOCALKEY", "the secret of this daemon")
 BOTO = BotoCredentials(KEY.access_key_id, KEY.secret_access_key)

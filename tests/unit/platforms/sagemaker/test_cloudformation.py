@@ -13,7 +13,7 @@ from typing import Any
 
 import botocore.session
 import pytest
-from aws_kinds import OPERATIONS, desired, kind_of
+from aws_kinds import OPERATIONS, TEMPLATES, desired, kind_of
 from botocore.model import ListShape, Shape, StringShape, StructureShape
 from cfnlint.config import ConfigMixIn
 from cfnlint.decode.decode import decode_str
@@ -27,7 +27,7 @@ from toolkit.loading import load
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.keys import AwsNetwork, AwsObservability, AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST
+from toolkit.platforms.sagemaker.rules.cloudformation import NOT_IN_CLOUDFORMATION, STAGE_FIRST, losses
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -54,7 +54,7 @@ def of(recipe: Recipe, **changes: Any) -> dict[str, Any]:
 
 def template(recipes: Sequence[Recipe], account: Account = ACCOUNT) -> dict[str, Any]:
     """The template as `toolkit plan --format cloudformation` makes it."""
-    return RULES.template(desired([RULES.for_template(recipe, account) for recipe in recipes], account))
+    return TEMPLATES.template(desired([TEMPLATES.arrange(recipe, account) for recipe in recipes], account))
 
 
 def complaints(made: Mapping[str, Any], region: str = "us-west-2") -> list[str]:
@@ -103,10 +103,10 @@ def test_a_shipped_recipe_has_a_template_that_works(name: str) -> None:
     shipped = load(name)
     complete = pinned(shipped, read_lock(lock_path(shipped)))
     account = replace(ACCOUNT, jumpstart={name: {**gpt_oss(), "HubContentName": name} for name in ids(shipped)})
-    arranged = RULES.for_template(complete, account)
+    arranged = TEMPLATES.arrange(complete, account)
     made = template([arranged, arranged.baseline()], account)
     assert complaints(made) == []
-    assert RULES.template_failures(made) == []
+    assert TEMPLATES.failures(made) == []
     assert len(json.dumps(template([arranged], account), indent=2)) <= MOST_BYTES_IN_A_REQUEST
 
 
@@ -149,8 +149,8 @@ SAME_NAMES: tuple[str, ...] = ("Model", "EndpointConfig", "Endpoint", "Inference
 
 @changed
 def test_no_part_of_a_request_is_lost_in_silence(recipe: Recipe, changes: Mapping[str, Any]) -> None:
-    resources = desired([RULES.for_template(recipe_with(recipe, **changes), ACCOUNT)], ACCOUNT)
-    made = RULES.template(resources)
+    resources = desired([TEMPLATES.arrange(recipe_with(recipe, **changes), ACCOUNT)], ACCOUNT)
+    made = TEMPLATES.template(resources)
     asked = [leaf for item in resources if item.kind in SAME_NAMES for leaf in leaves(item.request)]
     types = [kind_of(kind).resource_type for kind in SAME_NAMES]
     properties = [item["Properties"] for item in made["Resources"].values() if item["Type"] in types]
@@ -243,7 +243,7 @@ def test_what_is_lost_stands_in_the_metadata_and_is_told(recipe: Recipe) -> None
     assert list(lost[id_of(made, "Model")]) == ["PrimaryContainer.ContainerMetricsConfig"]
     assert lost[id_of(made, "EndpointConfig")] == {"ProductionVariants.RoutingConfig.RoutingStrategy": "KV_AWARE"}
     assert "RoutingConfig" not in resource(made, "EndpointConfig")["Properties"]["ProductionVariants"][0]
-    told = RULES.template_losses(made)
+    told = losses(made, RULES.kinds)
     assert len(told) == 2
 
 
@@ -268,7 +268,7 @@ def test_target_and_drafter_lie_in_folders_of_one_prefix(recipe: Recipe) -> None
     environment = container(made)["Environment"]
     assert environment["SM_VLLM_MODEL"] == "/opt/ml/model/target"
     assert json.loads(environment["SM_VLLM_SPECULATIVE_CONFIG"])["model"] == "/opt/ml/model/drafter"
-    assert RULES.template_failures(made) == []
+    assert TEMPLATES.failures(made) == []
 
 
 def test_the_role_may_read_that_prefix(recipe: Recipe) -> None:
@@ -279,8 +279,8 @@ def test_the_role_may_read_that_prefix(recipe: Recipe) -> None:
 
 
 def test_a_baseline_shares_what_its_twin_stages(recipe: Recipe) -> None:
-    arranged = RULES.for_template(recipe, ACCOUNT)
-    made = RULES.template(desired([arranged, arranged.baseline()], ACCOUNT))
+    arranged = TEMPLATES.arrange(recipe, ACCOUNT)
+    made = TEMPLATES.template(desired([arranged, arranged.baseline()], ACCOUNT))
     assert len(folders(made)) == 2
     models = [item for item in made["Resources"].values() if item["Type"] == "AWS::SageMaker::Model"]
     sources = [item["Properties"]["PrimaryContainer"]["ModelDataSource"] for item in models]
@@ -336,9 +336,9 @@ def test_what_cannot_be_copied_needs_a_deployment(recipe: Recipe) -> None:
     """JumpStart's models behind a licence lie in a bucket that only SageMaker reads."""
     assert recipe.speculation
     account = replace(ACCOUNT, jumpstart={"gated": gated()})
-    theirs = recipe.speculation.edit(method="draft-model", model="jumpstart:gated")
-    changed = recipe_with(recipe, speculation=theirs, target=recipe.target.edit(accept_eula=True))
-    (failure,) = RULES.template_failures(template([changed], account))
+    theirs = replace(recipe.speculation, method="draft-model", drafter=ModelSource("jumpstart", "jumpstart:gated"))
+    changed = replace(recipe_with(recipe, speculation=theirs), accept_eula=True)
+    (failure,) = TEMPLATES.failures(template([changed], account))
     assert "the container does not find its drafter and stops. Use `toolkit deploy`" in failure
 
 
@@ -352,7 +352,7 @@ def test_the_model_of_a_made_role_waits_for_it(recipe: Recipe) -> None:
 
 def test_a_role_that_exists_is_named_by_its_arn(recipe: Recipe) -> None:
     role = "arn:aws:iam::123456789012:role/service/ours"
-    made = RULES.template(desired([recipe], replace(ACCOUNT, role=role)))
+    made = TEMPLATES.template(desired([recipe], replace(ACCOUNT, role=role)))
     assert resource(made, "Model")["Properties"]["ExecutionRoleArn"] == role
 
 
@@ -407,7 +407,7 @@ def test_logical_ids_are_stable_and_alphanumeric(recipe: Recipe) -> None:
 
 def test_names_that_differ_in_a_hyphen_get_ids_of_their_own() -> None:
     logs = [Resource("LogGroup", name, {"logGroupName": name}) for name in ("a-b", "a/b", "a_b")]
-    assert list(RULES.template(logs)["Resources"]) == ["LogGroupAB", "LogGroupABx2", "LogGroupABx3"]
+    assert list(TEMPLATES.template(logs)["Resources"]) == ["LogGroupAB", "LogGroupABx2", "LogGroupABx3"]
 
 
 # ---- what is no resource ----
@@ -419,7 +419,9 @@ def commands(made: Mapping[str, Any]) -> dict[str, str]:
 
 def staged(resources: Sequence[Resource]) -> str:
     """The command that stages the first weights."""
-    (command, *_) = [text for what, text in commands(RULES.template(resources)).items() if what.startswith("weights")]
+    (command, *_) = [
+        text for what, text in commands(TEMPLATES.template(resources)).items() if what.startswith("weights")
+    ]
     return command
 
 

@@ -15,7 +15,7 @@ from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import of_engine, recipe_with, write_recipe
 
-from toolkit.api.checking import check
+from toolkit.api.compilation import compilation_of
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.loading import load, on_platform
@@ -25,9 +25,8 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES, compilation
-from toolkit.platforms.sagemaker.rules.compile_job import LONGEST_VALUE
-from toolkit.recipe.recipe import Recipe
-from toolkit.registry import platform_rules
+from toolkit.platforms.sagemaker.rules.compilation import LONGEST_VALUE, compile_resources
+from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = """\
 name: qwen
@@ -59,7 +58,7 @@ def shown(resources: Sequence[Resource]) -> Any:
 
 
 def jobs(*recipes: Recipe) -> list[Any]:
-    return [item.request for item in RULES.desired_compilation(recipes, ACCOUNT) if item.kind == "TrainingJob"]
+    return [item.request for item in compile_resources(recipes, ACCOUNT) if item.kind == "TrainingJob"]
 
 
 def violations(request: Any) -> list[str]:
@@ -69,7 +68,7 @@ def violations(request: Any) -> list[str]:
 
 
 def test_every_request_of_compiling_a_pair(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
-    golden("compile-trn2", shown(RULES.desired_compilation([recipe], ACCOUNT)))
+    golden("compile-trn2", shown(compile_resources([recipe], ACCOUNT)))
 
 
 def test_every_request_of_serving_it(recipe: Recipe, golden: Callable[[str, object], None]) -> None:
@@ -77,7 +76,7 @@ def test_every_request_of_serving_it(recipe: Recipe, golden: Callable[[str, obje
 
 
 def test_resources_stand_in_the_order_in_which_they_are_made(recipe: Recipe) -> None:
-    kinds = [item.kind for item in RULES.desired_compilation([recipe, recipe.baseline()], ACCOUNT)]
+    kinds = [item.kind for item in compile_resources([recipe, recipe.baseline()], ACCOUNT)]
     assert kinds == sorted(kinds, key=KINDS.index)
 
 
@@ -99,9 +98,7 @@ def test_sagemaker_takes_the_request(tmp_path: Path, edit: str) -> None:
 def test_the_longest_name_fits_and_so_does_its_last_attempt(recipe: Recipe) -> None:
     (request,) = jobs(replace(recipe, name="a" * 44).baseline())
     assert violations({**request, "TrainingJobName": f"{request['TrainingJobName']}-99"}) == []
-    role = next(
-        item for item in RULES.desired_compilation([replace(recipe, name="a" * 44)], ACCOUNT) if item.kind == "Role"
-    )
+    role = next(item for item in compile_resources([replace(recipe, name="a" * 44)], ACCOUNT) if item.kind == "Role")
     assert len(role.name) <= 64
 
 
@@ -145,7 +142,7 @@ def test_a_variable_that_is_too_long_for_a_job_is_refused(recipe: Recipe) -> Non
 
 
 def test_a_recipe_and_its_baseline_share_image_target_and_role(recipe: Recipe) -> None:
-    found = RULES.desired_compilation([recipe, recipe.baseline()], ACCOUNT)
+    found = compile_resources([recipe, recipe.baseline()], ACCOUNT)
     numbers = {kind: sum(item.kind == kind for item in found) for kind in ("Image", "Role", "Weights", "TrainingJob")}
     assert numbers == {"Image": 1, "Role": 1, "Weights": 2, "TrainingJob": 2}
 
@@ -163,7 +160,7 @@ def test_an_endpoint_of_two_families_may_read_the_code_of_both(recipe: Recipe) -
 
 
 def job(recipe: Recipe) -> Resource:
-    return next(item for item in RULES.desired_compilation([recipe], ACCOUNT) if item.kind == "TrainingJob")
+    return next(item for item in compile_resources([recipe], ACCOUNT) if item.kind == "TrainingJob")
 
 
 def known(job: Resource, complete: bool = False, jobs: Sequence[Any] = (), nearest: Any = None) -> Existing:
@@ -246,7 +243,7 @@ def test_on_a_cluster_the_job_compiles(recipe: Recipe) -> None:
     cluster = on_platform(recipe, "kubernetes")
     run = f"toolkit render {cluster.path} --part compile | kubectl apply --server-side --field-manager=toolkit -f -"
     with pytest.raises(UsageError, match="does not work on Kubernetes") as raised:
-        platform_rules("kubernetes").require_compilable(cluster)
+        compilation_of(cluster)
     assert raised.value.hint == f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
 
 

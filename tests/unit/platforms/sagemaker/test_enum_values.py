@@ -27,12 +27,12 @@ from toolkit.api.checking import check
 from toolkit.catalog import methods
 from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.platforms.local import configs, guardrails
+from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.validation import problems
-from toolkit.platforms.sagemaker.rules import RULES
-from toolkit.recipe.assemble import json_schema
-from toolkit.recipe.recipe import Recipe
-from toolkit.registry import recipe_schema
+from toolkit.platforms.sagemaker.rules.compilation import compile_resources
+from toolkit.platforms.sagemaker.rules.head_training import training_resources
+from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.schema import json_schema
 
 BASE: Mapping[str, Any] = {
     **yaml.safe_load(HUB_RECIPE),
@@ -127,7 +127,7 @@ def complaints(service: str, operation: str, request: Mapping[str, Any]) -> list
             found += configs.variant_problems(variant)
     if "InferenceComponent" in operation:
         found += specification_problems(request)
-    return found + list(guardrails.problems(request.get("DeploymentConfig", {})))
+    return found + list(validation.guardrail_problems(request.get("DeploymentConfig", {})))
 
 
 CALLS = {
@@ -143,9 +143,9 @@ def calls(recipe: Recipe) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """The API calls that create the recipe's resources, and those that update its endpoint or component."""
     found = [*desired([recipe], ACCOUNT)]
     if compiles_ahead(recipe):
-        found += RULES.desired_compilation([recipe], ACCOUNT)
+        found += compile_resources([recipe], ACCOUNT)
     if recipe.training:
-        found += RULES.desired_training(recipe, ACCOUNT)
+        found += training_resources(recipe, ACCOUNT)
     for item in found:
         if item.kind in CALLS:
             yield *CALLS[item.kind], item.request

@@ -16,10 +16,10 @@ from pairs import write_recipe
 from toolkit.errors import UnreadableModel, UsageError
 from toolkit.loading import load
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.kinds.model import models
 from toolkit.platforms.sagemaker.rules.jumpstart import with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import DataSource, Preset, doubts, parse
-from toolkit.platforms.sagemaker.rules.kinds.model import models
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.resolve import Recipe, load
 
 RECIPE = f"""\
 name: gpt-oss

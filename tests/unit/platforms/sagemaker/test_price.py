@@ -44,8 +44,8 @@ def test_one_instance(recipe: Recipe) -> None:
 
 def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
     here = recipe_with(recipe, platform="local")
-    assert platform_rules("local").price_per_hour(here) == 0
-    assert platform_rules("local").price_text(here) == "0.00 $/h"
+    assert platform_rules("local").facts.price_per_hour(here) == 0
+    assert platform_rules("local").parts.price_text(here) == "0.00 $/h"
 
 
 def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.errors import EndpointNotFound, InvocationError
-from toolkit.platforms.sagemaker.refusal import by_sagemaker
+from toolkit.platforms.sagemaker.runtime import by_sagemaker
 
 
 def test_sagemaker_may_be_asked_again_when_it_is_busy() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.platforms.sagemaker.status import endpoint_status
+from toolkit.platforms.sagemaker.observe import endpoint_status
 
 
 @pytest.mark.parametrize(

@@ -15,15 +15,16 @@ from toolkit.loading import load
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.model_files import open_files
+from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker import execute
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.observe import observe
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
-from toolkit.platforms.sagemaker.rules.deployment import Deployment
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind, Look, Work
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.sagemaker.rules.cloudformation import template
+from toolkit.platforms.sagemaker.rules.model_data import Deployment
+from toolkit.recipe.resolve import Recipe, load
 
 
 @dataclass
@@ -62,11 +63,11 @@ class WithTopics(AwsRules):
 
     @property
     def kinds(self) -> tuple[AwsKind, ...]:  # type: ignore[override]
-        return (*RULES.kinds, TopicKind(self.capabilities))
+        return (*RULES.kinds, TopicKind(on_aws=True))
 
 
-TOPIC = TopicKind(RULES.capabilities)
-WITH_TOPICS = WithTopics(RULES.name, RULES.capabilities, RULES.sections, RULES.check)
+TOPIC = TopicKind(on_aws=True)
+WITH_TOPICS = WithTopics(RULES.name, RULES.facts, RULES.check)
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ def test_it_is_planned_made_found_and_removed(recipe: Recipe) -> None:
 
 
 def test_it_stands_in_the_template(recipe: Recipe) -> None:
-    made = WITH_TOPICS.template(WITH_TOPICS.desired([recipe], ACCOUNT))
+    made = template(WITH_TOPICS.desired([recipe], ACCOUNT), WITH_TOPICS.kinds)
     assert made["Resources"]["TopicHub"] == {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": "hub"}}
 
 

@@ -11,10 +11,8 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
-from toolkit.platforms.kubernetes.keys import cluster
-from toolkit.platforms.kubernetes.rules import hardware
-from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE
-from toolkit.platforms.kubernetes.rules.hardware import SAGEMAKER_PREFIX
+from toolkit.platforms.kubernetes.rules import devices
+from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
 from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.recipe import Recipe
@@ -52,9 +50,9 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules, known = recipe.engine_rules, list(map(hardware.instance, recipe.platform.types))
-    for index, name in enumerate(recipe.platform.types):
-        path, instance = f"{_TYPES}.{index}", hardware.instance(name)
+    rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.instance_types))
+    for index, name in enumerate(recipe.platform.instance_types):
+        path, instance = f"{_TYPES}.{index}", devices.node_type(name)
         if name in recipe.platform.overrides:
             message = "a Deployment has the same settings on every instance type"
             hint = "Use one type with its settings, or a recipe for each type."
@@ -123,7 +121,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
             message = f"{source} is a folder of this machine, which pods cannot read"
             hint = "Set kubernetes.weights_bucket to a bucket that you can upload it to, or use a Hugging Face id."
             yield Finding("kubernetes.weights", message, path, hint=hint)
-        elif fetched and recipe.platform.hub_token_secret is None and _gated(source):
+        elif fetched and recipe.platform.hub_token_secret is None and _may_be_gated(source):
             message = f"{source} is gated, but the containers have no token"
             hint = "Create a Secret with the key `token`, and set platform.hub_token_secret to its name."
             yield Finding("kubernetes.hub-token", message, path, hint=hint, severity="warning")
@@ -147,9 +145,9 @@ def _weights(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("kubernetes.weights", message, "platform.kubernetes.weights_cache", hint=hint)
 
 
-def _gated(source: ModelSource) -> bool:
-    listed = lookup.head(source.model)
-    return source.model.startswith(_GATED_OWNER) or bool(listed and listed.gated)
+def _may_be_gated(source: ModelSource) -> bool:
+    listed = lookup.head(source.written)
+    return source.written.startswith(_GATED_OWNER) or bool(listed and listed.gated)
 
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Which nodes a pod goes to, and what it gets of one: accelerators, CPUs, memory.
+"""Which nodes a pod goes to, by EC2's names and prices, and what it gets of one: accelerators, CPUs, memory.
 
 A pod gets the share of its node that its accelerators are, so that the other half of a trn2.48xlarge can serve the
 baseline. Not tried on a cluster; shapes are those of Neuron's and Kubernetes' own documentation.
@@ -7,13 +7,14 @@ baseline. Not tried on a cluster; shapes are those of Neuron's and Kubernetes' o
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores, uses_dra
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.hardware import instance
 from toolkit.platforms.kubernetes.rules.metadata import manifest, section
 from toolkit.recipe.recipe import Recipe
 
@@ -30,11 +31,32 @@ _CPU_SHARE, _MEMORY_SHARE = 0.9375, 0.85
 # 128 of 1,024 GiB in the same manifests.
 _SHARED_MEMORY_SHARE = 0.125
 _DISK_MARGIN = 1.2
+SAGEMAKER_PREFIX = "ml."
+
+
+def ec2_name(name: str) -> str:
+    """EC2's name of an instance type, which a cluster's nodes have."""
+    return name.removeprefix(SAGEMAKER_PREFIX)
+
+
+def node_type(name: str) -> lookup.Instance | None:
+    """The hardware of an instance type, None where it is not known."""
+    hardware = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
+    return _as_node(hardware) if hardware else None
+
+
+def node_types() -> Sequence[lookup.Instance]:
+    """All instance types of the catalogue: a node may be any of them."""
+    return tuple(map(_as_node, lookup.instances()))
+
+
+def _as_node(instance: lookup.Instance) -> lookup.Instance:
+    return replace(instance, name=ec2_name(instance.name), prices=instance.ec2_prices)
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
     """The hardware of the recipe's instance types, which the checks have found known."""
-    return [found for name in recipe.platform.types if (found := instance(name))]
+    return [instance for name in recipe.platform.instance_types if (instance := node_type(name))]
 
 
 def on_trainium(recipe: Recipe) -> bool:
@@ -65,21 +87,21 @@ def claim_template(recipe: Recipe) -> Resource | None:
         "deviceClassName": _DRA_DRIVER,
         "allocationMode": "ExactCount",
         "count": count,
-        "selectors": [{"cel": {"expression": _selected(recipe)}}],
+        "selectors": [{"cel": {"expression": _selector(recipe)}}],
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
         devices["constraints"] = [
             {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
         ]
-    if grouped := _grouped(recipe):
+    if grouped := _cores_in_group(recipe):
         parameters = {"apiVersion": f"{_DRA_DRIVER}/v1", "kind": "NeuronConfig", "logicalNeuronCore": grouped}
         devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]
     spec = {"spec": {"devices": devices}}
     return manifest(recipe, "ResourceClaimTemplate", content_name(recipe.name, spec), spec=spec)
 
 
-def _selected(recipe: Recipe) -> str:
+def _selector(recipe: Recipe) -> str:
     """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
     attributes = f"device.attributes['{_DRA_DRIVER}']"
     types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.types)
@@ -124,16 +146,16 @@ def shared_memory(recipe: Recipe) -> str:
 
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
-    types = list(recipe.platform.types)
-    found: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
+    types = list(recipe.platform.instance_types)
+    fields: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
         expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}
         terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-        found = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+        fields = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
     if accelerators(recipe):
         key = NEURON if on_trainium(recipe) else GPU
-        found["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
-    return found
+        fields["tolerations"] = [{"key": key, "operator": "Exists", "effect": "NoSchedule"}]
+    return fields
 
 
 def claims_chips(recipe: Recipe) -> bool:
@@ -141,7 +163,7 @@ def claims_chips(recipe: Recipe) -> bool:
     return on_trainium(recipe) and uses_dra(recipe.platform.types, section(recipe).neuron_devices)
 
 
-def _grouped(recipe: Recipe) -> int | None:
+def _cores_in_group(recipe: Recipe) -> int | None:
     """Physical cores in a logical one; None on chips that do not group them (Trainium 1, Inferentia)."""
     first = instances(recipe)[0]
     if first.neuron_cores == first.neuron_cores_logical:

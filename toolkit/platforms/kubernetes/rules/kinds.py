@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from toolkit.errors import PlatformError
+from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.planning.rules import Decision, KindRule
 
 _MOST_PATHS = 3
 
@@ -26,14 +26,14 @@ class ApiResource(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ManifestRule(KindRule):
+class ManifestKind(Kind):
     """One kind of object. It is decided by what the cluster says that applying the manifest would change.
 
     `is_base`: `serve` and `compile` both need it. `is_rare`: few endpoints have one, and few users may list them.
     `sets_replicas`: it sets a Deployment's number of pods, so that two of such kinds would work against each other.
     """
 
-    kind: str = field()  # else the default of KindRule stands in for it
+    kind: str = field()  # else the default of Kind stands in for it
     api: ApiResource
     is_base: bool = False
     is_rare: bool = False
@@ -62,7 +62,7 @@ class ManifestRule(KindRule):
         )
 
 
-class NamespaceRule(ManifestRule):
+class NamespaceKind(ManifestKind):
     """A namespace is used whoever made it, and never removed: others may have something in it."""
 
     may_be_foreign = True
@@ -76,7 +76,7 @@ class NamespaceRule(ManifestRule):
         )
 
 
-class WeightsRule(KindRule):
+class WeightsKind(Kind):
     """A model that is uploaded to the bucket that pods mount. Its volume is made afterwards, which proves it whole."""
 
     kind = "Weights"
@@ -94,7 +94,7 @@ class WeightsRule(KindRule):
         return f"the model in {uri}, which other clusters may use. Remove it: aws s3 rm --recursive {uri}"
 
 
-class JobRule(ManifestRule):
+class JobKind(ManifestKind):
     """A Job that trains a head. Its name is that of its result, so that it is decided by how far it is."""
 
     is_job = True
@@ -113,7 +113,7 @@ class JobRule(ManifestRule):
         return Decision("update", "is already training; waits for it")
 
 
-class DeploymentRule(ManifestRule):
+class DeploymentKind(ManifestKind):
     """A Deployment is the endpoint."""
 
     def serves(self, request: Mapping[str, Any]) -> str:
@@ -121,36 +121,36 @@ class DeploymentRule(ManifestRule):
         return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
 
 
-WEIGHTS = WeightsRule()
+WEIGHTS = WeightsKind()
 """No object of a cluster: it comes first."""
 
-KINDS: Sequence[ManifestRule] = (
-    NamespaceRule("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
-    ManifestRule("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
-    ManifestRule("NetworkPolicy", ApiResource("networking.k8s.io/v1", "networkpolicies"), is_base=True),
-    ManifestRule("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
-    ManifestRule(
+KINDS: Sequence[ManifestKind] = (
+    NamespaceKind("Namespace", ApiResource("v1", "namespaces", namespaced=False), is_base=True),
+    ManifestKind("ServiceAccount", ApiResource("v1", "serviceaccounts"), is_base=True),
+    ManifestKind("NetworkPolicy", ApiResource("networking.k8s.io/v1", "networkpolicies"), is_base=True),
+    ManifestKind("ConfigMap", ApiResource("v1", "configmaps"), is_base=True),
+    ManifestKind(
         "PersistentVolume", ApiResource("v1", "persistentvolumes", namespaced=False), is_base=True, is_rare=True
     ),
-    ManifestRule("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
-    ManifestRule("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
-    ManifestRule("Service", ApiResource("v1", "services")),
-    DeploymentRule("Deployment", ApiResource("apps/v1", "deployments")),
-    ManifestRule(
+    ManifestKind("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
+    ManifestKind("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
+    ManifestKind("Service", ApiResource("v1", "services")),
+    DeploymentKind("Deployment", ApiResource("apps/v1", "deployments")),
+    ManifestKind(
         "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
     ),
-    ManifestRule("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
-    ManifestRule("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
-    JobRule("Job", ApiResource("batch/v1", "jobs")),
+    ManifestKind("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
+    ManifestKind("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
+    JobKind("Job", ApiResource("batch/v1", "jobs")),
 )
 """In the order in which they are made."""
 
-RULES_BY_KIND: Mapping[str, ManifestRule] = {rule.kind: rule for rule in KINDS}
+KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 
 def position(kind: str) -> int:
     """Where a kind comes in the order in which they are made."""
-    return [WEIGHTS.kind, *RULES_BY_KIND].index(kind)
+    return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
 
 
 def _paths(paths: Sequence[str]) -> str:

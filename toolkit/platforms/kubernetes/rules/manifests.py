@@ -5,25 +5,36 @@ The same manifests are applied by `toolkit deploy` and written by `toolkit rende
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from typing import Any
 
+from ruamel.yaml import YAML
+from ruamel.yaml.representer import RoundTripRepresenter
+
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.adaptation import disruption_budget
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND, position
-from toolkit.platforms.kubernetes.rules.metadata import manifest, section, selector, shared
-from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, section, selector, shared
+from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.resolve import Recipe
+from toolkit.text import inert
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
 PARTS = ("base", "serve", "compile", "benchmark")
 """Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
+Manifest = Mapping[str, Any]
+
+_BASE, _SERVE = "base", "serve"
+_ON_BASE = ("compile",)
+# kubectl reads YAML 1.1: these words are no text there unless they are quoted, nor is what begins with a digit.
+_PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*", re.IGNORECASE)
 
 
 def resources(recipe: Recipe) -> list[Resource]:
@@ -31,7 +42,7 @@ def resources(recipe: Recipe) -> list[Resource]:
     role = section(recipe).service_account_role
     annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
     account = {"automountServiceAccountToken": False, "annotations": annotations}
-    found = [
+    wanted = [
         shared(recipe, "Namespace", section(recipe).namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
         engine_policy(recipe),
@@ -43,7 +54,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _autoscaler(recipe),
         disruption_budget(recipe),
     ]
-    return [item for item in found if item]
+    return [item for item in wanted if item]
 
 
 def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
@@ -54,8 +65,8 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
     by_part = {
-        "base": [item for item in serving if RULES_BY_KIND[item.kind].is_base],
-        "serve": [item for item in serving if not RULES_BY_KIND[item.kind].is_base],
+        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base],
+        "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
@@ -95,7 +106,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     metrics = recipe.engine_rules.metrics
     if metrics is None or not scales(recipe):
         return None
-    target = {"apiVersion": RULES_BY_KIND["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
+    target = {"apiVersion": KINDS_BY_NAME["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {
@@ -127,3 +138,53 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": behavior}},
     }
     return manifest(recipe, "ScaledObject", recipe.name, spec=spec)
+
+
+def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
+    """Path and content of each file: a folder for each part. The folder above is what serves.
+
+    Names say kind and endpoint, and not the content: the next version has the same files.
+    """
+    for part, manifests in parts.items():
+        names = [
+            f"{item['kind'].lower()}-{item['metadata']['labels'].get(INSTANCE, 'shared')}.yaml" for item in manifests
+        ]
+        for name, item in zip(names, manifests, strict=True):
+            yield f"{part}/{name}", text([item])
+        yield f"{part}/kustomization.yaml", _kustomization([*([f"../{_BASE}"] if part in _ON_BASE else []), *names])
+    yield "kustomization.yaml", _kustomization([_BASE, _SERVE])
+
+
+def text(documents: Sequence[Manifest]) -> str:
+    """As YAML that means the same to readers of version 1.1 and 1.2."""
+    yaml = YAML()
+    yaml.Representer = _Representer
+    yaml.width = 4096
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    stream = StringIO()
+    yaml.dump_all(documents, stream)
+    return inert(stream.getvalue())  # means the same in double quotes, which all that changes stands in
+
+
+def _kustomization(resources: Sequence[str]) -> str:
+    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    return text([{**head, "resources": list(resources)}])
+
+
+class _Representer(RoundTripRepresenter):
+    """Text is quoted unless it can be taken for nothing else; several lines stand as a block."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """What stands twice is written twice."""
+        return True
+
+
+def _represent_text(representer: _Representer, value: str) -> Any:
+    quotes = "'" if '"' in value else '"'  # JSON is easier to read so
+    style = "|" if "\n" in value else None if _PLAIN.fullmatch(value) else quotes
+    if inert(value) != value:
+        style = '"'
+    return representer.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Representer.add_representer(str, _represent_text)

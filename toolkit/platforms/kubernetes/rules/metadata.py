@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
-from toolkit.platforms.kubernetes.rules.kinds import RULES_BY_KIND
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
+from toolkit.recipe.cluster_schema import KubernetesSection
+from toolkit.recipe.resolve import Recipe
 
 Component = Literal["server", "compile", "benchmark", "train"]
 
@@ -33,9 +33,9 @@ def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
     The digest of the recipe stands in an annotation, and so do the recipe's tags, which labels could not hold.
     """
     tags = {"toolkit/tags": json.dumps(recipe.tags, sort_keys=True)} if recipe.tags else {}
-    found = {**labels(recipe), **body.pop("labels", {})}
+    its_labels = {**labels(recipe), **body.pop("labels", {})}
     annotations = {RECIPE_ANNOTATION: tag_map(recipe)[RECIPE_TAG], **tags, **body.pop("annotations", {})}
-    return _resource(recipe, kind, name, {"labels": found, "annotations": annotations}, body)
+    return _resource(recipe, kind, name, {"labels": its_labels, "annotations": annotations}, body)
 
 
 def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
@@ -59,7 +59,7 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 
 def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
-    rule = RULES_BY_KIND[kind]
+    rule = KINDS_BY_NAME[kind]
     namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
     head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})

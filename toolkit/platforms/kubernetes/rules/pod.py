@@ -11,14 +11,14 @@ from typing import Any
 
 from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
-from toolkit.planning.resources import Account
+from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.rules.adaptation import adapted
-from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium
-from toolkit.platforms.kubernetes.rules.metadata import Component, pod_labels, section
-from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security
+from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
+from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, selector
+from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security, runs_as_root
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
-from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.cluster_schema import PodUser, Toleration
+from toolkit.recipe.resolve import Recipe
 
 CONTAINER = "engine"
 AT_START_SECONDS = 570 * 30
@@ -68,7 +68,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
         "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
-        **adapted(recipe),
+        **adapt_pod(recipe),
         **claims(recipe),
         **_node_cache(recipe),
         "containers": [container],
@@ -106,11 +106,11 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     compiled = artifacts.variables(recipe, f"{ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
-    found: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
+    variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
     if recipe.platform.hub_token_secret:
         reference = {"secretKeyRef": {"name": recipe.platform.hub_token_secret, "key": "token"}}
-        found.append({"name": "HF_TOKEN", "valueFrom": reference})
-    return found
+        variables.append({"name": "HF_TOKEN", "valueFrom": reference})
+    return variables
 
 
 def _serving(recipe: Recipe) -> dict[str, Any]:
@@ -129,3 +129,47 @@ def _serving(recipe: Recipe) -> dict[str, Any]:
         "livenessProbe": {**health, "failureThreshold": 6},
         "lifecycle": {"preStop": {"sleep": {"seconds": _PRE_STOP_SECONDS}}},
     }
+
+
+def adapt_pod(recipe: Recipe) -> dict[str, Any]:
+    """Nodes, user, class and credentials of the engine's pods."""
+    wanted = section(recipe).pod
+    places = placement(recipe)
+    if wanted.node_selector:
+        places["nodeSelector"] = {**places.get("nodeSelector", {}), **wanted.node_selector}
+    if wanted.tolerations:
+        places["tolerations"] = [*places.get("tolerations", []), *map(_toleration, wanted.tolerations)]
+    named = {
+        "priorityClassName": wanted.priority_class,
+        "runtimeClassName": wanted.runtime_class,
+        "imagePullSecrets": [{"name": name} for name in wanted.image_pull_secrets],
+    }
+    return {
+        "securityContext": {**pod_security(root=runs_as_root(recipe)), **_user(wanted.security_context or PodUser())},
+        **places,
+        **{key: value for key, value in named.items() if value},
+    }
+
+
+def disruption_budget(recipe: Recipe) -> Resource | None:
+    """How many pods draining nodes must leave running; None where the recipe says nothing."""
+    least = section(recipe).pod.min_available
+    if least is None:
+        return None
+    spec = {"minAvailable": least, "selector": {"matchLabels": selector(recipe)}}
+    return manifest(recipe, "PodDisruptionBudget", recipe.name, spec=spec)
+
+
+def _toleration(wanted: Toleration) -> dict[str, Any]:
+    by_value = {"operator": "Exists"} if wanted.value is None else {"operator": "Equal", "value": wanted.value}
+    return {"key": wanted.key, **by_value, **({"effect": wanted.effect} if wanted.effect else {})}
+
+
+def _user(wanted: PodUser) -> dict[str, Any]:
+    ids: dict[str, Any] = {
+        "runAsUser": wanted.run_as_user,
+        "runAsGroup": wanted.run_as_group,
+        "fsGroup": wanted.fs_group,
+    }
+    given = {key: value for key, value in ids.items() if value is not None}
+    return given if wanted.run_as_user is None else {**given, "runAsNonRoot": wanted.run_as_user != 0}

@@ -42,9 +42,9 @@ def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def kept_for_rollback(observed: Observed) -> set[tuple[str, str]]:
-    """What earlier versions of the Deployments use, so that going back to them finds it."""
-    return {found for item in observed.existing if item.kind == "Deployment" for found in _used(item, observed)}
+def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
+    """What earlier versions of the Deployments use, so that going back to them finds it, also once one is updated."""
+    return {used for item in observed.existing if item.kind == "Deployment" for used in _uses(item, observed)}
 
 
 def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> Plan:
@@ -73,7 +73,7 @@ def _request(existing: Existing, previous: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": previous["Template"]}}
 
 
-def _used(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:
+def _uses(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:
     history: Sequence[Mapping[str, Any]] | None = deployment.state.get(HISTORY)
     if history is None:  # unknown, so everything that may be in it
         mine = (item for item in observed.existing if deployment.name in item.endpoints and item.kind in _VERSIONED)

@@ -70,9 +70,9 @@ def config_map(recipe: Recipe) -> Resource:
 
 def volumes(recipe: Recipe) -> list[Resource]:
     """PersistentVolumes and claims of buckets: of compiled code, and of models."""
-    compiled = _compiled(recipe) if compiles_ahead(recipe) else ()
+    compiled_code = _artifacts(recipe) if compiles_ahead(recipe) else ()
     models = (_model(recipe, role, folder) for role, folder in bucket_folders(recipe).items())
-    return [*compiled, *chain.from_iterable(models)]
+    return [*compiled_code, *chain.from_iterable(models)]
 
 
 def uploads(recipe: Recipe) -> Iterator[Resource]:
@@ -96,7 +96,7 @@ def volume_name(claim: str) -> str:
 
 def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
     """All of the engine's pod; `read_only` is whether it only loads what was compiled."""
-    found = [
+    mounted = [
         Mount(
             {"name": "programs", "configMap": {"name": config_map(recipe).name}},
             {"name": "programs", "mountPath": PROGRAMS, "readOnly": True},
@@ -106,24 +106,24 @@ def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
         _empty("shared-memory", "/dev/shm", medium="Memory", sizeLimit=shared_memory(recipe)),  # noqa: S108
     ]
     if compiles_ahead(recipe):
-        found.append(_claimed("artifacts", ARTIFACTS, _compiled(recipe)[-1].name, read_only=read_only))
+        mounted.append(_mount_claim("artifacts", ARTIFACTS, _artifacts(recipe)[-1].name, read_only=read_only))
     if section(recipe).weights_cache == "node":
         host = {"path": NODE_FOLDER, "type": "DirectoryOrCreate"}
-        found.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
-    return [*found, *_models(recipe), *_extra(recipe)]
+        mounted.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
+    return [*mounted, *_models(recipe), *_extra(recipe)]
 
 
 def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
     """Models that pods mount from a bucket, by their role: `model` and `drafter`."""
-    found = {}
+    folders = {}
     for key, source in recipe.models.items():
         bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
         if source.kind == "s3":
-            name, _, prefix = source.model.removeprefix("s3://").partition("/")
-            found[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
+            name, _, prefix = source.written.removeprefix("s3://").partition("/")
+            folders[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
         elif bucket and not fetched_by_container(recipe, source):
-            found[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
-    return found
+            folders[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
+    return folders
 
 
 def claim_folders(recipe: Recipe) -> dict[str, str]:
@@ -146,11 +146,11 @@ def _staged_name(source: ModelSource) -> str:
 def _models(recipe: Recipe) -> Iterator[Mount]:
     paths = dict(_ROLES.values())
     for role, folder in bucket_folders(recipe).items():
-        yield _claimed(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
+        yield _mount_claim(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
     claim = section(recipe).weights_claim
     for role, path in claim_folders(recipe).items():
         assert claim
-        yield _claimed(role, paths[role], claim, read_only=True, subPath=path)
+        yield _mount_claim(role, paths[role], claim, read_only=True, subPath=path)
 
 
 def _extra(recipe: Recipe) -> Iterator[Mount]:
@@ -168,13 +168,13 @@ def _empty(name: str, path: str, **settings: str) -> Mount:
     return Mount({"name": name, "emptyDir": settings}, {"name": name, "mountPath": path})
 
 
-def _claimed(name: str, path: str, claim: str, *, read_only: bool, **more: str) -> Mount:
+def _mount_claim(name: str, path: str, claim: str, *, read_only: bool, **more: str) -> Mount:
     source = {"claimName": claim, "readOnly": read_only}
     mount = {"name": name, "mountPath": path, "readOnly": read_only, **more}
     return Mount({"name": name, "persistentVolumeClaim": source}, mount)
 
 
-def _compiled(recipe: Recipe) -> Sequence[Resource]:
+def _artifacts(recipe: Recipe) -> Sequence[Resource]:
     """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key."""
     attributes = _attributes(recipe, str(section(recipe).artifacts_bucket))
     claim = content_name("artifacts", {"namespace": section(recipe).namespace, **attributes})

@@ -1,18 +1,90 @@
-"""SageMaker's pure part: its resources for a recipe. No SDK is imported here.
+"""SageMaker's pure part: what a recipe needs there. No SDK is imported here, and no client is used.
 
     arms, deployment, model_data     a recipe's variants, and the model data of their containers
-    kinds/                           resources, one file for each kind: desire, read, create, update, delete
     checks/                          findings on SageMaker's settings, and on an account
     cloudformation, compilation, jumpstart, notes, price, rollback
 
-The local platform has the same API, so it shares all of this, with other capabilities.
+What reads and writes is beside this folder: kinds/ has a file for each kind of resource. The local platform has the
+same API, so it shares all of this.
 """
 
-from toolkit.platforms.sagemaker.keys import SECTIONS
-from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
-from toolkit.platforms.sagemaker.rules.capabilities import SAGEMAKER
-from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
+from __future__ import annotations
 
-RULES = AwsRules("sagemaker", SAGEMAKER, SECTIONS, check_sagemaker)
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from toolkit.engines.arguments import LONGEST_VALUE
+from toolkit.platforms.sagemaker.rules import price
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
+from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.rules import Disk, PlatformFacts
+
+if TYPE_CHECKING:
+    from toolkit.platforms.parts import HeadTraining, PlatformParts, Templates
 
 __all__ = ["RULES"]
+
+
+def _builds(recipe: Recipe) -> bool:
+    """Also for every engine that compiles: its public image does not start here without the toolkit's entrypoint."""
+    return recipe.engine_rules.compiles(recipe) or recipe.container is not None
+
+
+def _training_disk(recipe: Recipe) -> Disk:
+    from toolkit.platforms.sagemaker.rules.head_training import disk
+
+    return disk(recipe)
+
+
+_FACTS = PlatformFacts(
+    gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
+    has_instance_types=True,
+    has_settings_by_type=True,
+    isolates_containers=True,
+    starts_image_entrypoint=True,
+    longest_variable=LONGEST_VALUE,  # botocore 1.44.5, service model: EnvironmentValue
+    builds=_builds,
+    price_per_hour=price.price_per_hour,
+    training_disk=_training_disk,
+)
+
+
+class SageMakerRules(AwsRules):
+    """AWS itself: it compiles, trains, has templates, and costs money."""
+
+    @cached_property
+    def parts(self) -> PlatformParts:
+        from toolkit.platforms.parts import Compilation
+        from toolkit.platforms.sagemaker.rules import compilation
+
+        return replace(
+            super().parts,
+            compilation=Compilation(compilation.compile_resources, compilation.job_notes, compilation.require_compiled),
+            training=_training,
+            templates=self._templates,
+            price_now=price.price_now,
+            price_text=price.price_text,
+        )
+
+    def _templates(self) -> Templates:
+        from toolkit.platforms.parts import Templates
+        from toolkit.platforms.sagemaker.rules import cloudformation
+        from toolkit.platforms.sagemaker.rules.model_data import with_one_data_source
+
+        return Templates(
+            with_one_data_source,
+            partial(cloudformation.template, kinds=self.kinds),
+            partial(cloudformation.failures, kinds=self.kinds),
+        )
+
+
+def _training() -> HeadTraining:
+    from toolkit.platforms.parts import HeadTraining
+    from toolkit.platforms.sagemaker.rules import head_training
+
+    return HeadTraining(head_training.training_resources, head_training.notes, head_training.price_per_hour)
+
+
+RULES = SageMakerRules("sagemaker", _FACTS, check_sagemaker)

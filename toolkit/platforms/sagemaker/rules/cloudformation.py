@@ -14,7 +14,7 @@ from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import Resource
-from toolkit.platforms.sagemaker.rules.kinds.base import AwsKind
+from toolkit.platforms.sagemaker.kinds.base import AwsKind
 
 STAGE_FIRST = "toolkit:stageFirst"
 """Metadata key: commands for what must exist before the stack and is not a resource of it."""
@@ -108,21 +108,19 @@ class _Template:
         }
 
     def _resource(self, item: Resource, kind: AwsKind, ids: _Ids, missing: dict[str, Any]) -> dict[str, Any]:
-        known = _known(item.request, "", kind.lacking, missing)
-        properties = self._linked(kind.properties(item, known, self.resources), ids, ids[item.kind, item.name])
+        known = _drop_unknown(item.request, "", kind.lacking, missing)
+        properties = self._link(kind.properties(item, known, self.resources), ids, ids[item.kind, item.name])
         before = [ids[key] for key in kind.depends_on(item) if key in ids]
         depends = {"DependsOn": before} if before else {}
         return {"Type": kind.resource_type, "Properties": properties, **kind.attributes(item), **depends}
 
-    def _linked(self, value: Any, ids: _Ids, own: str) -> Any:
+    def _link(self, value: Any, ids: _Ids, own: str) -> Any:
         """`value` with the names of other resources of the template replaced by references."""
         if isinstance(value, list):
-            return [self._linked(item, ids, own) for item in value]
+            return [self._link(item, ids, own) for item in value]
         if not isinstance(value, Mapping):
             return value
-        return {
-            key: self._reference(key, item, ids, own) or self._linked(item, ids, own) for key, item in value.items()
-        }
+        return {key: self._reference(key, item, ids, own) or self._link(item, ids, own) for key, item in value.items()}
 
     def _reference(self, field: str, value: Any, ids: _Ids, own: str) -> dict[str, Any] | None:
         kind = next((kind for kind in self.kinds.values() if field in kind.references), None)
@@ -148,10 +146,10 @@ def _logical_ids(resources: Sequence[Resource]) -> dict[tuple[str, str], str]:
     return ids
 
 
-def _known(value: Any, path: str, lacking: frozenset[str], missing: dict[str, Any]) -> Any:
+def _drop_unknown(value: Any, path: str, lacking: frozenset[str], missing: dict[str, Any]) -> Any:
     """`value` without the fields that CloudFormation lacks, which are put into `missing` by path."""
     if isinstance(value, list):
-        return [_known(item, path, lacking, missing) for item in value]
+        return [_drop_unknown(item, path, lacking, missing) for item in value]
     if not isinstance(value, Mapping):
         return value
     kept: dict[str, Any] = {}
@@ -160,7 +158,7 @@ def _known(value: Any, path: str, lacking: frozenset[str], missing: dict[str, An
         if at in lacking or f"{at}={item}" in lacking:
             missing[at] = item
             continue
-        rest = _known(item, at, lacking, missing)
+        rest = _drop_unknown(item, at, lacking, missing)
         if rest or not item:  # and without what has become empty
             kept[key] = rest
     return kept

@@ -7,17 +7,27 @@ the job's key, so that the next attempt, or the same one after a spot interrupti
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UsageError
+from toolkit.home import containers_dir
+from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.planning.kinds import in_order
 from toolkit.planning.resources import Account, Resource
-from toolkit.platforms.sagemaker.keys import aws
+from toolkit.platforms.image import ROOT, render, store_of
+from toolkit.platforms.sagemaker.kinds import ORDER
+from toolkit.platforms.sagemaker.kinds.bucket import bucket
+from toolkit.platforms.sagemaker.kinds.image import built_image
+from toolkit.platforms.sagemaker.kinds.model import network
+from toolkit.platforms.sagemaker.kinds.repository import repository
+from toolkit.platforms.sagemaker.kinds.role import role_arn, training_role
+from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules import price
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.compile_job import (
+from toolkit.platforms.sagemaker.rules.compilation import (
     CHECKPOINTS_DIR,
     INPUT_DIR,
     TARGET_CHANNEL,
@@ -25,22 +35,19 @@ from toolkit.platforms.sagemaker.rules.compile_job import (
     channels,
     output,
 )
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.rules.kinds.image import built_image
-from toolkit.platforms.sagemaker.rules.kinds.model import network
-from toolkit.platforms.sagemaker.rules.kinds.repository import repository
-from toolkit.platforms.sagemaker.rules.kinds.role import role_arn, training_role
-from toolkit.platforms.sagemaker.rules.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
-from toolkit.platforms.training_image import PROGRAM, training_image
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk
+from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.recipe.training_schema import LONGEST_HOURS
 from toolkit.training.job import FILE, TrainingJob
 from toolkit.training.plan import job_name, section, training_job, training_key
+
+PROGRAM = "train"
+"""The folder in containers/, and the program in the image."""
 
 JOB_CHANNEL, _START_CHANNEL = "job", "start"
 _ENTRYPOINT = f"/opt/toolkit/{PROGRAM}"
@@ -48,15 +55,32 @@ _MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on t
 # In the lines of toolkit/training/progress.py.
 _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 
+# The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
+_PACKAGES = ("training", "engines", "recipe", "catalog")
+_MODULES = [
+    "__init__",
+    "display",
+    "documents",
+    "errors",
+    "files",
+    "findings",
+    "frames",
+    "home",
+    "registry",
+    "text",
+    "version",
+]
+_PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
-def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
+
+def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:
     """All resources that the job needs, and the job. Raises UsageError, UnreadableModel."""
     data = _data(recipe, account)
     job = _job(recipe, data)
     data.append(_staged_text(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
     image = _image(recipe, account)
     staged = [item for item in data if item.weights]
-    found = [
+    wanted = [
         bucket(account),
         repository(recipe),
         image,
@@ -65,7 +89,7 @@ def training_resources(recipe: Recipe, account: Account) -> list[Resource]:
         *training_role(recipe, account, data, _prefix(recipe)),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
-    return [item for item in found if item]
+    return in_order([item for item in wanted if item], ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -145,7 +169,7 @@ def _prefix(recipe: Recipe) -> str:
 
 
 def _image(recipe: Recipe, account: Account) -> Resource:
-    store = capabilities(recipe).images
+    store = store_of(recipe)
     return built_image(recipe, account, training_image(recipe, account), store)
 
 
@@ -155,16 +179,16 @@ def _data(recipe: Recipe, account: Account) -> list[ModelData]:
     if recipe.target.kind == "jumpstart":
         hint = "Set `target.model` to its Hugging Face id, or to where its files lie in S3."
         raise UsageError("a job cannot read the files of a JumpStart model", hint=hint)
-    found = [source_data(TARGET_CHANNEL, recipe.target, recipe, account)]
+    data = [source_data(TARGET_CHANNEL, recipe.target, recipe, account)]
     if training.start_from:
         start = model_source(training.start_from, Path())
-        found.append(source_data(_START_CHANNEL, start, recipe, account))
+        data.append(source_data(_START_CHANNEL, start, recipe, account))
     for number, item in enumerate(training.data):
         if item.startswith("s3://"):
-            found.append(source_data(f"data-{number}", ModelSource(model=item), recipe, account))
+            data.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
         elif "://" not in item:
-            found.append(_staged_files(f"data-{number}", Path(item), recipe, account))
-    return [item for item in found if item]
+            data.append(_staged_files(f"data-{number}", Path(item), recipe, account))
+    return [item for item in data if item]
 
 
 def _job(recipe: Recipe, data: list[ModelData]) -> TrainingJob:
@@ -210,3 +234,26 @@ def _staged_text(channel: str, name: str, text: str, recipe: Recipe, account: Ac
         "Files": [asdict(file)],
     }
     return replace(made, weights=replace(made.weights, request=request))
+
+
+def training_image(recipe: Recipe, account: Account) -> ImageSpec:
+    """All that makes the image. It has the same base as the recipe's own, and no drafter. Raises UsageError."""
+    section = recipe.container or ContainerSection()
+    wheels = [*pins(), *section.wheels]
+    image = replace(recipe, container=section.model_copy(update={"wheels": wheels, "bake_drafter": False}))
+    return render(image, account, program=PROGRAM, more=_library())
+
+
+def pins() -> list[str]:
+    """The packages that training adds to the base image, as name==version."""
+    return _PIN.findall((containers_dir() / PROGRAM / "requirements.txt").read_text(encoding="utf-8"))
+
+
+def _library() -> dict[str, ContextFile]:
+    package = Path(__file__).parents[3]
+    paths = [package / f"{name}.py" for name in _MODULES]
+    paths += [path for name in _PACKAGES for path in (package / name).rglob("*") if path.suffix in (".py", ".json")]
+    return {
+        f"{ROOT}/library/toolkit/{path.relative_to(package).as_posix()}": ContextFile(content=path.read_bytes())
+        for path in sorted(paths)
+    }

@@ -115,8 +115,8 @@ class JumpStartModel:
     @property
     def limits(self) -> dict[str, int]:
         """The engine's limits that its environment sets, by their keys in a recipe."""
-        found = {key: self.environment.get(f"{_PREFIX}{key.upper()}", "") for key in _LIMITS}
-        return {key: int(value) for key, value in found.items() if _COUNT.fullmatch(value)}
+        written = {key: self.environment.get(f"{_PREFIX}{key.upper()}", "") for key in _LIMITS}
+        return {key: int(value) for key, value in written.items() if _COUNT.fullmatch(value)}
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -154,18 +154,18 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
 
 def doubts(model: JumpStartModel) -> tuple[str, ...]:
     """What speaks against deploying this as JumpStart has it, one sentence each."""
-    found = []
+    notes = []
     if model.instance_type not in model.instance_types:
-        found.append(
+        notes.append(
             f"JumpStart does not list {model.instance_type} for {model.id}, but {', '.join(model.instance_types)}."
         )
     if model.preset and not model.preset.read:
-        found.append(
+        notes.append(
             f"JumpStart's preset drafts nothing on {model.instance_type}: {model.repository} does not read it."
         )
     if model.unread:
-        found.append(f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read.")
-    return tuple(found)
+        notes.append(f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read.")
+    return tuple(notes)
 
 
 def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | None) -> JumpStartModel:
@@ -173,9 +173,9 @@ def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | 
     config = config or _best_config(document, instance_type)
     settings = _settings(document, config, content["HubContentName"])
     types = tuple(settings.get("SupportedInferenceInstanceTypes") or ())
-    instance_type = instance_type or _needed(settings, "DefaultInferenceInstanceType", content)
+    instance_type = instance_type or _require(settings, "DefaultInferenceInstanceType", content)
     variant = _variant(settings, instance_type)
-    image = variant.get("ImageUri") or _needed(settings, "HostingEcrUri", content)
+    image = variant.get("ImageUri") or _require(settings, "HostingEcrUri", content)
     variables = settings.get("InferenceEnvironmentVariables") or ()
     defaults = {item["Name"]: item["Default"] for item in variables if item.get("Default") is not None}
     defaults.update(variant.get("EnvironmentVariables") or {})
@@ -245,7 +245,7 @@ def _target(settings: Mapping[str, Any], content: Mapping[str, Any]) -> DataSour
     if settings.get("HostingModelPackageArn"):
         message = f"JumpStart's {content['HubContentName']} is a model package of the Marketplace, not weights"
         raise UsageError(message, hint="Subscribe to it and deploy it in SageMaker Studio.")
-    uri = _needed(settings, "HostingArtifactUri", content)
+    uri = _require(settings, "HostingArtifactUri", content)
     licence = settings.get("HostingEulaUri") or settings.get("HostingEulaExternalLink") or ""
     gated = bool(licence or content["HubContentDocument"].get("GatedBucket") or uri.startswith(_PRIVATE_BUCKET))
     folder = uri.endswith("/")
@@ -299,7 +299,7 @@ def _preset(model: JumpStartModel) -> Preset | None:
     return Preset(method, config.get("num_speculative_tokens"), variable, read)
 
 
-def _needed(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
+def _require(settings: Mapping[str, Any], field: str, content: Mapping[str, Any]) -> str:
     value = settings.get(field)
     if not isinstance(value, str) or not value:
         raise HubError(f"JumpStart's entry of {content['HubContentName']} has no `{field}`", hint=OTHER_SOURCE)

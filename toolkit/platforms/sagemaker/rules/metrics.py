@@ -65,12 +65,12 @@ def log_groups(name: str) -> tuple[str, str]:
 
 def labels(recipe: Recipe, variant: str | None = None) -> str:
     """The PromQL selector of the engine's metrics, of one variant or of all."""
-    found: Mapping[str, str] = {"endpoint": recipe.name}
-    if aws(recipe).inference_component:
-        found = {"inference_component": recipe.name}
+    names: Mapping[str, str] = {"endpoint": recipe.name}
+    if recipe.platform.component:
+        names = {"inference_component": recipe.name}
     elif variant:
-        found = {"endpoint": recipe.name, "variant": variant}
-    return "{" + ", ".join(f'"aws.sagemaker.{key}.name"="{value}"' for key, value in found.items()) + "}"
+        names = {"endpoint": recipe.name, "variant": variant}
+    return "{" + ", ".join(f'"aws.sagemaker.{key}.name"="{value}"' for key, value in names.items()) + "}"
 
 
 def acceptance_length(k: int) -> str:

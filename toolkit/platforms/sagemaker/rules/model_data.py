@@ -1,4 +1,4 @@
-"""The model data of a container: its models and settings in S3, addressed by content."""
+"""The model data of a container: its models and settings in S3, addressed by content; and of a whole deployment."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
@@ -55,8 +57,8 @@ class ModelData:
 
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
-    found = _separate(recipe, account)
-    return [_together(recipe, found, account)] if recipe.one_data_source else found
+    sources = _separate(recipe, account)
+    return [_together(recipe, sources, account)] if recipe.platform.one_data_source else sources
 
 
 def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
@@ -64,27 +66,27 @@ def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
 
     Where there is more than that, all files are staged below one S3 prefix, if they can be copied there.
     """
-    found = model_data(recipe, account)
-    movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in found)
-    if not movable or not any(item.channel for item in found):
+    sources = model_data(recipe, account)
+    movable = recipe.target.kind != "jumpstart" and all(_is_plain(item) for item in sources)
+    if not movable or not any(item.channel for item in sources):
         return recipe
     return replace(recipe, one_data_source=True)
 
 
 def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
-    found = [_model_data("", recipe.target, recipe, account)]
+    sources = [_model_data("", recipe.target, recipe, account)]
     drafter = recipe.drafter
     if recipe.one_data_source and recipe.baseline_of:
         drafter = recipe.baseline_of.drafter  # so that a pair and its baseline share what is staged
     if drafter and not is_in_image(recipe):
-        found.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
+        sources.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
-        found.append(settings_data(settings, recipe, account))
-    found += [_staged(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
+        sources.append(settings_data(settings, recipe, account))
+    sources += [_from_weights(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
     if artifacts.compiles_ahead(recipe):
         compiled = f"s3://{bucket_name(account)}/{artifacts.prefix(artifacts.key(recipe))}"
-        found.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
-    return [data for data in found if data]
+        sources.append(ModelData(COMPILED_CHANNEL, _prefix(compiled)))
+    return [data for data in sources if data]
 
 
 def _is_plain(data: ModelData) -> bool:
@@ -107,7 +109,7 @@ def _together(recipe: Recipe, data: Sequence[ModelData], account: Account) -> Mo
         }
         for folder, item in folders.items()
     }
-    return _staged("", replace(weights, request={**weights.request, "Folders": parts}))
+    return _from_weights("", replace(weights, request={**weights.request, "Folders": parts}))
 
 
 def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
@@ -118,12 +120,14 @@ def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
 def files_data(channel: str, folder: Path, files: Sequence[WeightsFile], recipe: Recipe, account: Account) -> ModelData:
     """Files of a folder, such as training data, for a channel of a training job."""
     name = f"{channel}-{manifest_digest(tuple(files))[:_COMMIT_CHARACTERS]}"
-    return _staged(channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)}))
+    return _from_weights(
+        channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
+    )
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
     """Flags of the engine as a JSON file."""
-    return _staged(CONFIG_CHANNEL, _settings(settings, account, recipe))
+    return _from_weights(CONFIG_CHANNEL, _settings(settings, account, recipe))
 
 
 def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
@@ -134,11 +138,11 @@ def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
             return ModelData(channel, jumpstart.drafter_source(recipe, source, account.jumpstart))
         return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
     if source.kind == "s3":
-        return ModelData(channel, _prefix(source.model.rstrip("/") + "/"))
-    return _staged(channel, _weights(source, recipe, account))
+        return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
+    return _from_weights(channel, _weights(source, recipe, account))
 
 
-def _staged(channel: str, weights: Resource) -> ModelData:
+def _from_weights(channel: str, weights: Resource) -> ModelData:
     return ModelData(channel, _prefix(f"s3://{weights.request['Bucket']}/{weights.request['Prefix']}"), weights)
 
 
@@ -160,12 +164,12 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         return _resource(name, recipe, account, {**origin, **names, **secret})
     files = manifest(folder)
     name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Source": str(folder), "Files": _listed(files)})
+    return _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
 
 
 def _download(item: Download, recipe: Recipe, account: Account) -> Resource:
     name = f"{item.name.rpartition('.')[0]}-{item.sha256[:_COMMIT_CHARACTERS]}"
-    files = _listed([WeightsFile(item.name, item.size, item.sha256)])
+    files = _file_entries([WeightsFile(item.name, item.size, item.sha256)])
     return _resource(name, recipe, account, {"Url": item.url, "Files": files})
 
 
@@ -173,7 +177,7 @@ def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> 
     text = json.dumps(settings, sort_keys=True)
     file = WeightsFile(CONFIG_NAME, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
     name = f"config-{manifest_digest((file,))[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _listed([file])})
+    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _file_entries([file])})
 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
@@ -182,5 +186,39 @@ def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, 
     return Resource("Weights", name, {**location, **origin, **key})
 
 
-def _listed(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
+def _file_entries(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
     return [asdict(file) for file in files]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A complete recipe, to be deployed to an account."""
+
+    recipe: Recipe
+    account: Account
+
+    @cached_property
+    def endpoint(self) -> str:
+        """The name of the endpoint that serves the recipe, which may be shared."""
+        return endpoint_name(self.recipe)
+
+    @cached_property
+    def variants(self) -> Sequence[str]:
+        """Names of the variants that answer requests."""
+        return variants(self.recipe)
+
+    @cached_property
+    def arms(self) -> Sequence[Recipe]:
+        """The recipe of each variant, including the shadow variant."""
+        return arms(self.recipe)
+
+    @cached_property
+    def data(self) -> Sequence[ModelData]:
+        """The model data of every arm on every instance type, between which compiled code and settings may differ."""
+        every = [
+            item
+            for arm in self.arms
+            for instance_type in arm.platform.instance_types
+            for item in model_data(arm.on(instance_type), self.account)
+        ]
+        return list({item.uri: item for item in every}.values())

@@ -1,9 +1,12 @@
-"""Names on AWS: the bucket and what lies in it, roles, tags."""
+"""Names on AWS: the bucket and what lies in it, roles, tags, what autoscaling scales."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.rules.arms import BASELINE, SPECULATIVE, VARIANT
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
 
@@ -30,6 +33,15 @@ TRAINING_PREFIX = "training/"
 """Prefix in the toolkit's bucket: checkpoints and output of training jobs, by recipe and key."""
 
 _LONGEST_ROLE_NAME, _DIGEST_CHARACTERS = 64, 8
+TRACKING, FROM_ZERO = "concurrency", "from-zero"
+"""Names of the policies."""
+
+COMPONENT = "inference-component/"
+
+
+def on_aws(recipe: Recipe) -> bool:
+    """Whether it is AWS that the recipe runs on, and not this machine, which has the same API."""
+    return recipe.platform_rules.facts.has_instance_types
 
 
 def bucket_name(account: Account) -> str:
@@ -85,3 +97,27 @@ def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:
 def key_arn(key: str, account: Account) -> str:
     """The ARN of a KMS key of the account, from its id or its ARN."""
     return key if key.startswith("arn:") else f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"
+
+
+def resource_ids(name: str) -> list[str]:
+    """Resource ids of all scalable targets that an endpoint or inference component may have."""
+    return [*(f"endpoint/{name}/variant/{variant}" for variant in (VARIANT, SPECULATIVE, BASELINE)), COMPONENT + name]
+
+
+def variant_of(endpoint: str, name: str) -> str:
+    """The variant of the endpoint that a target or policy of that name scales; empty if it scales something else."""
+    prefix = f"endpoint/{endpoint}/variant/"
+    return name.removeprefix(prefix).partition("/")[0] if name.startswith(prefix) else ""
+
+
+def scalable(resource_id: str) -> dict[str, Any]:
+    """The fields that identify a target in Application Auto Scaling's requests."""
+    dimension = (
+        "inference-component:DesiredCopyCount" if resource_id.startswith(COMPONENT) else "variant:DesiredInstanceCount"
+    )
+    return {"ServiceNamespace": "sagemaker", "ResourceId": resource_id, "ScalableDimension": f"sagemaker:{dimension}"}
+
+
+def scale_from_zero_alarm(resource_id: str) -> str:
+    """Name of the alarm that triggers the policy `from-zero`."""
+    return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{FROM_ZERO}"

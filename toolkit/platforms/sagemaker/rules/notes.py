@@ -7,23 +7,21 @@ from dataclasses import replace
 
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
-from toolkit.platforms.image import base_image, by_digest
-from toolkit.platforms.sagemaker.keys import aws
+from toolkit.platforms.image import base_image, by_digest, store_of
+from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_entry
-from toolkit.platforms.sagemaker.rules.capabilities import capabilities
-from toolkit.platforms.sagemaker.rules.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules.model_data import model_data
-from toolkit.platforms.sagemaker.rules.names import bucket_name
+from toolkit.platforms.sagemaker.rules.names import bucket_name, on_aws
 from toolkit.platforms.sagemaker.rules.price import price_text
 from toolkit.recipe.recipe import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     """Notes, one sentence each. On the local platform, only the base image."""
-    able = capabilities(recipe)
-    if not able.plan_notes:
+    store = store_of(recipe)
+    if not on_aws(recipe):
         if builds(recipe):
-            yield f"The image is built from {base_image(recipe, account, able.images)}, and stays on this machine"
+            yield f"The image is built from {base_image(recipe, account, store)}, and stays on this machine"
         return
     if account.id == NO_ACCOUNT:
         yield (
@@ -38,7 +36,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     yield from _jumpstart(recipe, account)
     uri = image_uri(recipe, account)
     if builds(recipe):
-        base = base_image(recipe, account, able.images)
+        base = base_image(recipe, account, store)
         moving = "" if "@" in base else ", whose digest is unknown: build again if the tag has moved"
         yield f"The image is built from {base}{moving}"
     else:

@@ -27,7 +27,7 @@ def most_per_hour(recipe: Recipe) -> float | None:
 
 def price_of(instance_type: str, region: str | None = None) -> float | None:
     """US dollars per hour of one instance, None if the catalogue has no price."""
-    price = _catalogued(instance_type, region)
+    price = _find_price(instance_type, region)
     return price.usd_per_hour if price else None
 
 
@@ -53,7 +53,7 @@ def price_text(recipe: Recipe) -> str:
     unknown = [name for name in recipe.platform.types if price_of(name, recipe.region) is None]
     ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit catalog update`" if unknown else ""
     now, most = price_per_hour(recipe), most_per_hour(recipe)
-    first = _catalogued(recipe.platform.types[0], recipe.region)
+    first = _find_price(recipe.platform.instance_types[0], recipe.platform.region)
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
@@ -62,7 +62,7 @@ def price_text(recipe: Recipe) -> str:
     return f"{now:.2f} $/h ({source}){at_most}{ask}"
 
 
-def _catalogued(instance_type: str, region: str | None) -> lookup.Price | None:
+def _find_price(instance_type: str, region: str | None) -> lookup.Price | None:
     instance = lookup.instance(instance_type)
     return instance.price(region) if instance else None
 

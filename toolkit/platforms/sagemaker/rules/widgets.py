@@ -33,10 +33,8 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     names = tells.names if tells else None
     graphs = [
         *_requests(recipe, variants, region),
-        *(_engine(recipe, names, variants, region) if names else []),
-        *(_acceptance_from_the_log(recipe, region) if recipe.speculation else []),
-        *(_acceptance(recipe, names, region) if recipe.speculation and names else []),
-        *(_measured(recipe, region) if recipe.speculation else []),
+        *_engine(recipe, variants, region),
+        *([*_speculation(recipe, region), *_measurements(recipe, region)] if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"
@@ -44,7 +42,7 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
         graphs.insert(0, {"type": "alarm", "properties": properties})
     text = {"type": "text", "properties": {"markdown": _text(recipe, names, region, bool(alarms))}}
     head = {**text, "x": 0, "y": 0, "width": 24, "height": _TEXT_HEIGHT}
-    return {"widgets": [head, *(_placed(widget, number) for number, widget in enumerate(graphs))]}
+    return {"widgets": [head, *(_place(widget, number) for number, widget in enumerate(graphs))]}
 
 
 @dataclass(frozen=True)
@@ -68,11 +66,11 @@ def owner(body: str) -> str | None:
         first, *_ = documents.parse(_Dashboard, body).widgets
     except ValueError:
         return None
-    found = _OWNER.search(first.properties.markdown)
-    return found[1] if found else None
+    marked = _OWNER.search(first.properties.markdown)
+    return marked[1] if marked else None
 
 
-def _placed(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
+def _place(widget: Mapping[str, Any], number: int) -> dict[str, Any]:
     row, column = divmod(number, 24 // _WIDTH)
     return {
         **widget,
@@ -225,7 +223,7 @@ _MEASURED = {
 }
 
 
-def _measured(recipe: Recipe, region: str) -> list[dict[str, Any]]:
+def _measurements(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """What `toolkit prove --publish` measured: both arms side by side, by workload and load."""
     schema = f'{{"{metrics.namespace(recipe)}",{",".join(DIMENSIONS)}}}'
     label = " ".join(f"${{PROP('Dim.{name}')}}" for name in DIMENSIONS)
@@ -275,7 +273,7 @@ def _metric(
 
 
 def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    found = [
+    lines = [
         {
             "id": f"q{number}",
             "type": "cloudwatch-metrics",
@@ -287,7 +285,7 @@ def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[
     ]
     return {
         "type": "chart",
-        "properties": {"title": title, "region": region, "view": "line", "data": {"queries": found}},
+        "properties": {"title": title, "region": region, "view": "line", "data": {"queries": lines}},
     }
 
 

@@ -11,8 +11,8 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
-from toolkit.platforms.sagemaker.rules.checks.region import check_types
-from toolkit.recipe.recipe import Recipe
+from toolkit.platforms.sagemaker.rules.checks.environment import check_types
+from toolkit.recipe.resolve import Recipe
 
 _TYPES = "platform.instance_types"
 _SERVICE = "sagemaker.amazonaws.com"
@@ -240,10 +240,10 @@ def _network(recipe: Recipe, facts: AccountFacts, region: str) -> Iterator[Findi
         yield Finding("account.subnets", message, path, hint="Add a subnet in another zone.", severity="warning")
     reaches = {s.id: s.reaches for s in facts.subnets if s.reaches is not None and "internet" not in s.reaches}
     if reaches:
-        yield from _closed(recipe, reaches, vpcs[0], region)
+        yield from _check_reach(recipe, reaches, vpcs[0], region)
 
 
-def _closed(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
+def _check_reach(recipe: Recipe, reaches: Mapping[str, frozenset[str]], vpc: str, region: str) -> Iterator[Finding]:
     """Findings on subnets without internet access. An internet gateway is not enough: containers get no public IP."""
     path, names = "network.subnets", ", ".join(reaches)
     if recipe.platform.weights == "hub":

@@ -1,4 +1,4 @@
-"""Does SageMaker accept the container's environment, and does the image's supervisor pass it on unchanged?"""
+"""Is there an image in the region, and do SageMaker and the image's supervisor take the container's environment?"""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from toolkit.recipe.recipe import Recipe
 _MAX_ENTRIES = 100
 _MAX_VALUE_CHARACTERS = 1024
 _MAX_BYTES = 32 * 1024
+_REGION = "platform.region"
 
 
 def check_environment(recipe: Recipe) -> Iterator[Finding]:
@@ -51,10 +52,51 @@ def check_quoting(recipe: Recipe) -> Iterator[Finding]:
             "Put the text into a file in the model's folder, and set the flag to that file.",
         )
     else:
-        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _fixed(item)]
+        fixed = [item.version for item in lookup.images(recipe.platform.name, recipe.engine.name) if _quotes_well(item)]
         path, hint = "engine.version", f"To have the engine restarted in its container, use {fixed[-1]} or newer."
     yield Finding("container.quoting", message, path, hint=hint, severity="info")
 
 
-def _fixed(image: lookup.Image) -> bool:
+def _quotes_well(image: lookup.Image) -> bool:
     return image.supervisor_quoting == "fixed"
+
+
+def check_region(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on the region that the recipe names; empty if it names none."""
+    if recipe.platform.region is None:
+        return
+    if not recipe.leaves_instance_type_open:
+        yield from check_types(recipe.platform.instance_types, recipe.platform.region)
+    yield from _image(recipe, recipe.platform.region)
+
+
+def check_types(names: tuple[str, ...], region: str) -> Iterator[Finding]:
+    """Findings on instance types for which AWS lists no price in the region."""
+    for index, name in enumerate(names):
+        instance = lookup.instance(name)
+        if instance and instance.regions and region not in instance.regions:
+            message = f"AWS lists no price for {name} endpoints in {region}, so the type may not be available there"
+            hint = f"It is available in {', '.join(instance.regions)}. Set platform.region, or use another type."
+            path = f"platform.instance_types.{index}"
+            yield Finding("sagemaker.region", message, path, hint=hint, severity="warning")
+
+
+def _image(recipe: Recipe, region: str) -> Iterator[Finding]:
+    """A finding if AWS's own image of that engine version is not known to be in the region."""
+    image = recipe.image
+    if image is None or not image.registry.isdigit() or (recipe.container and recipe.container.base):
+        return
+    accounts, newest = lookup.registries(), lookup.newest_image(region, image.engine)
+    if region not in accounts:
+        message = f"AWS has no known {image.engine} images in {region}"
+        meant = lookup.nearest_region(region)
+        hint = (
+            f"Write `region: {meant}`."
+            if meant
+            else "Set another platform.region, or `container: {base: …}` with an image of your own."
+        )
+        yield Finding("sagemaker.region", message, _REGION, hint=hint)
+    elif newest and lookup.older(newest, image.version):
+        message = f"AWS's SDK lists images for {region} up to {image.engine} {newest}, not {image.version}"
+        hint = f"Set `version: {newest}` or older in `engine`, or copy the image into your own registry."
+        yield Finding("sagemaker.region", message, "engine.version", hint=hint, severity="warning")

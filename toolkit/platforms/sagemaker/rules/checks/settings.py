@@ -11,9 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
-from toolkit.platforms.sagemaker.keys import aws, aws_network
-from toolkit.platforms.sagemaker.rules.checks.component import check_component
-from toolkit.platforms.sagemaker.rules.checks.rollout import check_rollout
+from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, load_seconds
 from toolkit.recipe.recipe import Recipe
@@ -56,19 +54,19 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         return
     for index, name in enumerate(recipe.platform.types):
         path = f"{_TYPES}.{index}"
-        found = lookup.instance(name)
-        if name in recipe.platform.types[:index]:
+        instance = lookup.instance(name)
+        if name in recipe.platform.instance_types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
-        elif found is None and name not in recipe.unlisted:
+        elif instance is None and name not in recipe.unlisted:
             yield _unknown(name, path)
-        elif found is None:
+        elif instance is None:
             continue
-        elif not found.hostable:
-            yield _cannot_host(found, path)
+        elif not instance.hostable:
+            yield _cannot_host(instance, path)
         else:
-            yield from _accelerator(recipe, found, path)
+            yield from _accelerator(recipe, instance, path)
             if models:
-                yield from _disk(models, found, path)
+                yield from _disk(models, instance, path)
 
 
 def _cannot_host(instance: Instance, path: str) -> Finding:

@@ -1,0 +1,45 @@
+"""What recipes name elsewhere: a model's files on the hub or in S3, and what an image's tag means now."""
+
+from __future__ import annotations
+
+from toolkit.errors import BuildError
+from toolkit.images.reference import parse
+from toolkit.recipe.model_files import ModelFiles
+from toolkit.recipe.source import ModelSource
+
+
+def open_files(source: ModelSource) -> ModelFiles:
+    """Files of a model on the hub or in S3, with the user's own credentials."""
+    if source.kind == "hub":
+        from toolkit.recipe.hub import HubFiles, hub_client
+
+        return HubFiles(source.written, source.revision, hub_client())
+    import boto3
+
+    from toolkit.platforms.sagemaker.answers import check_answers
+    from toolkit.platforms.sagemaker.objects import S3Files
+
+    return S3Files(source.written, check_answers(boto3.Session()).client("s3"))
+
+
+def find_digest(image: str) -> str:
+    """The digest of the image of that address, asked with the user's own credentials. Raises BuildError.
+
+    ECR is asked through AWS's API, any other registry through its own, with the login of `docker login` or none.
+    """
+    from toolkit.images.docker_config import docker_credentials
+    from toolkit.images.registry import Registry  # imports httpx
+    from toolkit.platforms.sagemaker.images import ECR_HOST, ecr_digest
+
+    reference = parse(image)
+    if ecr := ECR_HOST.fullmatch(reference.registry):
+        import boto3
+
+        from toolkit.platforms.sagemaker.clients import Clients
+
+        return ecr_digest(Clients(boto3.Session(region_name=ecr[1]), attempts=2), image)
+    with Registry(reference.registry, docker_credentials) as registry:
+        manifest = registry.find_manifest(reference.repository, reference.selector)
+    if manifest is None:
+        raise BuildError(f"{reference.registry} has no image {image}", hint="Correct the engine's version or the base.")
+    return manifest.digest

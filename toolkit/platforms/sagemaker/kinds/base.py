@@ -1,0 +1,276 @@
+"""The base class of kinds of AWS resources, with their operations.
+
+None of it imports an SDK: boto3's clients are passed in.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from toolkit.planning.kinds import Decision, Kind
+from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing, unless_unknown
+
+if TYPE_CHECKING:
+    from toolkit.apply.progress import Progress
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
+    from toolkit.recipe.lock import OpenFiles
+
+_T = TypeVar("_T")
+
+
+class TemplateForm:
+    """The form of a kind in a CloudFormation template, by default none. Properties are named as in the API's requests.
+
+    Class attributes:
+        resource_type: CloudFormation's type; empty if it has none.
+        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
+        references: fields in which other resources name it, with the attribute to use (None: Ref).
+    """
+
+    resource_type: str = ""
+    lacking: frozenset[str] = frozenset()
+    references: ClassVar[Mapping[str, str | None]] = {}
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """The resource's properties, from the request without the fields that CloudFormation lacks."""
+        return dict(request)
+
+    def attributes(self, item: Resource) -> dict[str, Any]:
+        """Attributes beside the properties, such as Condition."""
+        return {}
+
+    def sections(self, item: Resource) -> dict[str, Any]:
+        """Sections that it adds to the template: parameters, conditions."""
+        return {}
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Further resources that belong to it, by logical id."""
+        return {}
+
+    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
+        """Kind and name of resources that must exist first and that no property refers to."""
+        return ()
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """What must exist before the stack is created, with the command that creates it."""
+        return iter(())
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Outputs of the stack."""
+        return {}
+
+    def named(self, reference: str) -> str:
+        """The name of the resource that a field refers to."""
+        return reference
+
+    def loss(self, field: str, lost: Any) -> str:
+        """The effect of a request field that the stack lacks, as a sentence."""
+        return "the stack differs from what `toolkit deploy` creates"
+
+    def fails_without(self, field: str) -> bool:
+        """Whether the stack cannot work without that field of the request."""
+        return False
+
+
+def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
+    """A mapping as a list of Key and Value."""
+    return [{"Key": key, "Value": value} for key, value in values.items()]
+
+
+def capitalized(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys with a capital first letter, as in CloudFormation; CloudWatch Logs uses lower case."""
+    return {key[0].upper() + key[1:]: value for key, value in request.items()}
+
+
+def put_object(bucket: str, key: str) -> str:
+    """The command that creates an empty object."""
+    return shlex.join(["aws", "s3api", "put-object", "--bucket", bucket, "--key", key])
+
+
+@dataclass(frozen=True)
+class Look:
+    """Reads existing resources: those in `desired`, and those of `endpoints`. Everything is read only once.
+
+    Empty `endpoints` means that they are new. Then only resources with `seen_when_new` are read. `image_exists` tells
+    whether the image of a request was built, `base_bytes` the size of an image in its registry.
+    """
+
+    clients: Clients
+    account: Account
+    desired: Sequence[Resource]
+    endpoints: Sequence[str]
+    image_exists: Callable[[Mapping[str, Any]], bool]
+    base_bytes: Callable[[str], int | None]
+    _known: dict[tuple[Any, str], Any] = field(default_factory=dict, repr=False)
+
+    def once(self, read: Callable[[Look, str], _T], name: str) -> _T:
+        """The result of `read` for that name, read only once."""
+        key = (read, name)
+        if key not in self._known:
+            self._known[key] = read(self, name)
+        result: _T = self._known[key]
+        return result
+
+    def wanted(self, *kinds: str) -> list[Resource]:
+        """The desired resources of those kinds."""
+        return [item for item in self.desired if item.kind in kinds]
+
+    @cached_property
+    def names(self) -> Sequence[str]:
+        """Names that may have resources: recipes, and endpoints that serve them as inference components."""
+        hosts = {item.name for item in self.wanted("Endpoint")}
+        if not self.endpoints:
+            return sorted(hosts)
+        components = [self.once(describe_component, name) for name in self.endpoints]
+        hosts |= {component["EndpointName"] for component in components if component}
+        return tuple(dict.fromkeys((*self.endpoints, *sorted(hosts))))
+
+    def components(self, endpoint: str) -> tuple[str, ...]:
+        """The inference components of the endpoint."""
+        return self.once(_components, endpoint) if self.endpoints else ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """What creating resources needs. `build` builds and pushes the image of an Image request."""
+
+    clients: Clients
+    progress: Progress
+    open_files: OpenFiles
+    build: Callable[[Mapping[str, Any], Progress], None]
+
+
+class AwsKind(TemplateForm, Kind):
+    """A kind of AWS resource. The methods here are the defaults.
+
+    `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or
+    overwrite somebody else's. `on_aws`: it is AWS's, and not a stand-in's on this machine.
+    """
+
+    seen_when_new: bool = False
+
+    def __init__(self, *, on_aws: bool) -> None:
+        self.on_aws = on_aws
+
+    def desired(self, deployment: Deployment) -> Iterable[Resource]:
+        """The resources of this kind that the recipe needs."""
+        return ()
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        """The existing resources of this kind. Read-only."""
+        if not (look.endpoints or look.wanted(self.kind)):
+            return
+        for name in look.names:
+            users = look.components(name)
+            for item in self.observe_endpoint(look, name):
+                yield replace(item, endpoints=users) if users and item.ours else item
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
+        """The existing resources of one endpoint or inference component."""
+        return ()
+
+    def create(self, work: Work, request: Any) -> None:
+        """Create it."""
+        raise NotImplementedError(self.kind)
+
+    def update(self, work: Work, request: Any) -> None:
+        """Change an existing one to the request. By default, creating it again does that."""
+        self.create(work, request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        """Delete it."""
+        raise NotImplementedError(self.kind)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        """The tags of an existing one; empty for a kind without tags."""
+        return {}
+
+    def runs(self, clients: Clients, request: Mapping[str, Any]) -> str:
+        """What an existing one runs, if that differs from the request; else empty."""
+        return ""
+
+    def is_going(self, clients: Clients, name: str) -> bool:
+        """Whether it is being deleted, by an earlier call whose answer was lost: SageMaker refuses a second call."""
+        return False
+
+
+def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) -> Existing:
+    """An existing resource of the endpoint `owner`, or of somebody else if None."""
+    return Existing(kind, name, owner is not None, (owner or "",), state)
+
+
+def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
+    """The inference component of that name, if it exists."""
+    clients, request = look.clients, {"InferenceComponentName": name}
+    ask = partial(unless_missing, clients, lambda: clients.sagemaker.describe_inference_component(**request))
+    described: Mapping[str, Any] | None = unless_unknown(clients, ask)
+    return described
+
+
+def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
+    """All tags of a SageMaker resource."""
+    pages = clients.sagemaker.get_paginator("list_tags").paginate(ResourceArn=arn)
+    return by_key([tag for page in pages for tag in page["Tags"]])
+
+
+def owner_of(clients: Clients, arn: str) -> str | None:
+    """The endpoint in a SageMaker resource's tag."""
+    return sagemaker_tags(clients, arn).get(ENDPOINT_TAG)
+
+
+def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Tags as a mapping, from the lists of keys and values of most AWS services."""
+    return {tag["Key"]: tag["Value"] for tag in tags}
+
+
+def _components(look: Look, endpoint: str) -> tuple[str, ...]:
+    pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
+    listed = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
+    return tuple(item["InferenceComponentName"] for item in listed or ())
+
+
+class ContentKind(AwsKind):
+    """A kind with a fixed name. `content_keys` are the keys of requests and descriptions to compare.
+
+    Creating one overwrites an existing one of the same name, which is also how it is updated.
+    """
+
+    seen_when_new = True
+    content_keys: tuple[str, ...] = ()
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        return Decision("update", "has changed") if self.differs(resource, existing) else Decision("reuse", "exists")
+
+    def differs(self, resource: Resource, existing: Existing) -> bool:
+        """Whether the existing resource differs from the request.
+
+        Tags are ignored, and keys that the request does not have.
+        """
+        return not _holds(existing.state["Content"], self.content(resource.request))
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The part of a request or a description to compare."""
+        return {key: value for key, value in request.items() if key in self.content_keys}
+
+    def described(self, name: str, owner: str | None, description: Mapping[str, Any]) -> Existing:
+        """An existing resource from AWS's description; `owner` is None for somebody else's."""
+        return tagged(self.kind, name, owner, {"Content": self.content(description)})
+
+
+def _holds(held: Any, wanted: Any) -> bool:
+    """Whether `held` has everything in `wanted`; it may have more keys. The order of lists does not matter."""
+    if isinstance(wanted, Mapping):
+        return isinstance(held, Mapping) and all(_holds(held.get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        items = held or []
+        return len(items) == len(wanted) and all(any(_holds(item, value) for item in items) for value in wanted)
+    return bool(held == wanted)

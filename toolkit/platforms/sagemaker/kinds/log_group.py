@@ -1,0 +1,177 @@
+"""The log group of an endpoint, and the metric filters that count tokens in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit.measure import expected
+from toolkit.planning.names import ENDPOINT_TAG, tag_map
+from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import code_of
+from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, capitalized, key_values
+from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
+from toolkit.platforms.sagemaker.rules.names import on_aws
+from toolkit.recipe.resolve import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
+
+RETENTION_DAYS = 30
+_FILTER_PREFIX = "toolkit-"
+
+
+class LogGroupKind(ContentKind):
+    """Created before SageMaker creates it without a retention time. It is ours if our endpoint writes to it."""
+
+    kind = "LogGroup"
+    is_kept = True
+    resource_type = "AWS::Logs::LogGroup"
+    references: ClassVar[Mapping[str, str | None]] = {"LogGroupName": None}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe = deployment.recipe
+        if not has_monitoring(recipe):
+            return []
+        group = metrics.log_group(recipe)
+        return [
+            Resource(
+                self.kind, group, {"logGroupName": group, "RetentionInDays": RETENTION_DAYS, "tags": tag_map(recipe)}
+            )
+        ]
+
+    def differs(self, resource: Resource, existing: Existing) -> bool:
+        """It only needs our tag and any retention time, which the account's rules may have changed."""
+        return not (existing.state["Tagged"] and existing.state["RetentionInDays"])
+
+    def kept_note(self, existing: Existing) -> str:
+        if not self.on_aws:
+            return ""
+        days = existing.state.get("RetentionInDays")
+        kept = f"kept for {days} days" if days else "kept without a time limit"
+        return (
+            f"log group {existing.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
+            f"Remove it: aws logs delete-log-group --log-group-name {existing.name}"
+        )
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        for group in metrics.log_groups(name):
+            if described := look.once(_describe, group):
+                tags = look.clients.logs.list_tags_for_resource(resourceArn=_arn(described))["tags"]
+                state = {"RetentionInDays": described.get("retentionInDays"), "Tagged": tags.get(ENDPOINT_TAG) == name}
+                yield Existing(self.kind, group, True, (name,), state)
+
+    def create(self, work: Work, request: Any) -> None:
+        """Also takes over a group that SageMaker itself has created, for an endpoint without alarms."""
+        logs, group, tags = work.clients.logs, request["logGroupName"], request["tags"]
+        existing = _find(work.clients, group)
+        if existing is None:
+            try:
+                logs.create_log_group(logGroupName=group, tags=tags)
+            except work.clients.refusal as error:  # just created, by our own earlier call, whose answer was lost
+                if code_of(error) != "ResourceAlreadyExistsException":
+                    raise
+        else:
+            logs.tag_resource(resourceArn=_arn(existing), tags=tags)
+        if existing is None or "retentionInDays" not in existing:
+            logs.put_retention_policy(logGroupName=group, retentionInDays=request["RetentionInDays"])
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.logs.delete_log_group(logGroupName=name)
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        return capitalized({**request, "tags": key_values(request.get("tags", {}))})
+
+
+class MetricFilterKind(ContentKind):
+    """It cannot have tags, and filters of different log groups may have the same name."""
+
+    kind = "MetricFilter"
+    resource_type = "AWS::Logs::MetricFilter"
+    content_keys = ("filterPattern", "metricTransformations")
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe = deployment.recipe
+        k, tells = expected.draft_length(recipe), recipe.engine_rules.metrics
+        if k is None or tells is None or not has_monitoring(recipe):
+            return []
+        return [_filter(recipe, metric, tells.draft_line(k)) for metric in (ACCEPTED, DRAFTED)]
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        for group in metrics.log_groups(name):
+            if look.once(_describe, group):
+                pages = look.clients.logs.get_paginator("describe_metric_filters").paginate(
+                    logGroupName=group, filterNamePrefix=_FILTER_PREFIX
+                )
+                for page in pages:
+                    for item in page["metricFilters"]:
+                        yield self.described(_name(group, item["filterName"]), name, item)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.logs.put_metric_filter(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        group, _, filter_name = name.partition(":")
+        clients.logs.delete_metric_filter(logGroupName=group, filterName=filter_name)
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        transformations = [_transformation(each) for each in request["metricTransformations"]]
+        return capitalized({**request, "metricTransformations": transformations})
+
+
+def has_alarms(recipe: Recipe) -> bool:
+    """Whether to create alarms: by default on AWS only (`observability.alarms`)."""
+    return _wants(recipe.observability.alarms, recipe)
+
+
+def has_dashboard(recipe: Recipe) -> bool:
+    """Whether to create a dashboard: by default on AWS only (`observability.dashboard`)."""
+    return _wants(recipe.observability.dashboard, recipe)
+
+
+def has_monitoring(recipe: Recipe) -> bool:
+    """Whether to create anything that needs the log."""
+    return has_alarms(recipe) or has_dashboard(recipe)
+
+
+def _wants(setting: bool | None, recipe: Recipe) -> bool:
+    return on_aws(recipe) if setting is None else setting
+
+
+def _filter(recipe: Recipe, metric: str, pattern: str) -> Resource:
+    group, name = metrics.log_group(recipe), _FILTER_PREFIX + metric
+    value = {ACCEPTED: "$accepted", DRAFTED: "$drafted"}[metric]
+    transformation = {"metricNamespace": metrics.namespace(recipe), "metricName": metric, "metricValue": value}
+    request = {
+        "logGroupName": group,
+        "filterName": name,
+        "filterPattern": pattern,
+        "metricTransformations": [transformation],
+    }
+    return Resource("MetricFilter", _name(group, name), request)
+
+
+def _name(log_group: str, name: str) -> str:
+    return f"{log_group}:{name}"
+
+
+def _transformation(request: Mapping[str, Any]) -> dict[str, Any]:
+    dimensions = {"dimensions": key_values(request["dimensions"])} if "dimensions" in request else {}
+    return capitalized({**request, **dimensions})
+
+
+def _describe(look: Look, group: str) -> Mapping[str, Any] | None:
+    return _find(look.clients, group)
+
+
+def _find(clients: Clients, group: str) -> Mapping[str, Any] | None:
+    pages = clients.logs.get_paginator("describe_log_groups").paginate(logGroupNamePrefix=group)
+    return next((item for page in pages for item in page["logGroups"] if item["logGroupName"] == group), None)
+
+
+def _arn(log_group: Mapping[str, Any]) -> str:
+    """The ARN for tags, which is without `:*` for the streams."""
+    arn: str = log_group["arn"]
+    return arn.removesuffix(":*")

@@ -1,0 +1,273 @@
+"""The execution role created for an endpoint or for training jobs: its trust policy and permissions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from toolkit import documents
+from toolkit.planning.kinds import Decision
+from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
+from toolkit.platforms.sagemaker.rules.model_data import ModelData
+from toolkit.platforms.sagemaker.rules.names import (
+    CAPTURE_PREFIX,
+    bucket_name,
+    compiler,
+    key_arn,
+    on_aws,
+    role_name,
+    tags,
+    trainer,
+)
+from toolkit.recipe.recipe import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.rules.model_data import Deployment
+
+_LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
+_IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+# From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
+_VPC_ACTIONS = [
+    "ec2:CreateNetworkInterface",
+    "ec2:CreateNetworkInterfacePermission",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DeleteNetworkInterfacePermission",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+]
+
+
+class RoleKind(AwsKind):
+    """An execution role that only SageMaker can assume, and only for this account."""
+
+    kind = "Role"
+    resource_type = "AWS::IAM::Role"
+    references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return _of_kind(self.kind, _endpoint_role(deployment))
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {"RoleName": existing.name}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        yield from super().observe(look)
+        yield from (item for name in _job_owners(look) for item in self.observe_endpoint(look, name))
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        tags = look.once(_role_tags, name)
+        if tags is not None:
+            yield tagged(self.kind, role_name(name, look.account), tags.get(ENDPOINT_TAG), {})
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.iam.create_role(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.iam.delete_role(RoleName=name)
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """With its inline policies, which are not separate resources in CloudFormation."""
+        document = json.loads(request["AssumeRolePolicyDocument"])
+        policies = [
+            {"PolicyName": other.request["PolicyName"], "PolicyDocument": json.loads(other.request["PolicyDocument"])}
+            for other in resources
+            if other.kind == RolePolicyKind.kind and other.request["RoleName"] == item.name
+        ]
+        return {**request, "AssumeRolePolicyDocument": document, "Policies": policies}
+
+    def named(self, reference: str) -> str:
+        """The role's name, from its ARN."""
+        return reference.rpartition("/")[2]
+
+
+class RolePolicyKind(AwsKind):
+    """An inline policy for each recipe: components that share an endpoint share its role, each with its own policy."""
+
+    kind = "RolePolicy"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return _of_kind(self.kind, _endpoint_role(deployment))
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        """Compares parsed policies, because IAM returns them reformatted."""
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        wanted, existing_policy = resource.request["PolicyDocument"], existing.state["PolicyDocument"]
+        try:
+            same = json.loads(wanted) == documents.decode(existing_policy)
+        except documents.Unfit:
+            same = False
+        return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        role, _, policy = existing.name.partition("/")
+        return {"RoleName": role, "PolicyName": policy}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        """Policies of our roles, each belonging to the recipe in its name."""
+        for name in (*look.names, *_job_owners(look)):
+            if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
+                role = role_name(name, look.account)
+                yield from (unless_missing(look.clients, partial(_policies, look.clients, role)) or ())
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.iam.put_role_policy(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.iam.delete_role_policy(**request)
+
+
+def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
+    """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
+    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
+
+
+def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
+    """Role and policy to create; empty if a role was found."""
+    captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
+    captures = [_allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
+    statements = _statements(recipe, account, log_group(recipe), data, captures)
+    return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
+
+
+def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
+    """Role and policy to create for compile jobs of the recipe and its baseline; empty if a role was found.
+
+    They may write below all keys of compiled code, because a job for another K may use the role at the same time.
+    """
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    artifacts = [
+        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
+        {
+            **_allow("s3:ListBucket", bucket),
+            "Condition": {"StringLike": {"s3:prefix": [f"{ARTIFACTS_PREFIX}*"]}},
+        },
+    ]
+    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
+    return _role_and_policy(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
+
+
+def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], prefix: str) -> list[Resource]:
+    """Role and policy to create for jobs that train the recipe's head; empty if a role was found.
+
+    They read their own data, and write below `prefix` of the toolkit's bucket.
+    """
+    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
+    written = [
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"], f"{bucket}/{prefix}*"),
+        {**_allow("s3:ListBucket", bucket), "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}}},
+    ]
+    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
+    return _role_and_policy(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
+
+
+def _endpoint_role(deployment: Deployment) -> list[Resource]:
+    return role(deployment.recipe, deployment.account, deployment.endpoint, deployment.data)
+
+
+def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
+    return [item for item in resources if item.kind == kind]
+
+
+def _job_owners(look: Look) -> list[str]:
+    """Owners of the roles of the recipes' training jobs, if these are desired or the recipes are removed."""
+    wanted = {item.name for item in look.wanted(RoleKind.kind)}
+    names = [owner(name) for name in look.endpoints for owner in (compiler, trainer)]
+    return [name for name in names if not look.desired or role_name(name, look.account) in wanted]
+
+
+def _role_tags(look: Look, endpoint: str) -> dict[str, str] | None:
+    iam, name = look.clients.iam, role_name(endpoint, look.account)
+    return unless_missing(look.clients, lambda: by_key(iam.list_role_tags(RoleName=name)["Tags"]))
+
+
+def _policies(clients: Clients, role: str) -> list[Existing]:
+    policies: list[Existing] = []
+    for page in clients.iam.get_paginator("list_role_policies").paginate(RoleName=role):
+        for name in page["PolicyNames"]:
+            document: Any = clients.iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+            text = document if isinstance(document, str) else json.dumps(document)
+            policies.append(Existing("RolePolicy", f"{role}/{name}", True, (name,), {"PolicyDocument": text}))
+    return policies
+
+
+def _role_and_policy(
+    name: str, its_tags: list[dict[str, str]], recipe: Recipe, account: Account, statements: list[dict[str, Any]]
+) -> list[Resource]:
+    if account.role:
+        return []
+    # Only SageMaker can assume it, and only for this account (against the confused deputy problem). AWS's guide says
+    # not to name single endpoints or jobs here.
+    trust = {
+        "Effect": "Allow",
+        "Principal": {"Service": "sagemaker.amazonaws.com"},
+        "Action": "sts:AssumeRole",
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": account.id},
+            "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
+        },
+    }
+    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
+    return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
+
+
+def _statements(
+    recipe: Recipe, account: Account, group: str, data: Sequence[ModelData], also: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    arn = f"arn:{account.partition}"
+    logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
+    statements = [
+        *_storage(arn, data),
+        _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
+    ]
+    if on_aws(recipe):
+        statements.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
+        statements.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
+    statements += also
+    if key := recipe.platform.kms_key:
+        statements.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
+    if recipe.network.subnets:
+        statements.append(_allow(_VPC_ACTIONS, "*"))
+    return statements
+
+
+def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
+    """Permissions to read and list its own weights, and no other prefix."""
+    prefixes: dict[str, list[str]] = {}
+    for item in data:
+        bucket, _, prefix = item.uri.removeprefix("s3://").partition("/")
+        prefixes.setdefault(bucket, []).append(prefix)
+    return [
+        statement
+        for bucket, keys in prefixes.items()
+        for statement in (
+            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
+            {
+                **_allow("s3:ListBucket", f"{arn}:s3:::{bucket}"),
+                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in keys]}},
+            },
+        )
+    ]
+
+
+def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+    return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _policy(statements: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
