@@ -8,11 +8,11 @@ from dataclasses import replace
 from fakes import ACCOUNT
 
 from toolkit.planning.resources import Account, Existing, Resource
+from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, ContentKind
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.model_data import Deployment
-from toolkit.recipe.platform_schema import RolloutSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import platform_rules
 
 KINDS = [kind.kind for kind in RULES.kinds]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pairs import write_pair
+from toolkit.planning.rules import Decision, KindRule, in_order
 
 from toolkit import registry
 from toolkit.apply.progress import Progress
@@ -22,8 +23,6 @@ from toolkit.findings import Finding
 from toolkit.planning.kinds import Decision, Kind, in_order
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.planning.rules import Decision, KindRule, Transition, in_order
-from toolkit.platforms.rules import Trial
 from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
 from toolkit.recipe.recipe import Recipe

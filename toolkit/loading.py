@@ -182,7 +182,7 @@ def _at(recipe: Recipe, version: str) -> Recipe:
 def _with_instance_type(recipe: Recipe) -> Recipe:
     """The recipe with the cheapest type that fits its models, if it leaves the type open; else with the cheapest."""
     open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
-    if not (open_here and recipe.platform_rules.has_instance_types):
+    if not (open_here and recipe.platform_rules.facts.has_instance_types):
         return recipe
     runs = able_types(recipe)
     if not runs:

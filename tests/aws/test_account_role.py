@@ -14,6 +14,7 @@ from pairs import recipe_with
 from standin import StandIn
 
 from toolkit.errors import PlatformError, UsageError
+from toolkit.loading import load
 from toolkit.platforms import doctor
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform

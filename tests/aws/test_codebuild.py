@@ -33,7 +33,7 @@ from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.kinds.image import images
 from toolkit.platforms.sagemaker.permissions import permissions
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 BUCKET = f"toolkit-{ACCOUNT}-us-west-2"
 PROJECT = f"arn:aws:codebuild:us-west-2:{ACCOUNT}:project/toolkit-image-build"

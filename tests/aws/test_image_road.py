@@ -26,7 +26,6 @@ from toolkit.images.registry import Registry
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
-from toolkit.recipe.resolve import load
 
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
 

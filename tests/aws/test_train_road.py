@@ -22,8 +22,8 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import RecipeError
 from toolkit.images.registry import Registry
+from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules.head_training import pins
-from toolkit.recipe.resolve import load
 from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"

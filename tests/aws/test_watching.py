@@ -18,10 +18,10 @@ from toolkit.loading import load
 from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.keys import ComponentSection
 from toolkit.platforms.sagemaker.kinds.base import Look, Work
-from toolkit.recipe.platform_schema import ComponentSection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import Evidence
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import Evidence, ScalingSection
 
 HERE = Account(ACCOUNT, "us-west-2")
 WATCHING = ("LogGroup", "MetricFilter", "Alarm", "Dashboard")

@@ -27,7 +27,6 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
-from toolkit.recipe.resolve import load
 
 RECIPE = "qwen3-32b/draft-model-trn2-eks"
 DEPLOYMENT = Key("deployments", "ml", NAME)

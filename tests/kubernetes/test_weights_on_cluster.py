@@ -19,11 +19,11 @@ from toolkit.errors import PlatformError
 from toolkit.loading import load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.models import upload_weights
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from toolkit.display import card, data_frame, table
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.platforms import rules_of
+from toolkit.platforms import price_text
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, read_lock
 from toolkit.recipe.recipe import Recipe
@@ -32,7 +32,7 @@ class Listed:
     @property
     def price_per_hour(self) -> float | None:
         """US dollars per hour, None where that is unknown."""
-        return price_per_hour(self.recipe)
+        return self.recipe.price_per_hour
 
     @property
     def dollars(self) -> str:
@@ -140,7 +140,9 @@ class Catalogue(Sequence[Recipe]):
                 "method": item.recipe.method,
                 "k": item.tokens,
                 "platform": platform.name,
-                "instance_type": ", ".join(platform.types) if item.recipe.platform_rules.has_instance_types else "",
+                "instance_type": ", ".join(platform.types)
+                if item.recipe.platform_rules.facts.has_instance_types
+                else "",
                 "price": item.dollars,
             }
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
@@ -11,7 +11,7 @@ from toolkit.home import home
 from toolkit.images.reference import parse, same_repository
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
-from toolkit.platforms import jumpstart_entries, open_readable, rules_of, session_of
+from toolkit.platforms import base_images, jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.platforms.image import by_digest
 from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
@@ -32,7 +32,7 @@ def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, 
     """The recipe with what its lock and its platform fill in, and the account to plan for."""
     session = session_of(recipe.platform.name)
     account = platform.account(recipe) if platform else session.unread_account(session.scope(recipe))
-    return pin_by_lock(rules_of(recipe.platform.name).completed(recipe, account.jumpstart), account), account
+    return pin_by_lock(_with_jumpstart(recipe, account.jumpstart), account), account
 
 
 def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
@@ -176,7 +176,7 @@ def unpinned_models(recipe: Recipe) -> Iterator[str]:
 def images_by_tag(recipe: Recipe, account: Account) -> list[str]:
     """Images from elsewhere that are named by tag; none where there is no image, which the plan itself says."""
     try:
-        images = rules_of(recipe.platform.name).base_images(recipe, account)
+        images = base_images(recipe, account)
     except UsageError:
         return []
     return [image for image in images if parse(image).digest is None]

@@ -28,7 +28,7 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
-from toolkit.platforms import open_platform, rules_of, session_of
+from toolkit.platforms import endpoint_name, open_platform, rules_of, session_of
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     names = [arm.name for arm in arms]
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     price_now = rules.parts.price_now
-    prices = [price_per_hour(arm) for arm in arms]
+    prices = [arm.price_per_hour for arm in arms]
     plan = make_plan(
         str(recipe.path.resolve()),
         rules,
@@ -209,7 +209,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         observed,
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=rules.price_now(observed, recipe.region),
+        price_before=price_now(observed, recipe.region) if price_now else None,
         notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
     )
     fields_of_plan = {item.name: getattr(plan, item.name) for item in fields(plan)}

@@ -13,8 +13,7 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
-from toolkit.platforms.kubernetes.rules.training import train_job
-from toolkit.platforms.sagemaker.rules import RULES as SAGEMAKER
+from toolkit.platforms.kubernetes.rules.train_job import train_job
 
 
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def _notes(rows: Sequence[Fit]) -> Iterator[str]:
 def _read(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]:
     """The recipe and its models' facts. The recipe is None for a lock file."""
     from toolkit.loading import load
-    from toolkit.platforms.model_files import open_files
+    from toolkit.platforms.elsewhere import open_files
     from toolkit.recipe.lock import lock_path, read_lock, read_models
 
     if isinstance(source, str | os.PathLike) and str(source).endswith(".lock.json"):

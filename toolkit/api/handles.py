@@ -92,7 +92,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     endpoint = Endpoint(name, platform, baseline, component=component or None, destroyer=destroyer)
     if recipe is None:
         return endpoint
-    price = price_per_hour(recipe)
+    price = recipe.price_per_hour
     workloads = tuple(Workload(name, read_prompts(path)) for name, path in recipe.workloads.items())
     return replace(
         endpoint,

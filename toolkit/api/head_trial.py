@@ -8,7 +8,7 @@ from typing import Protocol
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
-from toolkit.platforms.rules import Trial
+from toolkit.platforms.parts import Trial
 from toolkit.recipe.recipe import Recipe
 
 

@@ -271,10 +271,10 @@ def _price(live: _Live) -> str | None:
     if live.up_to_date:
         return None
     if _trial_of(live.recipe).candidate:
-        now, then = price_per_hour(live.recipe), price_per_hour(live.on_variant)
+        now, then = live.recipe.price_per_hour, live.on_variant.price_per_hour
         hourly = None if now is None or then is None else then - now
     else:
-        hourly = price_per_hour(live.candidate)
+        hourly = live.candidate.price_per_hour
     costs = [training.price(live.candidate)]
     if hourly != 0:
         costs.append(f"{'of unknown price' if hourly is None else f'{hourly:.2f} $/h'} while the head is tried")

@@ -12,12 +12,14 @@ from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
+from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
 from toolkit.platforms import rules_of
+from toolkit.platforms.parts import Compilation
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -117,12 +119,25 @@ def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
     loaded = on_platform(load(recipe), platform)
     require(loaded)
     require_compiles_ahead(loaded)
-    rules_of(loaded.platform.name).require_compilable(loaded)
+    compilation_of(loaded)
     return loaded
 
 
-def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
+def compilation_of(recipe: Recipe) -> Compilation:
+    """How its platform compiles. Raises UsageError where `toolkit compile` cannot."""
     rules = rules_of(recipe.platform.name)
-    resources = rules.desired_compilation(arms_of(recipe, baseline), account)
-    notes = tuple(rules.compilation_notes(recipe))
+    if rules.parts.compilation:
+        return rules.parts.compilation
+    if rules.facts.why_not_compiled:
+        run = rules.facts.compile_command.replace("RECIPE", str(recipe.path))
+        hint = f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
+        raise UsageError(rules.facts.why_not_compiled, hint=hint)
+    hint = "Write `platform: {name: sagemaker}`."
+    raise UsageError(f"platform `{rules.name}` cannot compile for Trainium", hint=hint)
+
+
+def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:
+    compilation = compilation_of(recipe)
+    resources = compilation.resources(arms_of(recipe, baseline), account)
+    notes = tuple(compilation.notes(recipe))
     return jobs.job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)

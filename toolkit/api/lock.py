@@ -14,7 +14,6 @@ from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
 from toolkit.planning.resources import Account
 from toolkit.platforms import jumpstart_entries, session_of
-from toolkit.platforms.elsewhere import find_digest, open_files
 from toolkit.platforms.image import python_of
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import pinned, read_models, write_lock

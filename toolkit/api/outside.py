@@ -14,9 +14,8 @@ from toolkit.catalog.age import current_day
 from toolkit.catalog.refresh import SOURCES, Sources
 from toolkit.images.wheels import find_wheel
 from toolkit.platforms import session_of
-from toolkit.platforms.image_digests import find_digest
+from toolkit.platforms.elsewhere import find_digest, open_files
 from toolkit.platforms.local.machine import free_bytes
-from toolkit.platforms.model_files import open_files
 from toolkit.recipe.hub import hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe

@@ -21,7 +21,7 @@ from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.loading import load
-from toolkit.platforms.local.session import runs_here
+from toolkit.platforms.local.machine import runs_here
 from toolkit.proposal.choose import propose
 from toolkit.proposal.drafters import drafters, recipes_for
 from toolkit.proposal.hardware import engine_for

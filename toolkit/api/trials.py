@@ -155,6 +155,6 @@ def _sha256(path: Path) -> str:
 
 
 def _hardware(recipe: Recipe) -> str:
-    if recipe.platform_rules.has_instance_types:
+    if recipe.platform_rules.facts.has_instance_types:
         return " or ".join(recipe.platform.types)
     return f"{os.cpu_count()} CPU cores ({platform.machine()})"

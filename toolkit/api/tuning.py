@@ -95,8 +95,7 @@ def tune(
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `tune` costs while it runs, in words; None on a platform that bills nothing."""
     loaded = on_platform(load(recipe), platform)
-    rules = rules_of(loaded.platform.name)
-    hourly = rules.price_per_hour(loaded)
+    hourly = loaded.price_per_hour
     if hourly == 0:
         return None
     total = f"{2 * hourly:.2f} $/h in total" if hourly else "of unknown price"

@@ -25,13 +25,13 @@ def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
 def update_command(recipe: Recipe) -> str:
     """The command that reads the prices anew that this recipe's own come from."""
     region = f"--region {recipe.region}" if recipe.region else ""
-    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.price_option)))
+    return " ".join(filter(None, ("toolkit catalog update", region, recipe.platform_rules.facts.price_option)))
 
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
     old = list(age.old_files(today))
-    for name in recipe.platform.types if recipe.platform_rules.has_instance_types else ():
+    for name in recipe.platform.types if recipe.platform_rules.facts.has_instance_types else ():
         instance = recipe.platform_rules.instance(name)
         price = instance.price(recipe.region) if instance else None
         if price and age.old_price(price, today):

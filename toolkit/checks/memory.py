@@ -48,7 +48,7 @@ def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> It
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{sized.instance}: the models need {size} {unit}, and the engine uses one by default"
         hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
-        if len(recipe.platform.types) > 1 and recipe.platform_rules.has_settings_by_type:
+        if len(recipe.platform.types) > 1 and recipe.platform_rules.facts.has_settings_by_type:
             hint = f"For this type only: `{{type: {sized.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(sized, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)

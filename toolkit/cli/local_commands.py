@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 @local.command()
 def status(as_json: Json = False) -> None:
     """Show whether the local platform is running, its addresses and its endpoints."""
-    from toolkit.platforms.local.session import require_system
+    from toolkit.platforms.local.machine import require_system
 
     require_system()
     from toolkit.platforms.local import daemon

@@ -184,7 +184,7 @@ def build(
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
     from toolkit.api.images import scan as read_scan
-    from toolkit.platforms.sagemaker.repository import SEVERITIES
+    from toolkit.platforms.sagemaker.images import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)

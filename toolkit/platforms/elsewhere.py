@@ -13,13 +13,13 @@ def open_files(source: ModelSource) -> ModelFiles:
     if source.kind == "hub":
         from toolkit.recipe.hub import HubFiles, hub_client
 
-        return HubFiles(source.written, source.revision, hub_client())
+        return HubFiles(source.model, source.revision, hub_client())
     import boto3
 
     from toolkit.platforms.sagemaker.answers import check_answers
     from toolkit.platforms.sagemaker.objects import S3Files
 
-    return S3Files(source.written, check_answers(boto3.Session()).client("s3"))
+    return S3Files(source.model, check_answers(boto3.Session()).client("s3"))
 
 
 def find_digest(image: str) -> str:

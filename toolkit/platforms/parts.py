@@ -9,7 +9,7 @@ from typing import Any
 from toolkit.planning.kinds import PlanParts
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observed, Resource
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import Trainer
-from toolkit.endpoint.listing import Deployed
-from toolkit.endpoint.platform import EndpointPlatform
+from toolkit.endpoint.platform import Deployed, EndpointPlatform
 from toolkit.planning.kinds import PlanRules
 from toolkit.planning.resources import Account, Observer, Resource
 from toolkit.platforms.parts import PlatformParts
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import PlatformTraits
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
     """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
     engine = registry.engine_rules(engine_for(wishes))
     able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
-    if not engine.explains_hardware:
+    if not engine.hardware:
         return [able]
     families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
     return [tuple(item for item in able if family(item.name) == name) for name in families]

@@ -98,6 +98,12 @@ class Recipe:
         return getattr(self.platform, "region", None)
 
     @property
+    def price_per_hour(self) -> float | None:
+        """US dollars per hour of its endpoint with its initial instances; None if unknown."""
+        price = self.platform_rules.facts.price_per_hour
+        return price(self) if price else None
+
+    @property
     def is_isolated(self) -> bool:
         """Whether its containers have no network, on a platform that can see to it."""
         read = self.platform_rules.sections.get("network", NetworkSection)
@@ -230,7 +236,7 @@ def _card(recipe: Recipe) -> str:
         ("engine", f"{engine.name} {engine.version}"),
         ("limits", _limits(recipe)),
         ("platform", _platform(recipe)),
-        ("price", dollars_per_hour(recipe.platform_rules.price_per_hour(recipe))),
+        ("price", dollars_per_hour(recipe.price_per_hour)),
         ("workloads", ", ".join(recipe.workloads)),
         ("measured", _measured(recipe)),
     ]
@@ -245,7 +251,7 @@ def _limits(recipe: Recipe) -> str:
 
 
 def _platform(recipe: Recipe) -> str:
-    if not recipe.platform_rules.has_instance_types:
+    if not recipe.platform_rules.facts.has_instance_types:
         return recipe.platform.name
     return f"{recipe.platform.name}, {' or '.join(recipe.platform.types)}"
 

@@ -248,29 +248,28 @@ class Disk(NamedTuple):
     more: str
 
 
-class PlatformTraits(Protocol):
-    """What rooms without a platform's word in them ask of a platform's pure part."""
+@dataclass(frozen=True)
+class PlatformFacts:
+    """What a platform is. A function that is None asks for something that the platform does not have.
 
-    name: str
-    has_instance_types: bool
-    """Whether it has instances of the recipe's types; else this machine is all there is."""
-
-    has_settings_by_type: bool
-    """Whether an instance type may have settings of its own."""
-
-    builds_images: bool
-    """Whether it can run an image that is built for the recipe; else images run as they are."""
-
-    starts_image_entrypoint: bool
-    """Whether an image's own entrypoint starts the engine; else the toolkit's program does."""
-
-    longest_variable: int | None
-    """Characters that the value of an environment variable may have; longer flags go by file. None: any number."""
+    Fields:
+        gated_models: what to do for a model that the hub gives to some users only, as the end of a sentence.
+        has_instance_types: it has instances of the recipe's types; else this machine is all there is.
+        has_settings_by_type: an instance type may have settings of its own.
+        starts_image_entrypoint: an image's own entrypoint starts the engine; else the toolkit's program does.
+        longest_variable: characters that the value of an environment variable may have; longer flags go by file. None:
+            any number.
+        price_option: with it, `toolkit catalog update` reads this platform's prices too; empty if it needs none.
+        compile_command: the command that compiles RECIPE for Trainium ahead of its endpoint.
+        why_not_compiled: why `toolkit compile` does not work, where `compile_command` is another one.
+        builds: whether an image is built for the recipe. None: images run as they are.
+        price_per_hour: US dollars per hour of the recipe's endpoint with its initial instances; None if unknown.
+        training_disk: the disk on which a training job keeps hidden states.
+    """
 
     gated_models: str
     has_instance_types: bool = False
     has_settings_by_type: bool = False
-    isolates_containers: bool = False
     starts_image_entrypoint: bool = False
     longest_variable: int | None = None
     price_option: str = ""
@@ -307,9 +306,3 @@ class PlatformTraits(Protocol):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on what this platform makes of the recipe and, where they are known, of its models."""
-
-
-def price_per_hour(recipe: Recipe) -> float | None:
-    """US dollars per hour of the recipe's endpoint with its initial instances; None if unknown."""
-    price = recipe.platform_rules.facts.price_per_hour
-    return price(recipe) if price else None

@@ -14,7 +14,6 @@ from processes import until
 
 from toolkit.loading import load
 from toolkit.platforms.local.folders import endpoint_folder
-from toolkit.recipe.resolve import load
 
 
 @pytest.fixture(scope="module", autouse=True)

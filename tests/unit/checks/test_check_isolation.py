@@ -17,7 +17,6 @@ from toolkit.api.checking import check
 from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
 from toolkit.loading import load, on_platform
-from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 

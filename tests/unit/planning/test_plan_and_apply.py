@@ -27,7 +27,7 @@ from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.platforms.local.rules import RULES
 from toolkit.platforms.sagemaker.rules.updates import rollback_plan
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 ENDPOINTS = ("tiny", "tiny-baseline")
 

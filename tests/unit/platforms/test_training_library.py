@@ -9,9 +9,9 @@ from pathlib import Path
 from fakes import ACCOUNT
 from pairs import write_pair
 
+from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules.head_training import training_image
-from toolkit.recipe.load import catalogue_dir
-from toolkit.recipe.resolve import load
+from toolkit.recipe.known import catalogue_dir
 
 # An engine's image has pydantic, but no YAML that keeps comments.
 PROGRAM = """

@@ -387,7 +387,7 @@ def read(path: Path) -> Outcome:
         json.dumps([scope, [[item.kind, item.name, item.request, item.update] for item in found]])
         for found in ([*serves, *compiles], trains)
     )
-    notes = [*recipe.chosen_notes(), *rules.notes(recipe, account), rules.price_per_hour(recipe)]
+    notes = [*recipe.chosen_notes(), *rules.notes(recipe, account), recipe.price_per_hour]
     digests = sorted(set(DIGEST.findall(runs)))
     plain, plain_jobs = (re.sub("|".join(digests), "", text) for text in (runs, jobs))
     return Outcome(report.findings, plain, plain_jobs, json.dumps(notes), " ".join(digests))

@@ -98,7 +98,11 @@ def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         or image.entrypoint == "own"
         or all(supervised(image, value) for value in flags.values())
     )
-    return {} if unharmed or not recipe.platform_rules.starts_image_entrypoint else {"PROCESS_AUTO_RECOVERY": "false"}
+    return (
+        {}
+        if unharmed or not recipe.platform_rules.facts.starts_image_entrypoint
+        else {"PROCESS_AUTO_RECOVERY": "false"}
+    )
 
 
 def draft_slots(recipe: Recipe) -> int:

@@ -81,7 +81,7 @@ class VllmMemory(MemoryModel):
         pair = pair_of(recipe, models)
         if instance.neuron_cores:
             return replace(empty, reason=f"{instance.accelerator} needs another engine: engine: {{name: neuron}}")
-        has_types = recipe is None or recipe.platform_rules.has_instance_types
+        has_types = recipe is None or recipe.platform_rules.facts.has_instance_types
         if has_types and not runs_on(instance):
             return replace(empty, reason="images of vllm need NVIDIA GPUs of Turing or newer and x86 CPUs")
         method = pair.target.quant_method

@@ -262,6 +262,6 @@ def _packages(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
             f"method `{recipe.method}` needs the Python package {package}, which {recipe.engine.name} does not include"
         )
         hint = "Use an image that has it (`container: {base: …}`), or install it (`container: {dockerfile: …}`)."
-        if not recipe.platform_rules.has_instance_types:
+        if not recipe.platform_rules.facts.has_instance_types:
             hint = f"Run: pip install {package}"
         yield Finding("engine.package", message, "speculation.method", hint=hint, severity="warning")

@@ -14,8 +14,7 @@ from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
-from toolkit.endpoint.refusal import ErrorAnswer
-from toolkit.endpoint.retry import retried
+from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of

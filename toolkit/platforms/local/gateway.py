@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from toolkit.endpoint.wire import Client, Response, Unreachable
 from toolkit.platforms.local import eventstream
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
-from toolkit.platforms.local.host import Target
+from toolkit.platforms.local.host import Address, Target
 from toolkit.platforms.local.sigv4 import (
     AccessError,
     Guard,
@@ -35,7 +35,6 @@ from toolkit.platforms.local.sigv4 import (
     must_be_signed_for_sagemaker,
     signature_of,
 )
-from toolkit.platforms.local.upstream import Answer, BrokenError, ConnectError, Upstream
 
 Resolve = Callable[[str], Sequence[Target] | None]
 """Where requests to the endpoint of that name go; see `Endpoints.targets`."""
@@ -187,8 +186,8 @@ class _Invocation:
 
     async def _answer(self, call: _Call, upstream: _Upstream, send: Send) -> None:
         try:
-            with _explain(call):
-                async with upstream.post(call.target.address, call.headers, call.body) as answer:
+            with _explained(call):
+                async with AsyncExitStack() as stack:
                     async with asyncio.timeout(call.limits.first_byte_s):
                         answer = await stack.enter_async_context(_post(call, upstream))
                     await self._relay(call, answer, send)
@@ -218,8 +217,8 @@ class _Pages:
             return
         targets = self._resolve(scope["path_params"]["endpoint"]) or ()
         pages = [await _page(upstream, target) for target in targets if not target.is_shadow]
-        texts = [page.decode(errors="replace") for page in pages if page is not None]
-        await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(texts).encode())
+        found = [page.decode(errors="replace") for page in pages if page is not None]
+        await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(found).encode())
 
 
 def _post(call: _Call, upstream: _Upstream) -> AbstractAsyncContextManager[Response]:
@@ -318,7 +317,7 @@ async def _unless_caller_leaves(answering: Awaitable[None], receive: Receive) ->
 
 
 @contextmanager
-def _explain(call: _Call) -> Iterator[None]:
+def _explained(call: _Call) -> Iterator[None]:
     """What can go wrong with a container, as AWS would say it."""
     try:
         yield
@@ -346,20 +345,20 @@ def _model_error(call: _Call, status: int, message: str) -> _RefusedError:
 
 async def _relay_whole(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpoint: the answer in one piece, or a ModelError."""
-    body = await _read_all(call, answer)
+    body = await _whole(call, answer)
     await _send_whole(send, 200, {"Content-Type": _content_type(answer), **_answer_headers(call, answer)}, body)
 
 
 async def _relay_as_event_stream(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpointWithResponseStream: each piece as it arrives, in frames."""
     if not _is_ok(answer):
-        await _read_all(call, answer)
+        await _whole(call, answer)
     headers = {
         "Content-Type": "application/vnd.amazon.eventstream",
         "X-Amzn-SageMaker-Content-Type": _content_type(answer),
         **_answer_headers(call, answer),
     }
-    await send({"type": "http.response.start", "status": 200, "headers": _encode(headers)})
+    await send({"type": "http.response.start", "status": 200, "headers": _encoded(headers)})
     last = b""
     try:
         async with asyncio.timeout(call.limits.stream_s):
@@ -376,15 +375,21 @@ async def _relay_as_event_stream(call: _Call, answer: Response, send: Send) -> N
 async def _relay_as_it_is(call: _Call, answer: Response, send: Send) -> None:
     """OpenAI's route: status and body are the container's own. A broken stream ends without its last chunk."""
     headers = {"Content-Type": _content_type(answer)}
-    await send({"type": "http.response.start", "status": answer.status, "headers": _encode(headers)})
-    with suppress(TimeoutError, BrokenError):
+    await send({"type": "http.response.start", "status": answer.status, "headers": _encoded(headers)})
+    with suppress(OSError):
         async with asyncio.timeout(call.limits.stream_s):
             async for piece in _pieces(answer):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
 
 
-async def _read_all(call: _Call, answer: Answer) -> bytes:
+async def _pieces(answer: Response) -> AsyncIterator[bytes]:
+    """The body as it arrives. Raises OSError, after all that came."""
+    async for chunks in answer.chunks():
+        yield b"".join(chunk.content for chunk in chunks)
+
+
+async def _whole(call: _Call, answer: Response) -> bytes:
     async with asyncio.timeout(call.limits.first_byte_s):
         body = b"".join([piece async for piece in _pieces(answer)])
     if not _is_ok(answer):
@@ -407,11 +412,11 @@ def _answer_headers(call: _Call, answer: Response) -> dict[str, str]:
 
 async def _send_whole(send: Send, status: int, headers: dict[str, str], body: bytes) -> None:
     headers = {**headers, "Content-Length": str(len(body))}
-    await send({"type": "http.response.start", "status": status, "headers": _encode(headers)})
+    await send({"type": "http.response.start", "status": status, "headers": _encoded(headers)})
     await send({"type": "http.response.body", "body": body})
 
 
-def _encode(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 

@@ -80,7 +80,7 @@ def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
     given = container.get("Environment", {})
     engines = map(registry.engine_rules, registry.engines())
     return container.get("Image", "").startswith(f"{ON_THIS_MACHINE.registry}/") or any(
-        engine.binds_threads(given) for engine in engines
+        engine.cpu.binds_threads(given) for engine in engines if engine.cpu
     )
 
 

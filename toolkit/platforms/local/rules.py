@@ -12,10 +12,12 @@ from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.home import home
+from toolkit.platforms.local.keys import SECTIONS, LocalPlatform
+from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on settings that the local platform does not support."""
     refused = (
-        ("platform.inference_component", recipe.platform.component is not None, "no inference components"),
-        ("observability.data_capture_percent", recipe.observability.data_capture_percent > 0, "no data capture"),
+        ("platform.inference_component", aws(recipe).inference_component is not None, "no inference components"),
+        ("observability.data_capture_percent", aws_observability(recipe).data_capture_percent > 0, "no data capture"),
         ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
     )
     for path, is_set, what in refused:
@@ -38,7 +40,7 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
                 path,
                 hint="Remove it to run on the local platform.",
             )
-    if recipe.platform.run == "container" and (recipe.container is None or recipe.container.base is None):
+    if _builds(recipe) and (recipe.container is None or recipe.container.base is None):
         message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
         hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
         yield Finding("local.base", message, "platform.run", hint=hint)
@@ -53,7 +55,7 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
 
 def _builds(recipe: Recipe) -> bool:
     """Only if the recipe asks for a container: else a process serves."""
-    return recipe.platform.run == "container"
+    return LocalPlatform.of(recipe.platform).run == "container"
 
 
 def _price_per_hour(recipe: Recipe) -> float:
@@ -70,7 +72,6 @@ def _training_disk(recipe: Recipe) -> Disk:
 _FACTS = PlatformFacts(
     gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
     has_settings_by_type=True,
-    isolates_containers=True,
     builds=_builds,
     price_per_hour=_price_per_hour,
     training_disk=_training_disk,
@@ -103,7 +104,7 @@ def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...
     from toolkit.training.plan import job_name, section, training_job
 
     training = section(recipe)
-    sources = [*training.data, recipe.target.written, training.start_from or "", str(recipe.drafter)]
+    sources = [*training.data, recipe.target.model, training.start_from or "", str(recipe.drafter)]
     if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
         hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
         raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)
@@ -116,4 +117,4 @@ def _training_notes(recipe: Recipe) -> Iterator[str]:
     yield "The job is a process of this machine, on its GPU if PyTorch finds one"
 
 
-RULES = LocalRules("local", _FACTS, check_local)
+RULES = LocalRules("local", _FACTS, SECTIONS, check_local)

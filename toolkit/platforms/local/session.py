@@ -10,7 +10,7 @@ from toolkit.home import containers_dir, home
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.machine import require_packages, require_system, runs_here
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.local.platform import LocalPlatform

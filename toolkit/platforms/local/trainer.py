@@ -30,7 +30,7 @@ from toolkit.platforms.local import machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.folders import is_locked
 from toolkit.platforms.local.machine import require_packages
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
 from toolkit.training import job as train_job
 

@@ -32,6 +32,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
@@ -46,7 +47,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.names import resource_ids
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef

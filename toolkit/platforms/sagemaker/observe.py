@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError
 
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus
-from toolkit.endpoint.listing import Deployed
+from toolkit.endpoint.platform import Deployed
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation

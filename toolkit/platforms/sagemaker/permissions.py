@@ -15,6 +15,7 @@ from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
+from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.alarm import alarm_prefix
 from toolkit.platforms.sagemaker.kinds.dashboard import dashboard_name
 from toolkit.platforms.sagemaker.kinds.repository import repository_of
@@ -62,7 +63,7 @@ def permissions(
         needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
         needed += _training(account)
-    if key := recipe.platform.kms_key:
+    if key := aws(recipe).kms_key:
         needed.append(_key(key_arn(key, account)))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
@@ -90,7 +91,7 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allow("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
     yield _allow("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
     yield _allow("sagemaker", "DescribeInferenceComponent", *components)
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         yield _allow("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
         # That AWS asks for the endpoint too is unverified: the request names it.
         yield _allow("sagemaker", "CreateInferenceComponent", *components, *endpoints)
@@ -147,7 +148,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
         "ListRoleTags ListRolePolicies GetRolePolicy",
         "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
     )
-    creates = recipe.platform.role == "create"
+    creates = aws(recipe).role == "create"
     yield _allow("iam", f"{reading} {making}" if creates else reading, *ours)
     passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
     if roles := (account.role,) if account.role else passed if creates else ():
@@ -179,7 +180,7 @@ def _scaling(recipe: Recipe, account: Account, role_exists: bool) -> Iterator[Pe
     """Application Auto Scaling asks of its caller what it does itself (its guide, permissions validation)."""
     making = "RegisterScalableTarget DeregisterScalableTarget PutScalingPolicy DeleteScalingPolicy TagResource"
     yield _allow("application-autoscaling", making, "*")
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         components = _arns(account, "sagemaker", "inference-component/", *_arms(recipe))
         yield _allow("sagemaker", "UpdateInferenceComponentRuntimeConfig", *components)
     else:
@@ -221,7 +222,7 @@ def _names_to_watch(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _watches(recipe: Recipe) -> bool:
-    return recipe.observability.alarms is not False or recipe.observability.dashboard is not False
+    return aws_observability(recipe).alarms is not False or aws_observability(recipe).dashboard is not False
 
 
 def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from toolkit.platforms.sagemaker.clients import Clients, sdk_endpoint
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.images import image_digest, scan_findings
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.kinds.image import image_uri
@@ -145,7 +146,7 @@ class SageMakerPlatform:
         """The execution role, None when the recipe asks for one to be made."""
         if aws(recipe).role == "create":
             return None
-        written, metadata = recipe.platform.role, self.studio_metadata
+        written, metadata = aws(recipe).role, self.studio_metadata
         role = find_role(self.clients, written=written, environ=os.environ, studio_metadata=metadata)
         if role is None:
             hint = f"Set `platform.role` or ${ROLE_VARIABLE}, or write `role: create` to create one."

@@ -32,8 +32,7 @@ from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.platform import VARIANT_MARK
-from toolkit.endpoint.refusal import ErrorAnswer
-from toolkit.endpoint.retry import retried
+from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for

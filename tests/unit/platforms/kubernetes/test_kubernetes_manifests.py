@@ -13,16 +13,16 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms import price_text
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.recipe.platform_schema import ScalingSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.rules import price_per_hour
-from toolkit.recipe.schema import ContainerSection
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import ContainerSection, ScalingSection
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)

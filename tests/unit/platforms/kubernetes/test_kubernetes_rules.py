@@ -13,10 +13,10 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 
 SERVICE = Resource("Service", "chat", {"kind": "Service"})

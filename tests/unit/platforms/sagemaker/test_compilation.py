@@ -14,8 +14,9 @@ import pytest
 from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import of_engine, recipe_with, write_recipe
-
 from toolkit.api.compilation import compilation_of
+
+from toolkit.api.checking import check
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.loading import load, on_platform
@@ -26,7 +27,7 @@ from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules import RULES, compilation
 from toolkit.platforms.sagemaker.rules.compilation import LONGEST_VALUE, compile_resources
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 RECIPE = """\
 name: qwen

@@ -31,8 +31,9 @@ from toolkit.platforms.local import configs, validation
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules.compilation import compile_resources
 from toolkit.platforms.sagemaker.rules.head_training import training_resources
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import json_schema
+from toolkit.recipe.assemble import json_schema
+from toolkit.recipe.recipe import Recipe
+from toolkit.registry import recipe_schema
 
 BASE: Mapping[str, Any] = {
     **yaml.safe_load(HUB_RECIPE),

@@ -19,7 +19,7 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.kinds.model import models
 from toolkit.platforms.sagemaker.rules.jumpstart import with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import DataSource, Preset, doubts, parse
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 RECIPE = f"""\
 name: gpt-oss

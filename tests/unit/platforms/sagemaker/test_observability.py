@@ -22,12 +22,12 @@ from toolkit.loading import load, on_platform
 from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
+from toolkit.platforms.sagemaker.keys import AwsObservability, ComponentSection
 from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.kinds.base import ContentKind
 from toolkit.platforms.sagemaker.rules import widgets
-from toolkit.recipe.platform_schema import ComponentSection, InstanceType, ObservabilitySection, ScalingSection
-from toolkit.recipe.resolve import Recipe, load
-from toolkit.recipe.schema import Evidence
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import Evidence, InstanceType, ScalingSection
 
 ONE = ("AllTraffic",)
 BOTH = ("speculative", "baseline")

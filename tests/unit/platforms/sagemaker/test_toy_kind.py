@@ -24,7 +24,7 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.cloudformation import template
 from toolkit.platforms.sagemaker.rules.model_data import Deployment
-from toolkit.recipe.resolve import Recipe, load
+from toolkit.recipe.recipe import Recipe
 
 
 @dataclass

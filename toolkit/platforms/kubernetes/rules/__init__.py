@@ -6,7 +6,6 @@ Nothing here loads the Kubernetes client.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,14 +15,14 @@ from toolkit.planning.kinds import Kind
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
+from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection
 from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, train_job
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
-from toolkit.recipe.cluster_schema import KubernetesSection
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import PlatformFacts
+from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:
     from toolkit.platforms.parts import HeadTraining, PlatformParts, Trial
@@ -38,6 +37,7 @@ class KubernetesRules:
     """PlatformRules of Kubernetes."""
 
     name = "kubernetes"
+    sections = SECTIONS
     kinds: Sequence[Kind] = (WEIGHTS, *KINDS)
     facts = PlatformFacts(
         gated_models="set platform.hub_token_secret to a Secret of the cluster",
@@ -65,18 +65,12 @@ class KubernetesRules:
         """Where nothing is said of weights, containers download them."""
         settings = ClusterPlatform.of(written).kubernetes or KubernetesSection()
         weights = "claim" if settings.weights_claim else "s3" if settings.weights_bucket else "hub"
-        return replace(written, kubernetes=settings, weights=written.weights or weights)
+        return written.edit(kubernetes=settings, weights=written.weights or weights)
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe that was written for AWS: nodes have EC2's names of instance types."""
-        return replace(
-            other,
-            name=self.name,
-            kubernetes=KubernetesSection(),
-            weights="hub",
-            instance_types=tuple(map(devices.ec2_name, other.instance_types)),
-            overrides={devices.ec2_name(name): item for name, item in other.overrides.items()},
-        )
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        """Nodes have EC2's names of instance types."""
+        here = other.edit(name=self.name, kubernetes=KubernetesSection(), weights="hub")
+        return here.rename_types(devices.ec2_name)
 
     def instance(self, name: str) -> lookup.Instance | None:
         return devices.node_type(name)

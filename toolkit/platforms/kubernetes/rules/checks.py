@@ -11,6 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import devices
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
 from toolkit.platforms.kubernetes.rules.metadata import section
@@ -50,8 +51,8 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
-    rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.instance_types))
-    for index, name in enumerate(recipe.platform.instance_types):
+    rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.types))
+    for index, name in enumerate(recipe.platform.types):
         path, instance = f"{_TYPES}.{index}", devices.node_type(name)
         if name in recipe.platform.overrides:
             message = "a Deployment has the same settings on every instance type"
@@ -146,8 +147,8 @@ def _weights(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _may_be_gated(source: ModelSource) -> bool:
-    listed = lookup.head(source.written)
-    return source.written.startswith(_GATED_OWNER) or bool(listed and listed.gated)
+    listed = lookup.head(source.model)
+    return source.model.startswith(_GATED_OWNER) or bool(listed and listed.gated)
 
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:

@@ -56,7 +56,7 @@ def _as_node(instance: lookup.Instance) -> lookup.Instance:
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:
     """The hardware of the recipe's instance types, which the checks have found known."""
-    return [instance for name in recipe.platform.instance_types if (instance := node_type(name))]
+    return [instance for name in recipe.platform.types if (instance := node_type(name))]
 
 
 def on_trainium(recipe: Recipe) -> bool:
@@ -146,7 +146,7 @@ def shared_memory(recipe: Recipe) -> str:
 
 def placement(recipe: Recipe) -> dict[str, Any]:
     """On nodes of the recipe's types, also where those are kept free for pods that use their accelerators."""
-    types = list(recipe.platform.instance_types)
+    types = list(recipe.platform.types)
     fields: dict[str, Any] = {"nodeSelector": {INSTANCE_TYPE: types[0]}}
     if len(types) > 1:
         expression = {"key": INSTANCE_TYPE, "operator": "In", "values": types}

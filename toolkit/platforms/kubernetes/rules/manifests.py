@@ -21,7 +21,7 @@ from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, sect
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.text import inert
 
 APPLY = "kubectl apply --server-side --field-manager=toolkit"

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
-from toolkit.recipe.cluster_schema import KubernetesSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 Component = Literal["server", "compile", "benchmark", "train"]
 

@@ -13,12 +13,12 @@ from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image
+from toolkit.platforms.kubernetes.keys import PodUser, Toleration
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
 from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, selector
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security, runs_as_root
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
-from toolkit.recipe.cluster_schema import PodUser, Toleration
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 CONTAINER = "engine"
 AT_START_SECONDS = 570 * 30

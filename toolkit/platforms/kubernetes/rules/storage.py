@@ -119,7 +119,7 @@ def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
     for key, source in recipe.models.items():
         bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
         if source.kind == "s3":
-            name, _, prefix = source.written.removeprefix("s3://").partition("/")
+            name, _, prefix = source.model.removeprefix("s3://").partition("/")
             folders[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
         elif bucket and not fetched_by_container(recipe, source):
             folders[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)

@@ -125,12 +125,12 @@ def _folder(recipe: Recipe) -> str:
 
 def _on_its_machine(recipe: Recipe) -> Recipe:
     """The recipe on the job's instance type, with all of its GPUs."""
-    name = ec2_name(section(recipe).instance_type or recipe.platform.instance_types[0])
+    name = ec2_name(section(recipe).instance_type or recipe.platform.types[0])
     hardware = node_type(name)
     if hardware is None or not hardware.compute_capability:
         raise UsageError(f"{name} has no NVIDIA GPU", hint="Set `training.instance_type` to one that has.")
     args = {**recipe.engine.args, "tensor-parallel-size": hardware.accelerator_count}
-    return replace(recipe, engine=replace(recipe.engine, args=args)).on(name)
+    return replace(recipe, engine=recipe.engine.edit(args=args)).on(name)
 
 
 def _pod(recipe: Recipe, config: str) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
 from toolkit.platforms.sagemaker.kinds.log_group import has_alarms
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import resource_ids, scale_from_zero_alarm, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients

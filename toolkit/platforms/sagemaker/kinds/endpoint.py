@@ -10,13 +10,14 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.keys import aws_rollout
 from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, on_aws, ran_before, remembered, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import TagTypeDef

@@ -9,6 +9,7 @@ from toolkit.catalog import lookup
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
 from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.kinds.role import role_arn
@@ -23,8 +24,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
 )
 from toolkit.platforms.sagemaker.rules.names import CAPTURE_PREFIX, bucket_name, on_aws, tags
 from toolkit.platforms.sagemaker.rules.updates import instance_types
-from toolkit.recipe.platform_schema import PrefixRoutingSection
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -97,7 +97,7 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     if aws(recipe).inference_component:
         body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
     if on_aws(recipe):
-        every = recipe.observability.metrics_seconds
+        every = aws_observability(recipe).metrics_seconds
         body["MetricsConfig"] = {
             "EnableEnhancedMetrics": True,
             "EnableDetailedObservability": True,
@@ -114,8 +114,8 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
 def startup(recipe: Recipe) -> dict[str, int]:
     """The time-outs of a container's start: the download of its model data, and its health check."""
     timeouts = {
-        "ModelDataDownloadTimeoutInSeconds": platform.download_timeout if on_aws(recipe) else None,
-        "ContainerStartupHealthCheckTimeoutInSeconds": platform.health_check_timeout,
+        "ModelDataDownloadTimeoutInSeconds": recipe.download_timeout if on_aws(recipe) else None,
+        "ContainerStartupHealthCheckTimeoutInSeconds": recipe.platform.health_check_timeout,
     }
     return {name: seconds for name, seconds in timeouts.items() if seconds}
 
@@ -139,7 +139,7 @@ def _variant(arm: Arm, account: Account) -> dict[str, Any]:
 
 
 def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
-    first, *others = recipe.platform.instance_types
+    first, *others = recipe.platform.types
     if not others or not on_aws(recipe):
         return {"InstanceType": first}
     own = model_of(recipe.on(first), account).name
@@ -159,11 +159,11 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         settings["InferenceAmiVersion"] = ami
-    if not any(_has_local_disk(name) for name in recipe.platform.instance_types) and (
+    if not any(_has_local_disk(name) for name in recipe.platform.types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
         settings["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
-    if recipe.platform.capacity_reservation:
+    if aws(recipe).capacity_reservation:
         settings["CapacityReservationConfig"] = {
             "CapacityReservationPreference": "capacity-reservations-only",
             "MlReservationArn": aws(recipe).capacity_reservation,

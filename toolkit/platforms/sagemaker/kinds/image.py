@@ -16,7 +16,7 @@ from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.names import on_aws
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
         return (base_address(recipe, account, store_of(recipe)),)
     if not on_aws(recipe):
         return ()
-    uris = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.instance_types)
+    uris = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types)
     return tuple(dict.fromkeys(uris))
 
 

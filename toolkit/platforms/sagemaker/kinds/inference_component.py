@@ -11,6 +11,7 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
     AwsKind,
     Look,
@@ -121,8 +122,8 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     wanted = aws(recipe).inference_component
     if wanted is None:
         return None
-    types = recipe.platform.instance_types
-    specifications = [_specification(recipe.on(name), recipe.platform.component, account) for name in types]
+    types = recipe.platform.types
+    specifications = [_specification(recipe.on(name), wanted, account) for name in types]
     # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
     # it; the list has two entries or more, and each needs it.
     by_type = [{"InstanceType": name, **item} for name, item in zip(types, specifications, strict=True)]

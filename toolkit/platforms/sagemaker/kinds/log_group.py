@@ -9,11 +9,12 @@ from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import code_of
+from toolkit.platforms.sagemaker.keys import aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, capitalized, key_values
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
 from toolkit.platforms.sagemaker.rules.names import on_aws
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -123,12 +124,12 @@ class MetricFilterKind(ContentKind):
 
 def has_alarms(recipe: Recipe) -> bool:
     """Whether to create alarms: by default on AWS only (`observability.alarms`)."""
-    return _wants(recipe.observability.alarms, recipe)
+    return _wants(aws_observability(recipe).alarms, recipe)
 
 
 def has_dashboard(recipe: Recipe) -> bool:
     """Whether to create a dashboard: by default on AWS only (`observability.dashboard`)."""
-    return _wants(recipe.observability.dashboard, recipe)
+    return _wants(aws_observability(recipe).dashboard, recipe)
 
 
 def has_monitoring(recipe: Recipe) -> bool:

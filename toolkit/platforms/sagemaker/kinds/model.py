@@ -11,6 +11,7 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.image import by_digest
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.kinds.role import role_arn
@@ -18,7 +19,7 @@ from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -105,11 +106,7 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
 
 def models(recipe: Recipe, account: Account) -> list[Resource]:
     """One Model for each different container: for arms, and for instance types with their own settings."""
-    wanted = [
-        model_of(arm.on(instance_type), account)
-        for arm in arms(recipe)
-        for instance_type in arm.platform.instance_types
-    ]
+    wanted = [model_of(arm.on(instance_type), account) for arm in arms(recipe) for instance_type in arm.platform.types]
     return list({model.name: model for model in wanted}.values())
 
 
@@ -125,7 +122,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if aws_network(recipe).private_registry:
         container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
     if on_aws(recipe):
-        frequency = {"MetricPublishFrequencyInSeconds": recipe.observability.metrics_seconds}
+        frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
     role = role_arn(recipe, account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
@@ -137,11 +134,11 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
 
 def network(recipe: Recipe) -> dict[str, Any]:
     """Network isolation and VPC, for models, endpoint configurations of components, and training jobs."""
-    settings: dict[str, Any] = {"EnableNetworkIsolation": True} if recipe.network.isolation else {}
-    if recipe.network.subnets:
+    settings: dict[str, Any] = {"EnableNetworkIsolation": True} if aws_network(recipe).isolation else {}
+    if aws_network(recipe).subnets:
         settings["VpcConfig"] = {
-            "SecurityGroupIds": recipe.network.security_groups,
-            "Subnets": recipe.network.subnets,
+            "SecurityGroupIds": aws_network(recipe).security_groups,
+            "Subnets": aws_network(recipe).subnets,
         }
     return settings
 

@@ -12,6 +12,7 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
@@ -239,9 +240,9 @@ def _statements(
         statements.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         statements.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     statements += also
-    if key := recipe.platform.kms_key:
+    if key := aws(recipe).kms_key:
         statements.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
-    if recipe.network.subnets:
+    if aws_network(recipe).subnets:
         statements.append(_allow(_VPC_ACTIONS, "*"))
     return statements
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name

@@ -15,10 +15,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from toolkit.engines.arguments import LONGEST_VALUE
+from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Disk, PlatformFacts
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ __all__ = ["RULES"]
 
 def _builds(recipe: Recipe) -> bool:
     """Also for every engine that compiles: its public image does not start here without the toolkit's entrypoint."""
-    return recipe.engine_rules.compiles(recipe) or recipe.container is not None
+    return recipe.engine_rules.compilation is not None or recipe.container is not None
 
 
 def _training_disk(recipe: Recipe) -> Disk:
@@ -42,7 +43,6 @@ _FACTS = PlatformFacts(
     gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
     has_instance_types=True,
     has_settings_by_type=True,
-    isolates_containers=True,
     starts_image_entrypoint=True,
     longest_variable=LONGEST_VALUE,  # botocore 1.44.5, service model: EnvironmentValue
     builds=_builds,
@@ -87,4 +87,4 @@ def _training() -> HeadTraining:
     return HeadTraining(head_training.training_resources, head_training.notes, head_training.price_per_hour)
 
 
-RULES = SageMakerRules("sagemaker", _FACTS, check_sagemaker)
+RULES = SageMakerRules("sagemaker", _FACTS, SECTIONS, check_sagemaker)

@@ -6,7 +6,7 @@ Modules that only plans need are imported where they are used, so that `toolkit 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,11 @@ from toolkit.engines.arguments import builds
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.names import ML
+from toolkit.recipe.assemble import Sections
 from toolkit.recipe.lock import Lock
-from toolkit.recipe.parts import PlatformSettings
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import PlatformFacts
+from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
@@ -35,6 +36,7 @@ class AwsRules:
 
     name: str
     facts: PlatformFacts
+    sections: Sections
     check: Callable[[Recipe, Lock | None], Iterator[Finding]]
 
     @cached_property
@@ -62,26 +64,19 @@ class AwsRules:
             rollback=updates.rollback_plan,
         )
 
-    def settled(self, written: PlatformSettings) -> PlatformSettings:
-        """The settings with SageMaker's default: weights are staged in S3. Where types mean nothing, any will do."""
-        any_type = () if self.facts.has_instance_types else (_ANY_TYPE,)
-        types = written.instance_types or any_type
-        return replace(written, kubernetes=None, weights=written.weights or "s3", instance_types=types)
+    def fill_in(self, written: PlatformSection) -> PlatformSection:
+        """Weights are staged in S3. Where instance types mean nothing, any will do."""
+        any_type = not (self.facts.has_instance_types or written.instance_types)
+        here = written.on(_ANY_TYPE) if any_type else written
+        return here.edit(weights=written.weights or "s3")
 
-    def settings_from(self, other: PlatformSettings) -> PlatformSettings:
-        """The settings of a recipe for another platform. A cluster's instance types have EC2's names."""
-        if other.kubernetes is None:
-            return replace(other, name=self.name)
-        names = {name: ML + name.removeprefix(ML) for name in (*other.instance_types, *other.overrides)}
-        return replace(
-            other,
-            name=self.name,
-            kubernetes=None,
-            weights="s3",
-            hub_token_secret=None,
-            instance_types=tuple(names[name] for name in other.instance_types),
-            overrides={names[name]: item for name, item in other.overrides.items()},
-        )
+    def move_here(self, other: PlatformSection) -> PlatformSection:
+        """A cluster's instance types have EC2's names."""
+        here = other.edit(name=self.name)
+        if getattr(other, "kubernetes", None) is None:
+            return here
+        renamed = here.rename_types(lambda name: ML + name.removeprefix(ML))
+        return renamed.edit(kubernetes=None, weights="s3", hub_token_secret=None)
 
     def instance(self, name: str) -> lookup.Instance | None:
         return lookup.instance(name)

@@ -25,6 +25,7 @@ from toolkit.planning.kinds import in_order
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds import ORDER
 from toolkit.platforms.sagemaker.kinds.artifacts import needed
 from toolkit.platforms.sagemaker.kinds.bucket import bucket
@@ -35,7 +36,7 @@ from toolkit.platforms.sagemaker.kinds.role import compile_role, role_arn
 from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
 # botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
@@ -131,7 +132,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
         "OutputDataConfig": output(recipe, f"{s3_prefix}jobs"),
         # Synchronized with S3 during the job, so that a second job resumes where the first was stopped.
         "CheckpointConfig": {"S3Uri": s3_prefix, "LocalPath": CHECKPOINTS_DIR},
-        "ResourceConfig": {"InstanceType": recipe.platform.instance_types[0], "InstanceCount": 1},
+        "ResourceConfig": {"InstanceType": recipe.platform.types[0], "InstanceCount": 1},
         "StoppingCondition": {"MaxRuntimeInSeconds": LONGEST_SECONDS},
         "Environment": _environment(recipe),
         **network(recipe),
@@ -148,13 +149,13 @@ def algorithm(recipe: Recipe, image: str, program: str, **more: Any) -> dict[str
         "TrainingInputMode": "File",
         "ContainerEntrypoint": [program],
         **more,
-        **(private if recipe.network.private_registry else {}),
+        **(private if aws_network(recipe).private_registry else {}),
     }
 
 
 def output(recipe: Recipe, address: str, **more: Any) -> dict[str, Any]:
     """OutputDataConfig, with the recipe's key."""
-    key = recipe.platform.kms_key
+    key = aws(recipe).kms_key
     return {"S3OutputPath": address, **more, **({"KmsKeyId": key} if key else {})}
 
 

@@ -19,6 +19,7 @@ from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.kinds import in_order
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds import ORDER
 from toolkit.platforms.sagemaker.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.kinds.image import built_image
@@ -185,7 +186,7 @@ def _data(recipe: Recipe, account: Account) -> list[ModelData]:
         data.append(source_data(_START_CHANNEL, start, recipe, account))
     for number, item in enumerate(training.data):
         if item.startswith("s3://"):
-            data.append(source_data(f"data-{number}", ModelSource("s3", item), recipe, account))
+            data.append(source_data(f"data-{number}", ModelSource(model=item), recipe, account))
         elif "://" not in item:
             data.append(_staged_files(f"data-{number}", Path(item), recipe, account))
     return [item for item in data if item]

@@ -66,7 +66,7 @@ def log_groups(name: str) -> tuple[str, str]:
 def labels(recipe: Recipe, variant: str | None = None) -> str:
     """The PromQL selector of the engine's metrics, of one variant or of all."""
     names: Mapping[str, str] = {"endpoint": recipe.name}
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         names = {"inference_component": recipe.name}
     elif variant:
         names = {"endpoint": recipe.name, "variant": variant}

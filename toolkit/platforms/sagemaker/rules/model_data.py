@@ -58,7 +58,7 @@ class ModelData:
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
     sources = _separate(recipe, account)
-    return [_together(recipe, sources, account)] if recipe.platform.one_data_source else sources
+    return [_together(recipe, sources, account)] if recipe.one_data_source else sources
 
 
 def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
@@ -138,7 +138,7 @@ def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Acco
             return ModelData(channel, jumpstart.drafter_source(recipe, source, account.jumpstart))
         return ModelData(channel, jumpstart.target_source(recipe, account.jumpstart))
     if source.kind == "s3":
-        return ModelData(channel, _prefix(source.written.rstrip("/") + "/"))
+        return ModelData(channel, _prefix(source.model.rstrip("/") + "/"))
     return _from_weights(channel, _weights(source, recipe, account))
 
 
@@ -218,7 +218,7 @@ class Deployment:
         every = [
             item
             for arm in self.arms
-            for instance_type in arm.platform.instance_types
+            for instance_type in arm.platform.types
             for item in model_data(arm.on(instance_type), self.account)
         ]
         return list({item.uri: item for item in every}.values())

@@ -8,6 +8,7 @@ from dataclasses import replace
 from toolkit.engines.arguments import builds
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image, by_digest, store_of
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_entry
 from toolkit.platforms.sagemaker.rules.model_data import model_data

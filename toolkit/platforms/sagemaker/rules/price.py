@@ -53,7 +53,7 @@ def price_text(recipe: Recipe) -> str:
     unknown = [name for name in recipe.platform.types if price_of(name, recipe.region) is None]
     ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit catalog update`" if unknown else ""
     now, most = price_per_hour(recipe), most_per_hour(recipe)
-    first = _find_price(recipe.platform.instance_types[0], recipe.platform.region)
+    first = _find_price(recipe.platform.types[0], recipe.region)
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"

@@ -19,9 +19,10 @@ from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.parts import Trial
+from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
 from toolkit.platforms.sagemaker.rules.names import on_aws, ran_before, scalable, variant_of
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _SCALING_KINDS = ("ScalingPolicy", "ScalableTarget")
 # Keys of UpdateEndpoint.
@@ -266,8 +267,8 @@ def trial(recipe: Recipe) -> Trial:
 
 
 def _why_own_endpoint(recipe: Recipe) -> str:
-    if recipe.platform.component:
+    if aws(recipe).inference_component:
         return "an inference component has no production variants of its own"
-    if recipe.rollout.shadow or recipe.rollout.speculative_percent < 100:
+    if aws_rollout(recipe).shadow or aws_rollout(recipe).speculative_percent < 100:
         return "`rollout` has the endpoint share its requests with a variant without speculation"
     return ""

@@ -33,8 +33,10 @@ def body(recipe: Recipe, account: Account, variants: Sequence[str], alarms: Sequ
     names = tells.names if tells else None
     graphs = [
         *_requests(recipe, variants, region),
-        *_engine(recipe, variants, region),
-        *([*_speculation(recipe, region), *_measurements(recipe, region)] if recipe.speculation else []),
+        *(_engine(recipe, names, variants, region) if names else []),
+        *(_acceptance_from_the_log(recipe, region) if recipe.speculation else []),
+        *(_acceptance(recipe, names, region) if recipe.speculation and names else []),
+        *(_measurements(recipe, region) if recipe.speculation else []),
     ]
     if alarms:
         prefix = f"arn:{account.partition}:cloudwatch:{region}:{account.id}:alarm:"

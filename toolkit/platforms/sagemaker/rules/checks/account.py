@@ -12,7 +12,7 @@ from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.environment import check_types
-from toolkit.recipe.resolve import Recipe
+from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
 _SERVICE = "sagemaker.amazonaws.com"

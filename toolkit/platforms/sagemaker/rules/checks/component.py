@@ -94,8 +94,8 @@ def _room(recipe: Recipe, component: ComponentSection, instance: lookup.Instance
 
 def check_rollout(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `rollout` and `scaling`."""
-    rollout, scaling = recipe.rollout, recipe.scaling
-    if rollout.update == "rolling" or (rollout.update != "all-at-once" and recipe.platform.component is None):
+    rollout, scaling = aws_rollout(recipe), recipe.scaling
+    if rollout.update == "rolling" or (rollout.update != "all-at-once" and aws(recipe).inference_component is None):
         yield from _steps(recipe)
     if recipe.speculation is None and (rollout.shadow or rollout.speculative_percent < 100):
         key = "shadow" if rollout.shadow else "speculative_percent"
@@ -116,12 +116,12 @@ def check_rollout(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _steps(recipe: Recipe) -> Iterator[Finding]:
-    rollout = recipe.rollout
+    rollout = aws_rollout(recipe)
     if rollout.update == "linear" and rollout.step_percent < _SMALLEST_LINEAR:
         message = f"a linear update needs steps of {_SMALLEST_LINEAR} % or more"
         yield Finding("sagemaker.rollout-step", message, _STEP, hint=f"Set it to {_SMALLEST_LINEAR}, or use `canary`.")
     if recipe.scaling.max_instances == 1:
-        what = "copy" if recipe.platform.component else "instance"
+        what = "copy" if aws(recipe).inference_component else "instance"
         message = f"one {what} cannot be replaced in steps; unverified: SageMaker may refuse `{rollout.update}`"
         hint = "Use `all-at-once`, or set scaling.min_instances and max_instances to 2 or more."
         yield Finding("sagemaker.rollout-step", message, _UPDATE, hint=hint, severity="warning")

@@ -63,11 +63,11 @@ def _quotes_well(image: lookup.Image) -> bool:
 
 def check_region(recipe: Recipe) -> Iterator[Finding]:
     """Findings on the region that the recipe names; empty if it names none."""
-    if recipe.platform.region is None:
+    if recipe.region is None:
         return
     if not recipe.leaves_instance_type_open:
-        yield from check_types(recipe.platform.instance_types, recipe.platform.region)
-    yield from _image(recipe, recipe.platform.region)
+        yield from check_types(recipe.platform.types, recipe.region)
+    yield from _image(recipe, recipe.region)
 
 
 def check_types(names: tuple[str, ...], region: str) -> Iterator[Finding]:

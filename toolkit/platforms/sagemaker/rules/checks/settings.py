@@ -11,6 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.lock import Lock, load_seconds
@@ -55,7 +56,7 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     for index, name in enumerate(recipe.platform.types):
         path = f"{_TYPES}.{index}"
         instance = lookup.instance(name)
-        if name in recipe.platform.instance_types[:index]:
+        if name in recipe.platform.types[:index]:
             yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
         elif instance is None and name not in recipe.unlisted:
             yield _unknown(name, path)
