@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import botocore.session
 import pytest
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
-from toolkit.api.checking import check
 from toolkit.catalog import lookup
+from toolkit.checks.run import check
+from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
-from toolkit.loading import load
-from toolkit.platforms.sagemaker.kinds.endpoint import endpoint
-from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
+from toolkit.platforms.sagemaker.rules.checks.rollout import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import AMI_DRIVERS
+from toolkit.platforms.sagemaker.rules.kinds.endpoint import endpoint
+from toolkit.recipe.resolve import load
 
 ON = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
 ROLLING = "rollout: {update: rolling}"
@@ -234,3 +236,17 @@ def test_the_hint_for_one_type_of_several_is_for_that_type(tmp_path: Path) -> No
     (finding,) = check(write_hub_pair(tmp_path, text, **LARGE)).findings
     assert (finding.code, finding.path) == ("memory.tensor-parallel", "platform.instance_types.1")
     assert finding.hint.startswith(f"For this type only: `{FOUR}`.")
+
+
+@pytest.mark.parametrize(
+    ("beyond", "said"), [(0, []), (1, ["but SageMaker allows 32768"])], ids=["32 KiB", "a byte more"]
+)
+def test_an_environment_has_32_kib_with_its_names(tmp_path: Path, beyond: int, said: list[str]) -> None:
+    recipe = load(write_hub_pair(tmp_path))
+    free = 32 * 1024 + beyond - sum(len(name) + len(value) for name, value in environment(recipe).items())
+    full, rest = divmod(free, 1003)
+    env = {f"A{number:02}": "x" * 1000 for number in range(full)} | {"B": "x" * (rest - 1)}
+    filled = replace(recipe, engine=replace(recipe.engine, env=env))
+    found = [finding.message for finding in check(filled).findings if finding.code == "container.environment"]
+    assert [part for message in found for part in said if part in message] == said
+    assert len(found) == len(said)
