@@ -13,7 +13,7 @@ from toolkit.platforms.sagemaker.kinds.base import AwsKind, ContentKind
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.model_data import Deployment
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of
 
 KINDS = [kind.kind for kind in RULES.kinds]
 assert RULES.parts.templates
@@ -42,14 +42,14 @@ def kind_of(name: str) -> AwsKind:
 
 def desired(recipes: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
     """All resources of the recipes."""
-    found: tuple[Resource, ...] = platform_rules(recipes[0].platform.name).desired(recipes, account)
+    found: tuple[Resource, ...] = rules_of(recipes[0].platform.name).desired(recipes, account)
     return found
 
 
 def wanted(recipe: Recipe, *kinds: str, account: Account = ACCOUNT) -> list[Resource]:
     """Those of some kinds alone."""
     deployment = Deployment(recipe, account)
-    rules = [kind for kind in platform_rules(recipe.platform.name).kinds if kind.kind in kinds]
+    rules = [kind for kind in rules_of(recipe.platform.name).kinds if kind.kind in kinds]
     return [item for rule in rules for item in rule.desired(deployment)]
 
 

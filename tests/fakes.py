@@ -14,10 +14,10 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of
 
 ACCOUNT = Account("123456789012", "us-west-2")
-_KINDS = [kind.kind for kind in platform_rules("sagemaker").kinds]
+_KINDS = [kind.kind for kind in rules_of("sagemaker").kinds]
 Key = tuple[str, str]
 
 

@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import registry
+from toolkit.engines import registry as engine_registry
 from toolkit.loading import load
-from toolkit.recipe.lock import Lock, read_models
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.lock import read_models
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
@@ -167,10 +169,12 @@ def recipe_with(recipe: Recipe, **changes: Any) -> Recipe:
         types = settings.get("instance_types", recipe.platform.types)
         settings["instance_types"] = [own.get(name, name) for name in dict.fromkeys((*types, *own))]
     if name := changes.pop("platform", None):
-        settings["name"], changes["platform_rules"] = name, registry.platform_rules(name)
+        settings["name"], changes["platform_rules"] = name, registry.rules_of(name)
     return replace(recipe, **changes, platform=recipe.platform.edit(**settings))
 
 
 def of_engine(recipe: Recipe, name: str, **changes: Any) -> Recipe:
     """The recipe on another engine."""
-    return replace(recipe, engine=recipe.engine.edit(name=name, **changes), engine_rules=registry.engine_rules(name))
+    return replace(
+        recipe, engine=recipe.engine.edit(name=name, **changes), engine_rules=engine_registry.engine_rules(name)
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from pairs import write_pair
-from toolkit.planning.rules import Decision, KindRule, in_order
 
 from toolkit import registry
 from toolkit.apply.progress import Progress
@@ -17,18 +16,21 @@ from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Image, Instance
 from toolkit.catalog.methods import EngineMethod, Method
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import check_flags
+from toolkit.engines.registry import EngineEntry
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
 from toolkit.planning.kinds import Decision, Kind, in_order
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.parts import PlatformParts
 from toolkit.recipe.assemble import Sections
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineRules, MetricNames, Metrics
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import EngineRules, Metrics, PlatformFacts, Recipe
+from toolkit.recipe.rules import MetricNames
 from toolkit.recipe.schema import EngineSection, PlatformSection, SpeculationSection
-from toolkit.registry import EngineEntry, PlatformEntry
+from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit, MemoryModel
 
 METHOD = Method(
@@ -108,17 +110,10 @@ class ToyRules:
     """A box, and a top that spins in it."""
 
     name = "toy-box"
-    kinds: Sequence[KindRule] = (ToyKind("Box"), ToyKind("Top"))
-    has_instance_types = False
-    has_settings_by_type = False
-    builds_images = False
     sections = SECTIONS
-    starts_image_entrypoint = False
-    longest_variable = None
-    gated_models = "ask at home"
-    price_option = ""
-    compile_command = "none"
-    exports_templates = False
+    kinds: Sequence[Kind] = (ToyKind("Box"), ToyKind("Top"))
+    facts = PlatformFacts(gated_models="ask at home", price_per_hour=lambda recipe: 0.25)
+    parts = PlatformParts(price_now=lambda observed, region: 0.0)
 
     def fill_in(self, written: PlatformSection) -> PlatformSection:
         return written.edit(weights=written.weights or "hub")
@@ -231,11 +226,11 @@ RULES, SESSION = ToyRules(), ToySession()
 def registered(engine: str = "toys:ENGINE") -> Iterator[None]:
     """The toy platform, engine and method can be used while the block runs."""
     registry.register_platform("toy-box", PlatformEntry("toys:RULES", "toys:SESSION", "toys:SECTIONS"))
-    registry.register_engine("toy", EngineEntry(engine, "toys:ENGINE_SECTIONS"))
+    engine_registry.register_engine("toy", EngineEntry(engine, "toys:ENGINE_SECTIONS"))
     methods.register(METHOD)
     yield
     registry.unregister_platform("toy-box")
-    registry.unregister_engine("toy")
+    engine_registry.unregister_engine("toy")
     methods.unregister("toy-drafts")
     SESSION.box.holds.clear()
 

@@ -12,15 +12,15 @@ from typing import Any
 from toolkit import registry
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import versions
 from toolkit.errors import ToolkitError
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import LoadedRecipe, load_file
-from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
+from toolkit.recipe.lock import lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, Recipe
-from toolkit.recipe.rules import EngineRules, PlatformTraits
+from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, EngineRules, PlatformTraits, Recipe
 from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
 from toolkit.recipe.source import ModelSource, absolute, model_source
 from toolkit.recipe.training_schema import TrainingSection
@@ -52,12 +52,12 @@ def read(recipe: str | os.PathLike[str]) -> LoadedRecipe:
 def complete(loaded: LoadedRecipe) -> Recipe:
     """Fill in what the file leaves out. Reads only the recipe's folder, its lock and its models' folders."""
     file, folder = loaded.file, loaded.path.resolve().parent
-    rules: PlatformTraits = registry.platform_rules(file.platform.name)
+    rules: PlatformTraits = registry.rules_of(file.platform.name)
     platform = rules.fill_in(file.platform)
-    engine = registry.engine_rules(file.engine.name).fill_in(
+    engine = engine_registry.engine_rules(file.engine.name).fill_in(
         file.engine, file.speculation.method, next(iter(platform.types), "")
     )
-    engine_rules: EngineRules = registry.engine_rules(engine.name)
+    engine_rules: EngineRules = engine_registry.engine_rules(engine.name)
     sections: dict[str, Any] = {key: getattr(file, key) for key in RecipeFile.model_fields}
     sections |= {
         "target": file.target.edit(model=model_source(file.target.model, folder).model),
@@ -83,7 +83,7 @@ def on_platform(recipe: Recipe, name: str | None) -> Recipe:
     """The recipe on another platform; None keeps its own. Raises UsageError for an unknown one."""
     if name in (None, recipe.platform.name):
         return recipe
-    rules: PlatformTraits = registry.platform_rules(name)
+    rules: PlatformTraits = registry.rules_of(name)
     platform = rules.move_here(recipe.platform)
     lines = {path: line for path, line in recipe.lines.items() if path != _CLUSTER}
     if INSTANCE_TYPES in recipe.left_open:

@@ -1,42 +1,40 @@
-"""The registry of platforms and engines: the object behind each name, imported when it is first used.
+"""The platforms by name, and what a recipe may say with all platforms and engines.
 
-Names are data: platforms in platforms.json, engines in the files of the folder engines/. So lower layers use a platform
-or an engine without importing it, and a new one needs no change here. `register_platform` and `register_engine` add
-one at run time.
+Names are data, in catalog/platforms.json, so a new platform needs no change here; `register_platform` adds one at run
+time. No platform's own rooms import this.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from toolkit.catalog.lookup import Instance, engine_files
-from toolkit.errors import UsageError
-from toolkit.recipe.assemble import assemble
+from toolkit.catalog import lookup
+from toolkit.engines.registry import engine_sections, known_entry, load_attribute
+from toolkit.recipe.assemble import Sections, assemble
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import RecipeFile
 
-_PACKAGE = Path(__file__).parent
-_T = TypeVar("_T")
+if TYPE_CHECKING:
+    from toolkit.planning.resources import Account
+    from toolkit.platforms.rules import AwsSession, Platform, PlatformRules, PlatformSession
+    from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
 @dataclass(frozen=True)
 class PlatformEntry:
-    """Import paths of a platform's objects, as `module:attribute`.
+    """Where a platform's objects are, as `module:attribute`.
 
     `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession), `keys` are the sections of a
-    recipe that it reads (recipe/assemble.py). `causes` are JSON files with its known causes of failure
-    (apply/causes.py): paths in this package, or absolute ones.
+    recipe that it reads.
     """
 
     rules: str
     session: str
     keys: str
-    causes: tuple[str, ...] = ()
 
 
 def platforms() -> tuple[str, ...]:
@@ -44,91 +42,81 @@ def platforms() -> tuple[str, ...]:
     return tuple(_platforms())
 
 
-def platform_rules(name: str) -> Any:
-    """The pure part of a platform. Raises UsageError for an unknown name."""
-    return _load(_platform(name).rules)
-
-
-def platform_session(name: str) -> Any:
-    """What opens a platform. Raises UsageError for an unknown name."""
-    return _load(_platform(name).session)
-
-
-def platform_causes(name: str) -> tuple[Path, ...]:
-    """JSON files with a platform's causes of failure. Raises UsageError for an unknown name."""
-    return tuple(_PACKAGE / path for path in _platform(name).causes)
-
-
-def engines() -> tuple[str, ...]:
-    """Names of all engines that a recipe may have, the default first."""
-    return tuple(_engines())
-
-
-def default_engine() -> str:
-    """The engine of a recipe that does not name one."""
-    return next(iter(_engines()))
-
-
-def engine_title() -> str:
-    """The default engine as its makers write it."""
-    title: str = engine_files()[0]["title"]
-    return title
-
-
-def example_command() -> str:
-    """A command line that starts the default engine."""
-    command: str = engine_files()[0]["command"]
-    return command
-
-
-def importable() -> str:
-    """What `toolkit import` reads: formats of the default engine's settings."""
-    formats: str = engine_files()[0]["imports"]
-    return formats
-
-
-def training_engine() -> Any:
-    """What training asks of the default engine, a TrainingEngine (toolkit/training/engine.py)."""
-    return _load(engine_files()[0]["training"])
-
-
-def engine_summary() -> str:
-    """What the catalogue's engines are for, in one line."""
-    return "; ".join(facts["summary"] for facts in engine_files())
-
-
-def engine_for(instance: Instance) -> str | None:
-    """The first engine that runs on that hardware."""
-    return next((name for name in _engines() if engine_rules(name).runs_on(instance)), None)
-
-
-def engine_rules(name: str) -> Any:
-    """The rules of an engine. Raises UsageError for an unknown name."""
-    return _load(_known(name, _engines(), "engine").rules)
-
-
-@dataclass(frozen=True)
-class EngineEntry:
-    """Import paths of an engine's objects: `rules` is an EngineRules, `keys` are the sections that it reads."""
-
-    rules: str
-    keys: str
-
-
 def recipe_schema() -> type[RecipeFile]:
     """What a recipe file may say, with the keys of all platforms and engines."""
-    return _schema(tuple(_platforms().items()), tuple(_engines().items()))
+    platforms = {name: load_attribute(entry.keys) for name, entry in _platforms().items()}
+    return _schema(_as_tuples(platforms), _as_tuples(engine_sections()))
+
+
+def _as_tuples(declared: Mapping[str, Sections]) -> tuple[Any, ...]:
+    return tuple((name, tuple(sections.items())) for name, sections in declared.items())
 
 
 @cache
-def _schema(
-    platforms: tuple[tuple[str, PlatformEntry], ...], engines: tuple[tuple[str, EngineEntry], ...]
-) -> type[RecipeFile]:
-    return assemble(
-        {name: _load(entry.keys) for name, entry in platforms},
-        {name: _load(entry.keys) for name, entry in engines},
-        engine_summary(),
-    )
+def _schema(platforms: tuple[Any, ...], engines: tuple[Any, ...]) -> type[RecipeFile]:
+    of_platforms, of_engines = ({name: dict(items) for name, items in each} for each in (platforms, engines))
+    return assemble(of_platforms, of_engines, lookup.engine_summary())
+
+
+def rules_of(name: str) -> PlatformRules:
+    """The pure part of a platform. Raises UsageError for an unknown name."""
+    rules: PlatformRules = load_attribute(_entry(name).rules)
+    return rules
+
+
+def endpoint_name(recipe: Recipe) -> str:
+    """The name of the endpoint that serves the recipe. Several recipes may share one."""
+    name = rules_of(recipe.platform.name).parts.endpoint_name
+    return name(recipe) if name else recipe.name
+
+
+def base_images(recipe: Recipe, account: Account) -> Sequence[str]:
+    """Addresses of the images from elsewhere that run, or that one is built on. Raises UsageError where none is."""
+    images = rules_of(recipe.platform.name).parts.base_images
+    return images(recipe, account) if images else ()
+
+
+def price_text(recipe: Recipe) -> str:
+    """The price as a phrase, with its source and date, or why it is unknown."""
+    text = rules_of(recipe.platform.name).parts.price_text
+    return text(recipe) if text else "? $/h"
+
+
+def session_of(name: str, login: AwsSession | None = None) -> PlatformSession:
+    """The session that opens a platform, with `login` for AWS if it is given.
+
+    Raises UsageError for an unknown name, and for a login to a platform that is not AWS.
+    """
+    session: PlatformSession = load_attribute(_entry(name).session)
+    return session if login is None else session.logged_in(login)
+
+
+def open_platform(name: str, scope: str | None = None, login: AwsSession | None = None) -> Platform:
+    """Open a platform; the local one is started if necessary. Raises UsageError or PlatformError."""
+    return session_of(name, login).open(scope)
+
+
+def open_readable(name: str, scope: str | None = None, login: AwsSession | None = None) -> Platform | None:
+    """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
+    session = session_of(name, login)
+    return session.running(scope) if session.can_be_asked() else None
+
+
+def jumpstart_entry(name: str, region: str | None = None) -> Mapping[str, Any]:
+    """JumpStart's entry of a model, by its id. Raises UsageError if there is none, or PlatformError."""
+    from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+    from toolkit.platforms.sagemaker.session import SESSION
+
+    return read_jumpstart(SESSION.open(region).clients, name)
+
+
+def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entries:
+    """JumpStart's entries of the models that the recipe names. Calls AWS only if it names any."""
+    if all(source.kind != "jumpstart" for source in recipe.models.values()):
+        return {}
+    from toolkit.platforms.sagemaker.session import SageMakerSession
+
+    return SageMakerSession(login).open(recipe.region).jumpstart_entries(recipe)
 
 
 def register_platform(name: str, entry: PlatformEntry) -> None:
@@ -141,53 +129,11 @@ def unregister_platform(name: str) -> None:
     del _platforms()[name]
 
 
-def unregister_engine(name: str) -> None:
-    """Remove an engine added by `register_engine`."""
-    del _engines()[name]
-
-
-def register_engine(name: str, entry: EngineEntry) -> None:
-    """Add an engine, or replace the one of that name."""
-    _engines()[name] = entry
+def _entry(name: str) -> PlatformEntry:
+    return known_entry(name, _platforms(), "platform")
 
 
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
-    data = json.loads((_PACKAGE / "catalog" / "platforms.json").read_text(encoding="utf-8"))
-    return {
-        name: PlatformEntry(facts["rules"], facts["session"], facts["keys"], tuple(facts["causes"]))
-        for name, facts in data.items()
-    }
-
-
-@cache
-def _engines() -> dict[str, EngineEntry]:
-    return {
-        name: EngineEntry(rules, facts["keys"]) for facts in _engine_files() for name, rules in facts["engines"].items()
-    }
-
-
-@cache
-def _engine_files() -> tuple[dict[str, Any], ...]:
-    """The catalogue's engine files, the default engine's first."""
-    files = [
-        json.loads(path.read_text(encoding="utf-8"))
-        for path in sorted((_PACKAGE / "catalog" / "engines").glob("*.json"))
-    ]
-    return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
-
-
-def _platform(name: str) -> PlatformEntry:
-    return _known(name, _platforms(), "platform")
-
-
-def _known(name: str, known: Mapping[str, _T], what: str) -> _T:
-    if name not in known:
-        raise UsageError(f"unknown {what} `{name}`", hint=f"Use one of: {', '.join(known)}.")
-    return known[name]
-
-
-@cache
-def _load(address: str) -> Any:
-    module, _, attribute = address.partition(":")
-    return getattr(import_module(module), attribute)
+    data = json.loads((lookup.FOLDER / "platforms.json").read_text(encoding="utf-8"))
+    return {name: PlatformEntry(facts["rules"], facts["session"], facts["keys"]) for name, facts in data.items()}

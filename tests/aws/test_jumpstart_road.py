@@ -17,10 +17,10 @@ from toolkit.api.export import template
 from toolkit.apply.progress import Silent
 from toolkit.errors import RecipeError, UsageError
 from toolkit.loading import load
-from toolkit.platforms import jumpstart_entries
 from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import read_models, write_lock
+from toolkit.registry import jumpstart_entries
 
 RECIPE = f"""\
 name: gpt-oss

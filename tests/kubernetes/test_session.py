@@ -13,8 +13,8 @@ from standin_cluster import StandInCluster
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms import open_platform, open_readable
 from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.registry import open_platform, open_readable
 
 
 def write(path: Path, **changes: object) -> None:

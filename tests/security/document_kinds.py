@@ -37,9 +37,9 @@ from jumpstart_entries import gated, gpt_oss  # noqa: E402
 from reports import example  # noqa: E402
 from state_kinds import state_kinds  # noqa: E402
 
+from toolkit.api.checking import check  # noqa: E402
 from toolkit.catalog import lookup, updates  # noqa: E402
 from toolkit.catalog.refresh import refresh  # noqa: E402
-from toolkit.checks.run import check  # noqa: E402
 from toolkit.cli.report_text import comparison_text, report_text  # noqa: E402
 from toolkit.endpoint.generation import Stream  # noqa: E402
 from toolkit.endpoint.prometheus import parse as parse_metrics  # noqa: E402

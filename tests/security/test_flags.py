@@ -9,10 +9,10 @@ from pairs import RECIPE, write_pair, write_recipe
 
 from toolkit.api.checking import check
 from toolkit.checks.run import Report
+from toolkit.engines.registry import engine_rules
 from toolkit.engines.vllm.facts import flags
 from toolkit.findings import Finding
 from toolkit.recipe.unsafe import CODE_VARIABLES
-from toolkit.registry import engine_rules
 
 TURNED_OFF = "enforce-eager: true"
 

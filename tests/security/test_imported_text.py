@@ -12,8 +12,7 @@ from toolkit.api.importing import import_recipe
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.proposal.model import Choice, Proposal
 from toolkit.proposal.text import recipe_text
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 
 BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12))
 SECRETS = {

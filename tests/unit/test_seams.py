@@ -9,6 +9,7 @@ from pathlib import Path
 
 import toolkit
 from toolkit import registry
+from toolkit.engines import registry as engine_registry
 
 PACKAGE = Path(toolkit.__file__).parent
 MOST_BRANCHES = 5
@@ -55,7 +56,7 @@ def test_few_branches_go_by_a_platforms_name() -> None:
 
 
 def test_no_code_names_an_engine() -> None:
-    named = re.compile("|".join(name.partition("-")[0] for name in registry.engines()), re.IGNORECASE)
+    named = re.compile("|".join(name.partition("-")[0] for name in engine_registry.engines()), re.IGNORECASE)
     found = {
         f"{path.relative_to(PACKAGE)}: {line.strip()}"
         for path in modules("engines")

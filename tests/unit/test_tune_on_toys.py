@@ -15,15 +15,15 @@ from toys import SESSION, ToyEngine, ToyMetrics, registered, write_toy_recipe
 from tuned_arms import report_at
 
 import toolkit
-from toolkit import registry
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
 from toolkit.api.tuning import tune
 from toolkit.apply.progress import Silent
+from toolkit.engines import registry as engine_registry
+from toolkit.engines.registry import EngineEntry
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
-from toolkit.registry import EngineEntry
 
 RECIPE = """\
 name: spinner
@@ -262,7 +262,7 @@ def test_another_recipe_is_compared_but_never_written(recipe: Path, tmp_path: Pa
 
 
 def test_an_engine_without_counts_has_at_most_three_k(recipe: Path) -> None:
-    registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
+    engine_registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
 
     with pytest.raises(UsageError, match="does not count accepted drafts"):
         tune(recipe, _steps=Steps(measure=Bench()), progress=Silent())

@@ -10,10 +10,10 @@ from typing import Any
 from toolkit.display import card, data_frame, table
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.platforms import price_text
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, read_lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import price_text
 from toolkit.text import inert
 
 

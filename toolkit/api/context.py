@@ -11,10 +11,11 @@ from toolkit.home import home
 from toolkit.images.reference import parse, same_repository
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
-from toolkit.platforms import base_images, jumpstart_entries, open_readable, rules_of, session_of
 from toolkit.platforms.image import by_digest
-from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import base_images, jumpstart_entries, open_readable, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress

@@ -25,11 +25,12 @@ from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
-from toolkit.platforms import endpoint_name, open_platform, rules_of, session_of
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
@@ -228,7 +229,8 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
-    parts = rules_of(platform.name).parts
+    rules = rules_of(platform.name)
+    parts = rules.parts
     if parts.compilation:
         parts.compilation.require_compiled(plan)
     name = plan.endpoints[0]
@@ -237,12 +239,14 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
     with platform.lease(name):
-        make(plan, platform, record, progress)
+        make(plan, rules.kinds, platform, record, progress)
         if wait:
             with progress.stage("wait until in service"):
                 longest = parts.wait_seconds(plan) if parts.wait_seconds else _WAIT_SECONDS
-                wait_in_service(platform, plan.configs, progress, longest, expected=_expected_seconds(recipe))
-            complete(plan, platform, record, progress)
+                wait_in_service(
+                    platform, configs(plan, rules.kinds), progress, longest, expected=_expected_seconds(recipe)
+                )
+            complete(plan, rules.kinds, platform, record, progress)
             remove(plan, platform, record, progress)
 
 

@@ -11,9 +11,9 @@ from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
-from toolkit.platforms import rules_of
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.train_job import train_job
+from toolkit.registry import rules_of
 
 
 def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:

@@ -9,14 +9,15 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.display import bullets, card, data_frame, in_tone, on_one_line, table
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import RecipeNotFound, UsageError
 from toolkit.text import inert
 
 if TYPE_CHECKING:
     from toolkit.catalog.lookup import Instance
-    from toolkit.recipe.lock import Lock
+    from toolkit.recipe.facts import Lock
     from toolkit.recipe.recipe import Recipe
     from toolkit.sizing.fit import Fit, Order
 
@@ -119,7 +120,7 @@ def fit(recipe: str | os.PathLike[str] | Recipe, *, instances: Sequence[str] = (
 
     loaded, models = _read(recipe)
     models, problem = sizable(models)
-    asking = loaded or registry.engine_rules(registry.default_engine())
+    asking = loaded or engine_registry.engine_rules(lookup.default_engine())
     rows = fits(asking, models, _instances(instances, loaded), sort)
     unsized = (
         [f"{problem.message}. {problem.hint}".replace("RECIPE", str(loaded.path if loaded else recipe))]

@@ -17,10 +17,12 @@ from toolkit.measure.arm import Expected
 from toolkit.measure.expected import Watch, reports_drafts
 from toolkit.measure.expected import watch as watch_metrics
 from toolkit.measure.workload import GENERAL, Workload
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import rules_of
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession
@@ -75,7 +77,7 @@ def existing_endpoint(name: str, platform: Platform, recipe: Recipe | None) -> E
 def planned_endpoint(plan: Plan, platform: Platform, recipe: Recipe | None) -> Endpoint:
     """The handle of the endpoint of an applied plan. Asks the platform nothing."""
     wanted = {(action.kind, action.name) for action in plan.actions if action.verb != "delete"}
-    hosts = list(plan.configs)
+    hosts = list(configs(plan, rules_of(plan.platform).kinds))
     address, *twins = [
         f"{name if name in hosts else hosts[0]}/{name}" if ("InferenceComponent", name) in wanted else name
         for name in plan.endpoints

@@ -12,11 +12,11 @@ from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
-from toolkit.platforms import open_platform, rules_of, session_of
 from toolkit.platforms.image import base_image
 from toolkit.platforms.rules import Platform
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
+from toolkit.registry import open_platform, rules_of, session_of
 
 
 def build(
@@ -49,7 +49,7 @@ def build(
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
-        make(plan, opened, record_of(loaded.name, progress), progress)
+        make(plan, rules_of(opened.name).kinds, opened, record_of(loaded.name, progress), progress)
     return opened.with_digest(building.uri(complete, account))
 
 

@@ -9,17 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from toolkit import registry
 from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
 from toolkit.proposal.text import data_text
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
-from toolkit.recipe.rules import EngineRules
+from toolkit.recipe.recipe import EngineRules
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.text import inert
 
@@ -77,20 +77,20 @@ def import_recipe(
 
 
 def _read(text: str, variant: str | None) -> Imported:
-    rules: EngineRules = registry.engine_rules(registry.default_engine())
+    rules: EngineRules = engine_registry.engine_rules(lookup.default_engine())
     document = _yaml(text)
     read = rules.import_settings
     if read and (imported := read(text if document is None else document, variant)):
         return imported
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
-    raise UsageError("not a format that can be imported", hint=f"Known: {registry.importable()}.")
+    raise UsageError("not a format that can be imported", hint=f"Known: {lookup.importable()}.")
 
 
 def _leave_out_version(imported: Imported, platform: str) -> None:
     """A version without an image stays open: the newest that works is chosen when the recipe is read."""
     version = imported.engine.get("version")
-    if version and version not in lookup.released(platform, registry.default_engine()):
+    if version and version not in lookup.released(platform, lookup.default_engine()):
         del imported.engine["version"]
         hint = f"To insist on it, name an image: `container: {{base: …}}` with `engine.version: {version}`."
         imported.leave_out(

@@ -29,13 +29,13 @@ from toolkit.measure.measurement import ArmReport, Interval
 from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
-from toolkit.platforms import rules_of
 from toolkit.platforms.parts import Trial
 from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.training_schema import TrainingSection
+from toolkit.registry import rules_of
 from toolkit.text import inert
 from toolkit.training.plan import section, training_key, training_settings
 

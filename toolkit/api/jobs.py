@@ -18,9 +18,9 @@ from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Observed, Observer, Resource
-from toolkit.platforms import rules_of
 from toolkit.platforms.parts import Compilation
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import rules_of
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import TrainingPlatform
@@ -69,7 +69,7 @@ def start(plan: Plan, platform: TrainingPlatform, progress: Progress) -> None:
     if any(action.verb in _STARTS for action in plan.changes):
         name = plan.endpoints[0]
         with platform.lease(name):
-            make(plan, platform, record_of(name, progress), progress)
+            make(plan, rules_of(platform.name).kinds, platform, record_of(name, progress), progress)
 
 
 def wait(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: str, again: str, done: str) -> None:

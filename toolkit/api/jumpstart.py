@@ -6,11 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkit import registry
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.loading import load
-from toolkit.platforms import jumpstart_entry
 from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, in_s3
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, JumpStartModel, doubts, parse
@@ -19,6 +18,7 @@ from toolkit.proposal.text import data_text
 from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
+from toolkit.registry import jumpstart_entry
 
 
 def read_entry(wishes: Wishes, source: ModelSource) -> Mapping[str, Any]:
@@ -51,7 +51,7 @@ def write_jumpstart_recipe(
 
 def _choices(model: JumpStartModel, wishes: Wishes) -> Iterator[Choice]:
     """What the entry says, as keys of a recipe."""
-    if model.repository not in registry.engines() or not model.engine_version:
+    if model.repository not in engine_registry.engines() or not model.engine_version:
         image = model.image.rpartition("/")[2]
         raise UsageError(f"JumpStart serves {model.id} with {image}, whose engine is unknown", hint=OTHER_SOURCE)
     preset = model.preset

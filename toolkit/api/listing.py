@@ -14,9 +14,9 @@ from toolkit import registry
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
 from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
-from toolkit.platforms import session_of
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.known import catalogue
+from toolkit.registry import session_of
 from toolkit.text import inert
 
 

@@ -13,11 +13,11 @@ from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
 from toolkit.planning.resources import Account
-from toolkit.platforms import jumpstart_entries, session_of
 from toolkit.platforms.image import python_of
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import pinned, read_models, write_lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import jumpstart_entries, session_of
 
 
 @dataclass(frozen=True)

@@ -190,9 +190,7 @@ def _rehearsal(
     path: Path, proposal: Proposal, wishes: Wishes, free_bytes: Callable[[], int]
 ) -> tuple[Proposal | None, tuple[str, ...]]:
     """The same models on this machine, or why not and what to rehearse instead."""
-    here = next(
-        (name for name in registry.platforms() if not registry.platform_rules(name).facts.has_instance_types), None
-    )
+    here = next((name for name in registry.platforms() if not registry.rules_of(name).facts.has_instance_types), None)
     if here is None or wishes.platform == here:
         return None, ()
     if not runs_here():

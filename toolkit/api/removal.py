@@ -16,8 +16,8 @@ from toolkit.loading import RecipeLike
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
-from toolkit.platforms import endpoint_name, rules_of
 from toolkit.platforms.rules import Platform
+from toolkit.registry import endpoint_name, rules_of
 
 if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession

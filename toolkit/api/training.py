@@ -22,11 +22,12 @@ from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
-from toolkit.platforms import rules_of, session_of
 from toolkit.recipe.content import CARD, manifest, manifest_digest
-from toolkit.recipe.lock import Lock, write_lock
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import rules_of, session_of
 from toolkit.text import inert
 from toolkit.training.plan import section
 

@@ -37,11 +37,11 @@ from toolkit.measure.tune import (
     schedule_pays,
 )
 from toolkit.measure.tune_report import TuneReport, evidence, measurement_notes, tune_rows
-from toolkit.platforms import price_text
 from toolkit.recipe.edit import with_evidence, with_speculation
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
+from toolkit.registry import price_text
 
 ALL_K = tuple(range(1, 11))
 # As many are all measured; more need the engine's counts of drafts to predict from.

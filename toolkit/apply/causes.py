@@ -24,8 +24,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.engines import CAUSES
+from toolkit.engines import registry as engine_registry
 
 _NOTHING = re.compile(r"(?!)")
 _ANY, _NEAR = ".*", ".{0,300}"
@@ -84,9 +85,8 @@ class Words:
 
 def words(platform: str | None = None) -> Words:
     """The patterns of all engines and of one platform, by default of all platforms."""
-    engines = [path for name in registry.engines() for path in registry.engine_rules(name).causes]
-    names = registry.platforms() if platform is None else (platform,)
-    platforms = [path for name in names for path in registry.platform_causes(name)]
+    engines = [path for name in engine_registry.engines() for path in engine_registry.engine_rules(name).causes]
+    platforms = lookup.platform_causes(platform)
     return _read(tuple(dict.fromkeys([*engines, CAUSES, *platforms])))
 
 

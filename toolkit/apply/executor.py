@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from toolkit import registry
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.progress import Progress
 from toolkit.errors import ApplyError, PlatformError
+from toolkit.planning.kinds import Kind
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Record
 
@@ -28,19 +28,19 @@ class Executor(Protocol):
         """A lock on the endpoint. Raises PlatformError while somebody else is changing it."""
 
 
-def make(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
+def make(plan: Plan, kinds: Sequence[Kind], platform: Executor, record: Record, progress: Progress) -> None:
     """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError.
 
     Deletions that stand before the endpoint's update are executed too: the update needs them.
     """
-    later = _needs_service(plan)
+    later = _needs_service(kinds)
     actions = [action for action in _without_last_deletes(plan) if action.verb == "delete" or action.kind not in later]
     _execute(plan, actions, platform, record, progress)
 
 
-def complete(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
+def complete(plan: Plan, kinds: Sequence[Kind], platform: Executor, record: Record, progress: Progress) -> None:
     """Create the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
-    later = _needs_service(plan)
+    later = _needs_service(kinds)
     actions = [action for action in plan.changes if action.verb != "delete" and action.kind in later]
     _execute(plan, actions, platform, record, progress)
 
@@ -50,8 +50,8 @@ def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -
     _execute(plan, plan.changes[len(_without_last_deletes(plan)) :], platform, record, progress)
 
 
-def _needs_service(plan: Plan) -> set[str]:
-    return {rule.kind for rule in registry.platform_rules(plan.platform).kinds if rule.needs_service}
+def _needs_service(kinds: Sequence[Kind]) -> set[str]:
+    return {kind.kind for kind in kinds if kind.needs_service}
 
 
 def _without_last_deletes(plan: Plan) -> Sequence[Action]:

@@ -36,6 +36,41 @@ def engine_files() -> tuple[Mapping[str, Any], ...]:
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
+def default_engine() -> str:
+    """The engine of a recipe that does not name one."""
+    name: str = next(iter(engine_files()[0]["engines"]))
+    return name
+
+
+def engine_title() -> str:
+    """The default engine as its makers write it."""
+    title: str = engine_files()[0]["title"]
+    return title
+
+
+def example_command() -> str:
+    """A command line that starts the default engine."""
+    command: str = engine_files()[0]["command"]
+    return command
+
+
+def importable() -> str:
+    """What `toolkit import` reads: formats of the default engine's settings."""
+    formats: str = engine_files()[0]["imports"]
+    return formats
+
+
+def engine_summary() -> str:
+    """What the catalogue's engines are for, in one line."""
+    return "; ".join(facts["summary"] for facts in engine_files())
+
+
+def platform_causes(name: str | None = None) -> list[Path]:
+    """JSON files with the known causes of failure of a platform, by default of all."""
+    data = _read("platforms.json")
+    return [FOLDER.parent / path for each, facts in data.items() if name in (None, each) for path in facts["causes"]]
+
+
 def released_package() -> tuple[str, str]:
     """The default engine in the Python package index: its name, and the newest version whose flags are known."""
     default, *_ = engine_files()

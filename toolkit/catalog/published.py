@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolkit import documents, registry
+from toolkit import documents
+from toolkit.catalog import lookup
 
 PRICE_LIST = "https://pricing.us-east-1.amazonaws.com"
 PRICES = documents.Limits(size=1024**3, items=100_000_000, seconds=600.0)
@@ -139,7 +140,7 @@ def image_data(data: Any) -> dict[str, str]:
         raise documents.Unfit("it names no tag")
     if not _TAG.fullmatch(image.tags[0]):
         raise documents.Unfit(f"{image.tags[0][:_SHOWN]!r} is not a tag")
-    in_engine = re.search(rf"{re.escape(registry.engine_title())} (\S+)", image.engine)
+    in_engine = re.search(rf"{re.escape(lookup.engine_title())} (\S+)", image.engine)
     version = in_engine[1] if in_engine else image.version.partition("+")[0]
     if not _VERSION.fullmatch(version):
         raise documents.Unfit(f"{version[:_SHOWN]!r} is not a version")

@@ -16,7 +16,7 @@ import httpx
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.catalog import lookup, published
 from toolkit.catalog.entries import Image, Price
 from toolkit.catalog.updates import Update
@@ -136,7 +136,7 @@ def refresh(
         "heads on the hub": _heads,
         "new heads on the hub": _new_heads,
         "images of AWS": _images,
-        f"versions of {registry.engine_title()}": _versions,
+        f"versions of {lookup.engine_title()}": _versions,
     }
     reader, refreshed = _Reader(client, sources, today), Refreshed(held, steps=len(steps))
     for name, read in steps.items():
@@ -207,7 +207,7 @@ def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
 
 def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """AWS's images that are newer than the catalogue's."""
-    engine = registry.default_engine()
+    engine = lookup.default_engine()
     known = lookup.images("sagemaker", engine)
     tags = {image.tag for image in known}
     new: list[Image] = []
@@ -217,7 +217,7 @@ def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
             source = f"github aws/deep-learning-containers docs/src/data/{folder}/{file}"
             image = _image(content, known[0], reader.today, source)
             new += [image] if image.tag not in tags else []
-    lines = [f"new image: {image.repository}:{image.tag} ({registry.engine_title()} {image.version})" for image in new]
+    lines = [f"new image: {image.repository}:{image.tag} ({lookup.engine_title()} {image.version})" for image in new]
     update = replace(so_far.update, images=(*new, *so_far.update.images))
     return replace(so_far, update=update, changed=(*so_far.changed, *lines))
 
@@ -230,7 +230,7 @@ def _versions(reader: _Reader, so_far: Refreshed) -> Refreshed:
     newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
     versions = tuple(sorted(newer, key=lookup.version_key))
     unseen = (version for version in versions if version not in so_far.update.versions)
-    new = [f"new version of {registry.engine_title()}: {version}" for version in unseen]
+    new = [f"new version of {lookup.engine_title()}: {version}" for version in unseen]
     return replace(so_far, update=replace(so_far.update, versions=versions), changed=(*so_far.changed, *new))
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import toolkit.engines
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 
 _FOLDER = Path(__file__).parent
@@ -36,7 +36,7 @@ class Code:
         return asdict(self)
 
     def __str__(self) -> str:
-        facts = {"otherwise": self.otherwise, f"since {registry.engine_title()}": self.since, "source": self.source}
+        facts = {"otherwise": self.otherwise, f"since {lookup.engine_title()}": self.since, "source": self.source}
         lines = [f"  {label}: {text}" for label, text in facts.items() if text]
         return "\n".join([f"{self.name} ({self.severity}): {self.what}", *lines])
 

@@ -9,8 +9,7 @@ from typing import Any
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 
 _DRAFTER = "speculation.model"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import Fit, fit, fits, sizable
 

@@ -27,10 +27,10 @@ from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.known import known_model
 from toolkit.recipe.load import nearest_line
-from toolkit.recipe.lock import Lock, lock_path, pins, read_lock
+from toolkit.recipe.lock import lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource

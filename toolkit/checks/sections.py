@@ -10,7 +10,7 @@ from toolkit.checks.container import check_container
 from toolkit.checks.models import check_pair, check_quality, check_target
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.recipe import Recipe
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
@@ -70,7 +70,7 @@ def _status_text(status: CatalogStatus) -> str:
     for what, names in (
         ("images", status.images),
         ("instance types", status.types),
-        (f"versions of {registry.engine_title()}", status.versions),
+        (f"versions of {lookup.engine_title()}", status.versions),
         ("heads", status.heads),
     ):
         lines += [f"new {what}: {', '.join(names)}"] if names else []

@@ -257,7 +257,7 @@ def destroy(
 
 
 def _status_text(listed: Sequence[Deployed]) -> str:
-    from toolkit.platforms import session_of
+    from toolkit.registry import session_of
 
     if not listed:
         return "no endpoints"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from toolkit import registry
+from toolkit.catalog import lookup
 
 GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "Start": {
@@ -22,7 +22,7 @@ GROUPS: Mapping[str, Mapping[str, Sequence[str]]] = {
         ),
         "import": (
             "toolkit import serve.sh",
-            f"echo '{registry.example_command()}' | toolkit import - --out qwen.yaml",
+            f"echo '{lookup.example_command()}' | toolkit import - --out qwen.yaml",
         ),
     },
     "Before anything costs": {

@@ -13,6 +13,7 @@ import toolkit
 from toolkit import registry
 from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
+from toolkit.engines import registry as engine_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -161,7 +162,7 @@ def convert(
     from toolkit.checks.run import Report
     from toolkit.recipe.model_files import read_folder
 
-    engine: TrainingEngine = registry.training_engine()
+    engine: TrainingEngine = engine_registry.training_engine()
     converted = engine.convert(head, out, target=target)
     findings = check_head(read_folder(target), read_folder(out), converted.method) if target else ()
     report = Report(str(out), findings)
@@ -186,8 +187,8 @@ def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Findi
     """The findings of `toolkit check` on this pair of models, for a recipe with method `p-eagle` or `eagle3`."""
     from toolkit.checks.models import check_pair
     from toolkit.loading import complete
+    from toolkit.recipe.facts import Lock
     from toolkit.recipe.load import LoadedRecipe
-    from toolkit.recipe.lock import Lock
 
     file = registry.recipe_schema().model_validate(
         {

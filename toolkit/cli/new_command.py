@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs, table
@@ -146,7 +146,7 @@ def _next_steps(made: NewRecipe) -> None:
 
 
 def import_(
-    file: Annotated[str, typer.Argument(help=f"A file with {registry.importable()}; `-` reads stdin.")],
+    file: Annotated[str, typer.Argument(help=f"A file with {lookup.importable()}; `-` reads stdin.")],
     out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
@@ -172,7 +172,7 @@ def _read(file: str) -> str:
         return sys.stdin.read()
     path = Path(file)
     if not path.is_file():
-        hint = f"To give a command directly: echo '{registry.example_command()}' | toolkit import -"
+        hint = f"To give a command directly: echo '{lookup.example_command()}' | toolkit import -"
         raise UsageError(f"{file}: no such file", hint=hint)
     try:
         return path.read_text(encoding="utf-8")

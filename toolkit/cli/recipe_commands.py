@@ -202,8 +202,8 @@ def build(
 
 def _print_admin_template(recipe: str) -> None:
     from toolkit.loading import load
-    from toolkit.platforms import open_platform
     from toolkit.platforms.sagemaker.codebuild_project import PROJECT, template
+    from toolkit.registry import open_platform
 
     account = open_platform("sagemaker", load(recipe).region).account()
     print(json.dumps(template(account), indent=2))  # noqa: T201

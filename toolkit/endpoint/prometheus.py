@@ -10,11 +10,12 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from toolkit import registry
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError
-from toolkit.recipe.rules import EngineRules, MetricNames
+from toolkit.recipe.recipe import EngineRules
+from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample
@@ -105,7 +106,7 @@ def _names(samples: Samples) -> MetricNames:
 
 def _known_names() -> list[MetricNames]:
     """Those of each engine that has metrics, the default's first."""
-    rules: list[EngineRules] = [registry.engine_rules(name) for name in registry.engines()]
+    rules: list[EngineRules] = [engine_registry.engine_rules(name) for name in engine_registry.engines()]
     return [engine.metrics.names for engine in rules if engine.metrics]
 
 

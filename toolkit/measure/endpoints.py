@@ -13,9 +13,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
-from toolkit import registry
 from toolkit.apply.progress import Progress, default_progress
+from toolkit.catalog import lookup
 from toolkit.endpoint.metrics import Figure
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import Arm, Served
 from toolkit.measure.bench import measure
@@ -26,7 +27,8 @@ from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.workload import GENERAL, Workload
-from toolkit.recipe.rules import EngineRules, Scoring
+from toolkit.recipe.recipe import EngineRules
+from toolkit.recipe.rules import Scoring
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
@@ -223,5 +225,5 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
 
 def _scoring(engine: str) -> Scoring | None:
     """How that engine is asked how probable tokens are; a server of which nothing is known is asked as the default."""
-    rules: EngineRules = registry.engine_rules(engine or registry.default_engine())
+    rules: EngineRules = engine_registry.engine_rules(engine or lookup.default_engine())
     return rules.scoring

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolkit.planning.plan import Action, Verb
+from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 
 
@@ -108,3 +108,11 @@ def in_order(resources: Sequence[Resource], kinds: Sequence[str]) -> tuple[Resou
     """The resources in this order of their kinds, without duplicates."""
     once = {(item.kind, item.name): item for item in resources}
     return tuple(sorted(once.values(), key=lambda item: kinds.index(item.kind)))
+
+
+def configs(plan: Plan, kinds: Sequence[Kind]) -> Mapping[str, str]:
+    """The configuration that each endpoint of a plan will run, by endpoint name; empty for a removal."""
+    by_name = {kind.kind: kind for kind in kinds}
+    wanted = [action for action in plan.actions if action.verb != "delete"]
+    served = [(action.name, by_name[action.kind].serves(action.request)) for action in wanted]
+    return {name: config for name, config in served if config is not None}

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
@@ -79,14 +79,6 @@ class Plan:
         """`1 change`, `2 changes`, ..."""
         number = len(self.changes)
         return f"{number} change{'' if number == 1 else 's'}"
-
-    @property
-    def configs(self) -> Mapping[str, str]:
-        """The configuration that each endpoint will run, by endpoint name; empty for a removal."""
-        rules = {rule.kind: rule for rule in registry.platform_rules(self.platform).kinds}
-        wanted = [action for action in self.actions if action.verb != "delete"]
-        served = [(action.name, rules[action.kind].serves(action.request)) for action in wanted]
-        return {name: config for name, config in served if config is not None}
 
     @property
     def unpinned_lines(self) -> list[str]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from toolkit import registry
 from toolkit.catalog import lookup
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.machine import runs_here
@@ -50,8 +50,8 @@ def examine(home: Path) -> Iterator[Examined]:
     yield Examined("python", sys.version_info >= (3, 11), python, "Use Python 3.11 or newer.")
     yield Examined("system", runs_here(), platform.system(), "Use Linux, on Windows that of WSL 2.")
     yield _own_package()
-    for name in registry.engines():
-        if cpu := registry.engine_rules(name).cpu:
+    for name in engine_registry.engines():
+        if cpu := engine_registry.engine_rules(name).cpu:
             yield _package(cpu.package, lookup.images("local", name)[0].version)
     yield _package("moto", None)
     yield _memory()

@@ -13,8 +13,7 @@ from toolkit.endpoint.platform import Deployed, EndpointPlatform
 from toolkit.planning.kinds import PlanRules
 from toolkit.planning.resources import Account, Observer, Resource
 from toolkit.platforms.parts import PlatformParts
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import PlatformTraits
+from toolkit.recipe.recipe import PlatformTraits, Recipe
 
 if TYPE_CHECKING:
     import boto3

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import registry
-from toolkit.catalog import methods
+from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Instance
 from toolkit.checks.run import findings_on
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import versions
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -21,11 +22,9 @@ from toolkit.loading import complete
 from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import Offer, engine_for, groups, offers
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.load import LoadedRecipe
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineRules
+from toolkit.recipe.recipe import EngineRules, Recipe
 from toolkit.recipe.section import LONGEST_NAME
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
@@ -167,7 +166,7 @@ def _first(
     largest = max(types, key=lambda item: item.neuron_cores).name if types else None
     draft = draft.having("platform", instance_types=[largest] if largest else None)
     draft, choices = _limits(draft, wishes, target, drafter)
-    if (engine := engine_for(wishes)) != registry.default_engine():
+    if (engine := engine_for(wishes)) != lookup.default_engine():
         why = f"runs on {types[0].accelerator}: the newest of AWS's engines with the method"
         why += "" if drafter.recipe else "; unproven, as nobody has published this pair there"
         draft, choices = draft.having("engine", name=engine), [Choice("engine.name", engine, why), *choices]
@@ -178,7 +177,7 @@ def _first(
 
 def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter) -> tuple[_Draft, list[Choice]]:
     """The longest request and the requests at once: as wished, as in the toolkit's own recipe, or the usual ones."""
-    rules: EngineRules = registry.engine_rules(engine_for(wishes))
+    rules: EngineRules = engine_registry.engine_rules(engine_for(wishes))
     published = rules.compilation.published(drafter.method) if rules.compilation else None
     if drafter.settings:
         own = {**drafter.settings, **({"max_model_len": wishes.context} if wishes.context else {})}
@@ -253,11 +252,7 @@ def _version_why(version: str, released: Sequence[str], drafter: Drafter, refuse
 
 
 def _usual_context(wishes: Wishes) -> int:
-    return (
-        _USUAL_CONTEXT
-        if registry.platform_rules(wishes.platform).facts.has_instance_types
-        else _CONTEXT_OF_THIS_MACHINE
-    )
+    return _USUAL_CONTEXT if registry.rules_of(wishes.platform).facts.has_instance_types else _CONTEXT_OF_THIS_MACHINE
 
 
 def _context(wishes: Wishes, target: ModelFacts, usual: int, about: str) -> Choice:

@@ -7,11 +7,11 @@ from dataclasses import replace
 from math import log
 from typing import Any
 
-from toolkit import registry
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
 from toolkit.catalog.methods import Method
 from toolkit.checks.listed import same_model
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.proposal.model import Drafter
@@ -36,7 +36,7 @@ def drafters(
 
     `engine` is the default one unless it is named.
     """
-    engine = engine or registry.default_engine()
+    engine = engine or lookup.default_engine()
     listed = [*_heads(target), *_own_layers(target, engine), *_smaller_models(target), *_text(engine)]
     ours = list(_with_recipes(target, listed, engine))
     known = {(drafter.method, (drafter.model or "").lower()) for drafter in ours}
@@ -230,7 +230,7 @@ def _recipes(target: ModelFacts, engine: str) -> Iterator[tuple[str, Recipe]]:
     for name in recipes_for(target):
         recipe = load(name)
         types = [recipe.platform_rules.instance(item) for item in recipe.platform.types]
-        fitting = {registry.engine_for(item) for item in types if item} or {recipe.engine.name}
+        fitting = {engine_registry.engine_for(item) for item in types if item} or {recipe.engine.name}
         if engine in fitting:
             yield name, recipe
 

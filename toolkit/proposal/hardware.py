@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import family
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.loading import able_types, by_weights
 from toolkit.proposal.model import Goal, Wishes
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
@@ -35,13 +37,13 @@ class Offer:
 
 def engine_for(wishes: Wishes) -> str:
     """The engine for the hardware that is wished. Raises UsageError for hardware that the platform does not have."""
-    engines = (registry.engine_for(item) for item in _find_wished(wishes)) if wishes.hardware else ()
-    return next(filter(None, engines), registry.default_engine())
+    engines = (engine_registry.engine_for(item) for item in _find_wished(wishes)) if wishes.hardware else ()
+    return next(filter(None, engines), lookup.default_engine())
 
 
 def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
     """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
-    engine = registry.engine_rules(engine_for(wishes))
+    engine = engine_registry.engine_rules(engine_for(wishes))
     able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
     if not engine.hardware:
         return [able]
@@ -50,7 +52,7 @@ def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
 
 
 def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:
-    rules, wished = registry.platform_rules(wishes.platform), (wishes.hardware or "").lower()
+    rules, wished = registry.rules_of(wishes.platform), (wishes.hardware or "").lower()
     if not rules.facts.has_instance_types:
         if wished:
             hint = f"Leave out --hardware {wishes.hardware}, or name another --platform."

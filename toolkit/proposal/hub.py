@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.checks.listed import written_method
 from toolkit.errors import HubError, UnreadableModel
@@ -88,7 +88,7 @@ def _head(client: httpx.Client, repo: str) -> Drafter | None:
     sizes = ("hidden_size", "vocab_size")
     if (
         method is None
-        or registry.default_engine() not in method.engines
+        or lookup.default_engine() not in method.engines
         or not all(facts.text_config.get(key) for key in sizes)
     ):
         return None

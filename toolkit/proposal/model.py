@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 
 Goal = Literal["latency", "throughput"]
 """What matters more: a fast answer to few, or many answers for the money."""

@@ -137,3 +137,22 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
         if isinstance(nested, Mapping):
             return nested
     return config
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Facts of the recipe's models; `drafter` is None where the recipe names none.
+
+    `images` has the digests of images that are not built for the recipe, by their address with its tag; `wheels` those
+    of the packages of `container.wheels`, by their pin.
+    """
+
+    target: ModelFacts
+    drafter: ModelFacts | None = None
+    images: Mapping[str, str] = field(default_factory=dict)
+    wheels: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The content of a lock file."""
+        digests = {key: dict(found) for key, found in (("images", self.images), ("wheels", self.wheels)) if found}
+        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None, **digests}

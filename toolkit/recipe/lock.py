@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from toolkit import documents
 from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.files import write_whole
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model, staged_names
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource, is_commit
@@ -31,25 +30,6 @@ OpenFiles = Callable[[ModelSource], ModelFiles]
 
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True)
-class Lock:
-    """Facts of the recipe's models; `drafter` is None where the recipe names none.
-
-    `images` has the digests of images that are not built for the recipe, by their address with its tag; `wheels` those
-    of the packages of `container.wheels`, by their pin.
-    """
-
-    target: ModelFacts
-    drafter: ModelFacts | None = None
-    images: Mapping[str, str] = field(default_factory=dict)
-    wheels: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The content of a lock file."""
-        digests = {key: dict(found) for key, found in (("images", self.images), ("wheels", self.wheels)) if found}
-        return {"target": self.target.to_dict(), "drafter": self.drafter.to_dict() if self.drafter else None, **digests}
 
 
 def lock_path(recipe: Recipe) -> Path:

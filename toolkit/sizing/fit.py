@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 from toolkit.catalog.lookup import Instance
 from toolkit.errors import ToolkitError
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineRules
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import EngineRules, Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.shape import Shape, shape_of
 

@@ -18,10 +18,11 @@ from loguru import logger
 from transformers.utils import logging
 
 from toolkit import documents
+from toolkit.engines.registry import training_engine
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
-from toolkit.training.data import HELD_OUT, TRAIN, Report, prepare_data, read_draft_vocabulary
+from toolkit.training.data import HELD_OUT, TRAIN, Report, Surroundings, prepare_data, read_draft_vocabulary
 from toolkit.training.head import layers_read
 from toolkit.training.job import FILE, TrainingJob, read_job
 from toolkit.training.loop import Data, TrainingStopped
@@ -60,7 +61,7 @@ def _is_done(job: TrainingJob) -> bool:
 
 def prepare(job: TrainingJob) -> None:
     """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
-    prepare_data(job, layers_read(job), _reporter(job), say)
+    prepare_data(job, layers_read(job), _reporter(job), say, Surroundings(engine=training_engine()))
 
 
 def train_head(job: TrainingJob) -> None:
@@ -71,7 +72,7 @@ def train_head(job: TrainingJob) -> None:
     if not dist.is_initialized() or dist.get_rank() == 0:
         report = _reporter(job)
         report(TrainingProgress("head", 0, 1))
-        write_head(head, job, report_of(job, result))
+        write_head(head, job, report_of(job, result), training_engine())
         report(TrainingProgress("head", 1, 1))
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.content import CARD
@@ -75,9 +75,8 @@ def report_of(job: TrainingJob, result: Result) -> Report:
     )
 
 
-def write_head(head: Head, job: TrainingJob, report: Report) -> Path:
+def write_head(head: Head, job: TrainingJob, report: Report, engine: TrainingEngine) -> Path:
     """Write the head to the job's folder `head`, all of it or nothing. Raises UsageError if that is not empty."""
-    engine: TrainingEngine = registry.training_engine()
     out = Path(job.head)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
@@ -138,7 +137,7 @@ def card(report: Report, engine: TrainingEngine) -> str:
             "|---|---|",
             *(f"| {step} | {length:.2f} |" for step, length in report.evaluations),
             "",
-            f"Serve it with {registry.engine_title()}:",
+            f"Serve it with {lookup.engine_title()}:",
             "",
             "```console",
             f"$ {engine.serve_command(report.method, report.num_speculative_tokens)}",

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from transformers import AutoConfig
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.files import write_whole, writing
 from toolkit.recipe.source import is_commit
@@ -57,11 +57,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a job's platform brings, where it is not the usual: S3, another hub, another target that answers."""
+    """What a job's platform brings: S3, another hub, another target that answers, an engine that serves the target."""
 
     objects: Objects | None = None
     dataset: HubDataset = on_the_hub
     target: Target | None = None
+    engine: TrainingEngine | None = None
 
 
 _USUAL = Surroundings()
@@ -214,7 +215,7 @@ def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: S
     responses = _responses(job)
     if all(conversation in responses for conversation in _conversations(job)):
         return
-    with around.target(chat) if around.target else _target(job, chat) as generate:
+    with around.target(chat) if around.target else _target(job, chat, around.engine) as generate:
         respond(
             _conversations(job),
             responses,
@@ -226,13 +227,12 @@ def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: S
 
 
 @contextmanager
-def _target(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
+def _target(job: TrainingJob, chat: Chat, engine: TrainingEngine | None) -> Iterator[Generator]:
     """The target behind the job's server, or in this job: there in the engine, where it is installed."""
-    engine: TrainingEngine = registry.training_engine()
     if job.responses != IN_JOB:
         with server_client(job.responses) as client:
             yield FromServer(client, served_model(client), chat, job.temperature, job.seed)
-    elif answering := engine.answering(job, chat):
+    elif engine and (answering := engine.answering(job, chat)):
         with answering as generate:
             yield generate
     else:

@@ -1,4 +1,4 @@
-"""What training asks of the engine that will serve its heads. `registry.training_engine` finds it."""
+"""What training asks of the engine that will serve its heads. `engine_registry.training_engine` finds it."""
 
 from __future__ import annotations
 

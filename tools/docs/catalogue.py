@@ -8,6 +8,7 @@ from itertools import groupby
 from toolkit import registry
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.entries import Head, Instance, Price
+from toolkit.engines import registry as engine_registry
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue
 from tools.docs.markdown import code, page, prose, table
@@ -45,7 +46,7 @@ def engines_page() -> str:
         "## Drafting methods",
         table(("method", "what drafts", "one parallel pass", "default K", "engines, since"), drafting),
     ]
-    for engine in registry.engines():
+    for engine in engine_registry.engines():
         rows = [
             (platform, image.version, f"`{image.repository}:{image.tag}`", image.date, image.note)
             for platform in (*registry.platforms(), "upstream")

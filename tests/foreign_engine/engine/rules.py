@@ -11,9 +11,9 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import check_flags, drafter_path, fetched_by_container
 from toolkit.findings import Finding
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import CpuBuild, EngineDefaults, EngineRules, MetricNames, Metrics
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
+from toolkit.recipe.rules import CpuBuild, EngineDefaults, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel

@@ -11,19 +11,19 @@ from fakes import ACCOUNT
 from pairs import RECIPE, write_pair
 from toys import ENGINE, ToyEngine
 
-from toolkit import registry
 from toolkit.api.checking import check
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.stages import stage_of
 from toolkit.catalog import lookup
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import environment
+from toolkit.engines.registry import EngineEntry
 from toolkit.errors import RecipeError
 from toolkit.loading import load
 from toolkit.measure.expected import draft_length
 from toolkit.platforms.sagemaker.rules.widgets import body
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.registry import EngineEntry
 from toolkit.sizing.fit import fit
 
 WORDS = {
@@ -39,9 +39,9 @@ def _registered(tmp_path: Path) -> Iterator[None]:
     words = tmp_path / "toy.json"
     words.write_text(json.dumps(WORDS))
     ENGINE.causes = (words,)
-    registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
+    engine_registry.register_engine("toy", EngineEntry("toys:ENGINE", "toys:ENGINE_SECTIONS"))
     yield
-    registry.unregister_engine("toy")
+    engine_registry.unregister_engine("toy")
 
 
 def toy(folder: Path, args: str = "") -> Path:

@@ -18,9 +18,9 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["ruamel.yaml"] = None
-from toolkit import registry
+from toolkit.engines import registry as engine_registry
 from toolkit.training import job
-engine = registry.training_engine()
+engine = engine_registry.training_engine()
 print(job.__file__, sys.modules[type(engine).__module__].__file__, engine.serve_command("p-eagle", 7), sep="\\n")
 """
 

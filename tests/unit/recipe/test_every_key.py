@@ -22,15 +22,14 @@ from aws_kinds import desired
 from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_hub_pair
 
-from toolkit.checks.run import check
+from toolkit.api.checking import check
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.platforms import session_of
 from toolkit.recipe.assemble import json_schema
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of, session_of
 
 Key = tuple[str, ...]
 Document = Mapping[str, Any]
@@ -375,7 +374,7 @@ def read(path: Path) -> Outcome:
         return Outcome(report.findings)
     recipe = load(path)
     recipe = pinned(recipe, read_lock(lock_path(recipe)))
-    rules, scope = platform_rules(recipe.platform.name), session_of(recipe.platform.name).scope(recipe)
+    rules, scope = rules_of(recipe.platform.name), session_of(recipe.platform.name).scope(recipe)
     account = replace(ACCOUNT, region=recipe.region or ACCOUNT.region)
     serves = desired([recipe], account)
     compiles = rules.desired_compilation([recipe], account) if compiles_ahead(recipe) else ()

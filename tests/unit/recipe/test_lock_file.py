@@ -11,8 +11,8 @@ from pairs import HIDDEN, HUB_RECIPE, VOCABULARY, edit_config, write_hub_pair, w
 from toolkit.api.checking import check
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.recipe.facts import Tensor
-from toolkit.recipe.lock import Lock, lock_path, pinned, read_lock, read_models, write_lock
+from toolkit.recipe.facts import Lock, Tensor
+from toolkit.recipe.lock import lock_path, pinned, read_lock, read_models, write_lock
 from toolkit.recipe.model_files import FolderFiles, ModelFiles
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pairs import write_recipe
-from toolkit.engines.vllm.speculation_checks import check_speculation
 
 from toolkit.engines.arguments import environment
+from toolkit.engines.vllm.setting_checks import check_speculation
 from toolkit.loading import load
 
 SETTINGS: list[dict[str, Any]] = json.loads(Path(__file__).with_name("public_settings.json").read_text())["settings"]

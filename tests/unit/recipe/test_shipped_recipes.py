@@ -13,9 +13,9 @@ from toolkit.api.checking import check
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Head
 from toolkit.loading import load
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.known import catalogue
-from toolkit.recipe.lock import Lock, lock_path, read_lock
+from toolkit.recipe.lock import lock_path, read_lock
 from toolkit.sizing.fit import fit
 
 ON_AWS = [name for name in catalogue() if load(name).platform.name != "local"]

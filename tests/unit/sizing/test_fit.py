@@ -17,7 +17,7 @@ from toolkit.engines.vllm.rules import RULES as VLLM
 from toolkit.engines.vllm.settings import settings_of
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import Fit, fit, fits, sizable
 from toolkit.sizing.shape import shape_of

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from toolkit.cli import recipe_commands
 from toolkit.errors import RecipeNotFound, UsageError
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import logical_cores
 from toolkit.loading import load
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import fit
 

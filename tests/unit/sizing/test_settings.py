@@ -11,7 +11,7 @@ from pairs import RECIPE, write_pair
 from toolkit.engines.vllm.settings import Settings, settings_of
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 
 PAIR = Lock(facts(LLAMA_8B), facts(LLAMA_8B_HEAD))
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
 from toolkit.engines.neuron.generations import facts, generation_of
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Compilation, Published
+from toolkit.recipe.recipe import Compilation, Recipe
+from toolkit.recipe.rules import Published
 
 # Flags that are parts themselves, and flags with paths or names of the models.
 _NO_SETTINGS = (

@@ -34,8 +34,7 @@ from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.shape import shape_of
 

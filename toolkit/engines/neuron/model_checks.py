@@ -12,8 +12,7 @@ from toolkit.engines.neuron.generations import facts, generation_of
 from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 
 _SAMPLING, _ENGINE = "override-generation-config", "engine"

@@ -19,9 +19,8 @@ from toolkit.engines.neuron.sizing import NeuronMemory
 from toolkit.engines.vllm.flags import ranks
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import HardwareRules
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import HardwareRules, Recipe
 from toolkit.recipe.schema import EngineSection
 
 _GREEDY = (

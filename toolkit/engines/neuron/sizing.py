@@ -14,8 +14,7 @@ from toolkit.engines.neuron.generations import generation_of
 from toolkit.engines.vllm import kv_cache
 from toolkit.engines.vllm.memory import Pair, pair_of
 from toolkit.engines.vllm.settings import Settings
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel

@@ -10,7 +10,7 @@ from toolkit.engines.vllm import kv_cache
 from toolkit.engines.vllm.kv_cache import KVCache
 from toolkit.engines.vllm.settings import Settings, settings_of
 from toolkit.errors import ToolkitError
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape

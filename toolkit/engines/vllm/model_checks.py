@@ -16,8 +16,7 @@ from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_versio
 from toolkit.engines.vllm.setting_checks import runs_on_v1
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.schema import EngineSection

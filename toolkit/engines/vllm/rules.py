@@ -19,10 +19,10 @@ from toolkit.engines.vllm.scoring import SCORING
 from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.findings import Finding
 from toolkit.recipe.assemble import Sections
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Download, EngineRules, MetricNames, Metrics
+from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
+from toolkit.recipe.rules import Download, MetricNames
 from toolkit.recipe.schema import EngineSection
 
 METRICS = MetricNames(

@@ -10,7 +10,7 @@ from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import facts, kv_group_factor
 from toolkit.engines.vllm.kv_cache import GROUP_FACTOR
 from toolkit.errors import ToolkitError
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 
 # Read in vLLM's config/cache.py and v1/kv_cache_interface.py: 0.90 in 0.18.1 (0.19 was not looked at); windows kept the

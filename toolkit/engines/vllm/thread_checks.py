@@ -10,8 +10,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, fewer_accepted, runs_on_v1
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.shape import shape_of
 

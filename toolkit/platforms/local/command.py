@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolkit import registry
+from toolkit.engines import registry as engine_registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
-from toolkit.recipe.rules import EngineRules
+from toolkit.recipe.recipe import EngineRules
 
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
@@ -44,7 +44,7 @@ def runnable_images(containers: Path) -> list[str]:
 
 def _runs_here(repository: str) -> bool:
     """Whether this machine can run images of that repository: all but those of engines that are not built for CPUs."""
-    return repository not in registry.engines() or registry.engine_rules(repository).cpu is not None
+    return repository not in engine_registry.engines() or engine_registry.engine_rules(repository).cpu is not None
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,9 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_soc
     The cache of the engine outlives it. What CreateModel leaves open is set for this machine's memory and CPU.
     """
     opt_ml = str(folder / "opt" / "ml")
-    engines: list[EngineRules] = [registry.engine_rules(name) for name in registry.engines() if _runs_here(name)]
+    engines: list[EngineRules] = [
+        engine_registry.engine_rules(name) for name in engine_registry.engines() if _runs_here(name)
+    ]
     free, features, cores = machine.free_bytes(), machine.cpu_features(), machine.cores()
     cpus = [engine.cpu for engine in engines if engine.cpu]
     defaults = [item for cpu in cpus for item in cpu.variables(variables, free, features, cores).items()]

@@ -6,18 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import session
 from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.local.rules import RULES
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import ContainerDefinitionOutputTypeDef
@@ -32,6 +35,7 @@ class LocalPlatform(SageMakerPlatform):
     """AWS on this machine."""
 
     name: str = "local"
+    rules: AwsRules = RULES
     poll_seconds: float = 0.5
 
     def pause_between_arms(self, endpoint: str) -> float:
@@ -78,7 +82,7 @@ class LocalPlatform(SageMakerPlatform):
 def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
     """Whether vLLM has a process for its worker: in an image, and where the recipe says on which cores it computes."""
     given = container.get("Environment", {})
-    engines = map(registry.engine_rules, registry.engines())
+    engines = map(engine_registry.engine_rules, engine_registry.engines())
     return container.get("Image", "").startswith(f"{ON_THIS_MACHINE.registry}/") or any(
         engine.cpu.binds_threads(given) for engine in engines if engine.cpu
     )

@@ -16,9 +16,9 @@ from toolkit.platforms.local.keys import SECTIONS, LocalPlatform
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Disk, PlatformFacts
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import PlatformFacts, Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource

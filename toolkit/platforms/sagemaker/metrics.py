@@ -16,9 +16,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import NoCredentialsError
 
-from toolkit import documents, registry
+from toolkit import documents
+from toolkit.catalog import lookup
 from toolkit.endpoint.access import is_loopback
 from toolkit.endpoint.metrics import EngineMetrics, Figure, Metrics, Percentiles
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -152,8 +154,9 @@ def _model_latency(worst: Mapping[str, float]) -> Percentiles | None:
 def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[EngineMetrics, tuple[str, ...]]:
     """The engine's own metrics, and why there are none: they are an extra, whose lack is no failure."""
     try:
-        names = registry.engine_rules(registry.default_engine()).metrics.names  # all of our engines have them
-        engine = read_engine_metrics(clients, endpoint, seconds, now, names)
+        told = engine_registry.engine_rules(lookup.default_engine()).metrics
+        assert told, "all of AWS's engines have metrics, with the same names"
+        engine = read_engine_metrics(clients, endpoint, seconds, now, told.names)
     except PlatformError as error:
         return EngineMetrics(), (f"Cannot read the engine's own metrics: {error.message}",)
     if engine == EngineMetrics():

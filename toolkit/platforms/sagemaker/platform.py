@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from toolkit import registry
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
@@ -42,6 +41,8 @@ from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
+from toolkit.platforms.sagemaker.rules import RULES
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import on_aws
@@ -68,6 +69,7 @@ class SageMakerPlatform:
 
     clients: Clients
     name: str = "sagemaker"
+    rules: AwsRules = RULES
     open_files: OpenFiles = open_files
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
@@ -175,8 +177,7 @@ class SageMakerPlatform:
 
     @property
     def _kinds(self) -> Sequence[AwsKind]:
-        kinds: Sequence[AwsKind] = registry.platform_rules(self.name).kinds
-        return kinds
+        return self.rules.kinds
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

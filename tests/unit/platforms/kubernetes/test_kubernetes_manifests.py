@@ -15,7 +15,6 @@ from pairs import recipe_with
 from toolkit.errors import UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
-from toolkit.platforms import price_text
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.devices import accelerators
@@ -23,6 +22,7 @@ from toolkit.platforms.kubernetes.rules.manifests import parts, resources
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection, ScalingSection
+from toolkit.registry import price_text
 
 ROLE = "arn:aws:iam::123456789012:role/reads-artifacts"
 SCALED = ScalingSection(min_instances=1, max_instances=4, requests_per_instance=16)
@@ -300,7 +300,7 @@ def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe)
 
 
 def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
-    assert price_per_hour(gpu) is None
+    assert gpu.price_per_hour is None
     assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
     on_another = price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",)))
     assert on_another.startswith("? $/h: the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, ")

@@ -126,4 +126,4 @@ def test_a_plan_without_a_cluster_says_so_in_a_clusters_words() -> None:
 
 
 def test_the_registry_knows_it() -> None:
-    assert registry.platform_rules("kubernetes") is RULES
+    assert registry.rules_of("kubernetes") is RULES

@@ -10,14 +10,14 @@ import botocore.session
 import pytest
 from pairs import HUB_RECIPE, RECIPE, write_hub_pair, write_pair, write_recipe
 
+from toolkit.api.checking import check
 from toolkit.catalog import lookup
-from toolkit.checks.run import check
 from toolkit.engines.arguments import environment
 from toolkit.findings import Finding
-from toolkit.platforms.sagemaker.rules.checks.rollout import LONGEST_UPDATE_SECONDS
+from toolkit.loading import load
+from toolkit.platforms.sagemaker.kinds.endpoint import endpoint
+from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import AMI_DRIVERS
-from toolkit.platforms.sagemaker.rules.kinds.endpoint import endpoint
-from toolkit.recipe.resolve import load
 
 ON = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
 ROLLING = "rollout: {update: rolling}"

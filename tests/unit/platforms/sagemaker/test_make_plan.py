@@ -18,7 +18,7 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.keys import ComponentSection
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of
 
 OTHER = "another-endpoint"
 
@@ -47,7 +47,7 @@ def existing(item: Resource) -> Existing:
 
 
 def plan(resources: tuple[Resource, ...], state: Observed) -> Plan:
-    return make_plan("recipe.yaml", platform_rules("local"), ["tiny"], resources, state)
+    return make_plan("recipe.yaml", rules_of("local"), ["tiny"], resources, state)
 
 
 def only(resources: tuple[Resource, ...], kind: str) -> Resource:
@@ -122,7 +122,7 @@ def test_an_inference_component_in_every_status(status: str, model: str, host: s
     models = {"": "tiny-new" if model == "same" else model}
     state = {"Status": status, "Models": models, "EndpointName": host}
     there = Existing("InferenceComponent", "tiny", True, ("tiny",), state)
-    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["tiny"], [wanted], Observed((there,)))
+    made = make_plan("recipe.yaml", rules_of("sagemaker"), ["tiny"], [wanted], Observed((there,)))
     (action,) = made.actions
     assert (action.verb, action.reason) == (verb, reason)
 
@@ -151,7 +151,7 @@ def test_what_is_not_ours_is_never_touched(resources: tuple[Resource, ...], kind
 
 def test_what_is_not_ours_is_not_removed_either(resources: tuple[Resource, ...]) -> None:
     foreign = replace(existing(only(resources, "Endpoint")), ours=False)
-    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), Observed((foreign,)))
+    made = make_plan("tiny", rules_of("local"), ["tiny"], (), Observed((foreign,)))
     assert made.actions == ()
 
 
@@ -182,7 +182,7 @@ def test_old_weights_that_another_endpoint_uses_stay(resources: tuple[Resource, 
 
 
 def test_destroying_the_only_endpoint_removes_everything(resources: tuple[Resource, ...]) -> None:
-    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), observed(resources))
+    made = make_plan("tiny", rules_of("local"), ["tiny"], (), observed(resources))
     assert [action.kind for action in made.actions] == [
         "Endpoint",
         "EndpointConfig",
@@ -205,7 +205,7 @@ def test_destroying_one_of_two_leaves_what_both_use(resources: tuple[Resource, .
     shared = [
         replace(existing(item), endpoints=(OTHER, "tiny")) for item in resources if item.kind in ("Bucket", "Weights")
     ]
-    made = make_plan("tiny", platform_rules("local"), ["tiny"], (), observed(resources, *shared))
+    made = make_plan("tiny", rules_of("local"), ["tiny"], (), observed(resources, *shared))
     assert {action.kind for action in made.actions}.isdisjoint({"Bucket", "Weights"})
     assert "WeightsReference" in {action.kind for action in made.actions}
 
@@ -255,7 +255,7 @@ def built(
     known = {"BaseBytes": catalogue} if catalogue else {}
     there = (Existing("Image", base, False, (), {"Bytes": observed}),) if observed else ()
     resource = Resource("Image", "toolkit/tiny:1", {**request, **known})
-    (action,) = make_plan("recipe.yaml", platform_rules("sagemaker"), ["tiny"], [resource], Observed(there)).actions
+    (action,) = make_plan("recipe.yaml", rules_of("sagemaker"), ["tiny"], [resource], Observed(there)).actions
     return action
 
 
@@ -283,7 +283,7 @@ def test_an_engine_fetches_the_base_from_wherever_it_is() -> None:
 
 def test_an_endpoint_is_waited_for_although_its_component_has_its_name(tmp_path: Path) -> None:
     recipe = recipe_with(load(write_hub_pair(tmp_path)), inference_component=ComponentSection())
-    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
+    made = make_plan("recipe.yaml", rules_of("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
     assert [action.kind for action in made.actions if action.name == "hub"] == ["Endpoint", "InferenceComponent"]
     assert made.configs.keys() == {"hub"}
 
@@ -305,7 +305,7 @@ def test_autoscaling_goes_just_before_the_update_that_aws_refuses_with_it_and_co
             Existing(item.kind, item.name, True, ("hub",), states[item.kind]) for item in before if item.kind in states
         )
     )
-    made = make_plan("recipe.yaml", platform_rules("sagemaker"), ["hub"], after, there)
+    made = make_plan("recipe.yaml", rules_of("sagemaker"), ["hub"], after, there)
     around = [one for one in changes(made) if one[1] in ("ScalingPolicy", "ScalableTarget", "Endpoint")]
     assert around == [
         ("delete", "ScalingPolicy"),

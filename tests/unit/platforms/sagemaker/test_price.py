@@ -21,7 +21,7 @@ from toolkit.platforms.sagemaker.rules.price import (
 )
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ScalingSection
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of
 
 CHEAP, DEAR = "ml.g6e.2xlarge", "ml.g6e.12xlarge"
 UNPRICED = next(item.name for item in lookup.instances() if not item.prices)
@@ -44,8 +44,8 @@ def test_one_instance(recipe: Recipe) -> None:
 
 def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
     here = recipe_with(recipe, platform="local")
-    assert platform_rules("local").facts.price_per_hour(here) == 0
-    assert platform_rules("local").parts.price_text(here) == "0.00 $/h"
+    assert rules_of("local").facts.price_per_hour(here) == 0
+    assert rules_of("local").parts.price_text(here) == "0.00 $/h"
 
 
 def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:

@@ -15,7 +15,7 @@ from toolkit.loading import load
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed
-from toolkit.registry import platform_rules
+from toolkit.registry import rules_of
 
 OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})
 
@@ -23,7 +23,7 @@ OLD = Existing("Model", "tiny-<old>", True, ("tiny",), {})
 @pytest.fixture
 def made(tmp_path: Path) -> Plan:
     resources = desired([load(write_pair(tmp_path))], ACCOUNT)
-    return make_plan("recipe.yaml", platform_rules("local"), ["tiny"], resources, Observed((OLD,)))
+    return make_plan("recipe.yaml", rules_of("local"), ["tiny"], resources, Observed((OLD,)))
 
 
 def test_a_saved_plan_reads_back_equal(made: Plan, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ class WithTopics(AwsRules):
 
 
 TOPIC = TopicKind(on_aws=True)
-WITH_TOPICS = WithTopics(RULES.name, RULES.facts, RULES.check)
+WITH_TOPICS = WithTopics(RULES.name, RULES.facts, RULES.sections, RULES.check)
 
 
 @pytest.fixture

@@ -19,9 +19,8 @@ from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, Kuberne
 from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, train_job
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import PlatformFacts
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.kubernetes.keys import cluster
@@ -92,7 +92,7 @@ def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
         f"{recipe.engine.name}'s image needs NVIDIA GPUs of Turing or newer and x86 CPUs, but {instance.name} has "
         f"{instance.processors}"
     )
-    other = registry.engine_for(instance)
+    other = engine_registry.engine_for(instance)
     hint = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
     return Finding("kubernetes.accelerator", message, path, hint=f"{hint} a type with GPUs.")
 

@@ -19,8 +19,8 @@ from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Disk, PlatformFacts
+from toolkit.recipe.recipe import PlatformFacts, Recipe
+from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.platforms.parts import HeadTraining, PlatformParts, Templates

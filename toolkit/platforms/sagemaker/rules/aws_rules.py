@@ -16,9 +16,8 @@ from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.assemble import Sections
-from toolkit.recipe.lock import Lock
-from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import PlatformFacts
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from toolkit import registry
+from toolkit.catalog import lookup
 from toolkit.engines.arguments import environment
 from toolkit.errors import UsageError
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import OTHER_SOURCE, DataSource, JumpStartModel, parse
@@ -119,7 +119,7 @@ def _check_engine(model: JumpStartModel, recipe: Recipe) -> None:
         )
         raise UsageError(message, hint=f"Choose another of `platform.instance_types`, or: {OTHER_SOURCE}")
     if model.engine_version and model.engine_version != recipe.engine.version:
-        theirs = f"{registry.engine_title()} {model.engine_version}"
+        theirs = f"{lookup.engine_title()} {model.engine_version}"
         message = f"JumpStart serves {model.id} with {theirs}, not {recipe.engine.version}"
         raise UsageError(message, hint=_edit(recipe, "engine.version", model.engine_version))
 

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolkit import documents, registry
+from toolkit import documents
 from toolkit.catalog import lookup, methods
+from toolkit.engines import registry as engine_registry
 from toolkit.errors import HubError, UsageError
 
 # What JumpStart's images run: AWS's own image of it, whose repository has its name, or LMI.
-_ENGINE = registry.default_engine()
-_PREFIX = registry.engine_rules(_ENGINE).variable_prefix
+_ENGINE = lookup.default_engine()
+_PREFIX = engine_registry.engine_rules(_ENGINE).variable_prefix
 # How variables begin that are meant for the engine but that an image makes nothing of, by its repository: the
 # entrypoint of AWS's own image turns those with the prefix into flags, that of LMI has names of its own.
 _UNREAD = {_ENGINE: ("OPTION_", "TENSOR_PARALLEL_DEGREE"), "djl-inference": (_PREFIX,)}

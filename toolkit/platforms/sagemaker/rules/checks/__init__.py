@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting, check_region
 from toolkit.platforms.sagemaker.rules.checks.settings import check_settings
-from toolkit.recipe.lock import Lock
+from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
 
 

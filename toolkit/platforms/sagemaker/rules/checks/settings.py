@@ -6,15 +6,16 @@ import difflib
 import shlex
 from collections.abc import Iterator
 
-from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Image, Instance
+from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.names import ML
-from toolkit.recipe.lock import Lock, load_seconds
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.lock import load_seconds
 from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
@@ -103,7 +104,7 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
             f"{recipe.engine.name} images of this platform need NVIDIA GPUs of Turing or newer and x86 CPUs, but "
             f"{instance.name} has {instance.processors}"
         )
-        other = registry.engine_for(instance)
+        other = engine_registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
         return
