@@ -19,12 +19,11 @@ GROVE = Path(__file__).with_name("foreign_engine")
 RECIPE = """\
 name: grown
 target: {model: ./target}
-speculation: {method: eagle3, model: ./drafter, num_speculative_tokens: 3}
+speculation: {method: eagle3, model: ./drafter, num_speculative_tokens: 3, topk: 4, draft_tokens: 16}
 engine:
   name: grove
   max_model_len: 512
   max_num_seqs: 8
-  args: {speculative-eagle-topk: 4, speculative-num-draft-tokens: 16}
 platform: {name: local}
 """
 

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 class PlatformEntry:
     """Where a platform's objects are, as `module:attribute`.
 
-    `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession), `keys` are the sections of a
-    recipe that it reads.
+    `rules` is its pure part (a PlatformRules), `session` opens it (a PlatformSession), `sections` are those of
+    a recipe that it reads.
     """
 
     rules: str
     session: str
-    keys: str
+    sections: str
 
 
 def platforms() -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def platforms() -> tuple[str, ...]:
 
 def recipe_schema() -> type[RecipeFile]:
     """What a recipe file may say, with the keys of all platforms and engines."""
-    platforms = {name: load_attribute(entry.keys) for name, entry in _platforms().items()}
+    platforms = {name: load_attribute(entry.sections) for name, entry in _platforms().items()}
     return _schema(_as_tuples(platforms), _as_tuples(engine_sections()))
 
 
@@ -136,4 +136,4 @@ def _entry(name: str) -> PlatformEntry:
 @cache
 def _platforms() -> dict[str, PlatformEntry]:
     data = json.loads((lookup.FOLDER / "platforms.json").read_text(encoding="utf-8"))
-    return {name: PlatformEntry(facts["rules"], facts["session"], facts["keys"]) for name, facts in data.items()}
+    return {name: PlatformEntry(facts["rules"], facts["session"], facts["sections"]) for name, facts in data.items()}

@@ -12,8 +12,8 @@ import toolkit
 from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import ApplyError
+from toolkit.loading import read
 from toolkit.planning.plan import Action
-from toolkit.recipe.load import load_file
 
 RECIPE = """\
 name: spinner
@@ -36,7 +36,7 @@ def recipe(tmp_path: Path) -> Path:
 
 
 def test_the_recipe_is_read_and_checked_by_its_rooms(recipe: Path) -> None:
-    assert load_file(recipe).file.engine.name == "toy"
+    assert read(recipe).file.engine.name == "toy"
     assert [finding.code for finding in toolkit.check(recipe).errors] == []
     recipe.write_text(RECIPE + "scaling: {max_instances: 2}\n")
     assert "toy.one-box" in [finding.code for finding in toolkit.check(recipe).errors]

@@ -26,7 +26,7 @@ class EngineEntry:
     """Where an engine's objects are, as `module:attribute`: its EngineRules, and the sections of a recipe it reads."""
 
     rules: str
-    keys: str
+    sections: str
 
 
 def engines() -> tuple[str, ...]:
@@ -42,7 +42,7 @@ def engine_rules(name: str) -> EngineRules:
 
 def engine_sections() -> dict[str, Sections]:
     """The sections of a recipe that each engine reads."""
-    return {name: load_attribute(entry.keys) for name, entry in _engines().items()}
+    return {name: load_attribute(entry.sections) for name, entry in _engines().items()}
 
 
 def engine_for(instance: Instance) -> str | None:
@@ -83,5 +83,7 @@ def load_attribute(address: str) -> Any:
 @cache
 def _engines() -> dict[str, EngineEntry]:
     return {
-        name: EngineEntry(rules, facts["keys"]) for facts in engine_files() for name, rules in facts["engines"].items()
+        name: EngineEntry(rules, facts["sections"])
+        for facts in engine_files()
+        for name, rules in facts["engines"].items()
     }

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.loading import on_platform
 from toolkit.measure.break_even import BatchSizes
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import RolloutSection, SpeculationSection
@@ -58,7 +57,7 @@ def of_method(recipe: Recipe, other: Recipe) -> Setting:
 
 
 def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
-    """Another recipe of the same target, asked the same prompts. Raises UsageError for another target."""
+    """Another recipe of the same target and platform, asked the same prompts. Raises UsageError for another target."""
     if (other.target.model, other.target.revision) != (recipe.target.model, recipe.target.revision):
         raise UsageError(
             f"{other.path} serves another target: {other.target}, not {recipe.target}",
@@ -66,7 +65,7 @@ def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
         )
     if other.speculation is None:
         raise UsageError(f"{other.path} does not speculate", hint="The baseline is measured anyway: leave it out.")
-    return _other(recipe, on_platform(other, recipe.platform.name), other.name, f"arm{number}")
+    return _other(recipe, other, other.name, f"arm{number}")
 
 
 def _other(recipe: Recipe, other: Recipe, name: str, label: str) -> Setting:

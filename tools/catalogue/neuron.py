@@ -46,7 +46,7 @@ def generate(documents: Documents) -> str:
     notes = documents.text(RUNTIME_NOTES)
     return as_text(
         {
-            **{key: facts[key] for key in ("engines", "programs", "keys", "is_default", "summary")},
+            **{key: facts[key] for key in ("engines", "programs", "sections", "is_default", "summary")},
             "date": documents.date,
             **{key: facts[key] for key in ("sources", "default_max_num_seqs", "sagemaker_driver")},
             "sagemaker_driver_seen": facts["sagemaker_driver_seen"],

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from toolkit.engines.grove.keys import SECTIONS, GroveSpeculation
+
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import check_flags, drafter_path, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
-from toolkit.recipe.rules import CpuBuild, EngineDefaults, MetricNames
+from toolkit.recipe.rules import CpuBuild, MetricNames
 from toolkit.recipe.schema import EngineSection
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel
@@ -21,10 +23,6 @@ from toolkit.sizing.shape import shape_of
 
 NAME, NEWEST = "grove", "2.1.0"
 _FLAGS = ("chunked-prefill-size", "mem-fraction-static", "random-seed", "tp-size")
-# A tree of `steps` levels whose nodes have up to `topk` children, of which `draft-tokens` are verified at once.
-# Its own SpeculationSection will declare these; until an engine can, they come through `engine.args`.
-_TOPK, _DRAFT_TOKENS = "speculative-eagle-topk", "speculative-num-draft-tokens"
-_TREE = {_TOPK: 4, _DRAFT_TOKENS: 8}
 _STATIC_SHARE = 0.88
 _GRAPHS_BYTES = 2 * GIB
 
@@ -41,7 +39,8 @@ class GroveMemory(MemoryModel):
         pool = memory * _share(recipe) - sum(held)
         layers = target.cached_layers + (drafter.cached_layers if drafter else ())
         per_token = sum(layer.kv_heads_per_rank(size) * (layer.key_size + layer.value_size) * 2 for layer in layers)
-        trees = _tree(recipe)[_DRAFT_TOKENS] * (recipe.engine.max_num_seqs if recipe else 1) if drafter else 0
+        drafting = recipe.speculation if recipe and drafter else None
+        trees = GroveSpeculation.of(drafting).draft_tokens * recipe.engine.max_num_seqs if recipe and drafting else 0
         length = (recipe.engine.max_model_len if recipe else None) or target.max_position_embeddings
         tokens = max(0, int(pool / per_token) - trees)
         sized = replace(
@@ -88,6 +87,7 @@ class GroveOnCpu(CpuBuild):
 
 
 class Grove(EngineRules):
+    sections = SECTIONS
     variable_prefix = "GROVE_"
     own_flags: Mapping[str, str] = {
         "context-length": "`engine.max_model_len`",
@@ -104,8 +104,8 @@ class Grove(EngineRules):
     cpu = GroveOnCpu()
     cache_folders: Mapping[str, str] = {"GROVE_CACHE": "grove"}
 
-    def settle(self, written: EngineSection, method: str, instance_type: str) -> EngineDefaults:
-        return EngineDefaults(NAME, written.version or NEWEST, 32, None)
+    def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
+        return written.edit(version=written.version or NEWEST, max_num_seqs=written.max_num_seqs or 32)
 
     def knows(self, version: str) -> bool:
         return not lookup.older(version, "2.0.0")
@@ -130,7 +130,8 @@ class Grove(EngineRules):
             "speculative-algorithm": drafting.method,
             "speculative-draft-model-path": drafter_path(recipe),
             "speculative-num-steps": speculation.num_speculative_tokens,
-            **_tree(recipe),
+            "speculative-eagle-topk": GroveSpeculation.of(speculation).topk,
+            "speculative-num-draft-tokens": GroveSpeculation.of(speculation).draft_tokens,
         }
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
@@ -143,23 +144,19 @@ class Grove(EngineRules):
         if recipe.drafting is None:
             yield Finding("engine.method", f"grove does not draft with {recipe.method}", "speculation.method")
             return
-        tree, steps = _tree(recipe), recipe.speculation.num_speculative_tokens
-        nodes = sum(tree[_TOPK] ** depth for depth in range(1, steps + 1))
-        if tree[_DRAFT_TOKENS] > nodes:
-            message = f"a tree of {steps} steps with {tree[_TOPK]} children each has {nodes} nodes"
-            yield Finding("grove.tree", message, f"engine.args.{_DRAFT_TOKENS}", hint=f"Set it to {nodes} or less.")
+        tree, steps = GroveSpeculation.of(recipe.speculation), recipe.speculation.num_speculative_tokens
+        nodes = sum(tree.topk**depth for depth in range(1, steps + 1))
+        if tree.draft_tokens > nodes:
+            message = f"a tree of {steps} steps with {tree.topk} children each has {nodes} nodes"
+            yield Finding("grove.tree", message, "speculation.draft_tokens", hint=f"Set it to {nodes} or less.")
 
     def _unknown(self, flag: str) -> Iterator[Finding]:
-        if flag not in (*_FLAGS, *_TREE):
+        if flag not in _FLAGS:
             yield Finding("engine.unknown-flag", f"grove has no flag `--{flag}`", f"engine.args.{flag}")
 
 
 def _args(recipe: Recipe | None) -> Mapping[str, Any]:
     return recipe.engine.args if recipe else {}
-
-
-def _tree(recipe: Recipe | None) -> dict[str, int]:
-    return {flag: int(_args(recipe).get(flag, default)) for flag, default in _TREE.items()}
 
 
 def _share(recipe: Recipe | None) -> float:

@@ -34,7 +34,7 @@ def test_its_recipe_is_sound_and_its_flags_are_its_own(grove: Product) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "code", "path"),
     [
-        ("tokens: 16", "tokens: 90", "grove.tree", "engine.args.speculative-num-draft-tokens"),
+        ("draft_tokens: 16", "draft_tokens: 90", "grove.tree", "speculation.draft_tokens"),
         (
             "{speculative-eagle",
             "{max-model-len: 3, speculative-eagle",
