@@ -19,6 +19,7 @@ from toolkit.catalog.methods import EngineMethod, Method
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import check_flags
 from toolkit.engines.registry import EngineEntry
+from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.errors import EndpointNotFound
 from toolkit.findings import Finding
 from toolkit.planning.kinds import Decision, Kind, in_order
@@ -29,7 +30,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import EngineRules, Metrics, PlatformFacts, Recipe
 from toolkit.recipe.rules import MetricNames
-from toolkit.recipe.schema import EngineSection, PlatformSection, SpeculationSection
+from toolkit.recipe.schema import EngineSection, PlatformSection
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit, MemoryModel
 
@@ -43,7 +44,7 @@ METHOD = Method(
 
 
 SECTIONS: Sections = {"platform": PlatformSection}
-ENGINE_SECTIONS: Sections = {"engine": EngineSection, "speculation": SpeculationSection}
+ENGINE_SECTIONS: Sections = {"engine": EngineSection, "speculation": VllmSpeculation}
 
 
 class ToyMemory(MemoryModel):

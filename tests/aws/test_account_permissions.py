@@ -14,6 +14,7 @@ from toolkit.apply.executor import complete, make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.loading import load
+from toolkit.planning.kinds import configs
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
@@ -23,6 +24,7 @@ from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.recipe import Recipe
+from toolkit.registry import rules_of
 
 CREATE = HUB_RECIPE.replace("name: sagemaker,", "name: sagemaker, role: create,").replace("org/", "./")
 SCALED = CREATE + "scaling: {max_instances: 3}\n"
@@ -70,9 +72,9 @@ def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
     resources = desired(arms, account)
     made = make_plan("", RULES, names, resources, platform.observe(resources, names), account=account)
     with platform.lease(recipe.name):
-        make(made, platform, record, progress)
-        wait_in_service(platform, made.configs, progress, 60)
-        complete(made, platform, record, progress)
+        make(made, rules_of(made.platform).kinds, platform, record, progress)
+        wait_in_service(platform, configs(made, rules_of(made.platform).kinds), progress, 60)
+        complete(made, rules_of(made.platform).kinds, platform, record, progress)
         remove(made, platform, record, progress)
     assert len(platform.endpoints()) == len(names)
     list(platform.logs(recipe.name))

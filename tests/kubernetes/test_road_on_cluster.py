@@ -31,6 +31,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
+from toolkit.registry import rules_of
 
 Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
@@ -171,7 +172,7 @@ def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -
     made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]))
     record = Record(folder / "record.jsonl", print)
     with platform.lease(NAME):
-        make(made, platform, record, Silent())
+        make(made, rules_of(made.platform).kinds, platform, record, Silent())
         if desired:
             config = desired[-1].request["metadata"]["annotations"]["toolkit/recipe"]
             wait_in_service(platform, {NAME: config}, Silent(), 60, sleep=lambda _: None)

@@ -20,6 +20,7 @@ from toolkit.apply.waiter import wait_in_service
 from toolkit.cli.main import run
 from toolkit.errors import UsageError
 from toolkit.loading import load
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
@@ -27,6 +28,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
+from toolkit.registry import rules_of
 
 RECIPE = "qwen3-32b/draft-model-trn2-eks"
 DEPLOYMENT = Key("deployments", "ml", NAME)
@@ -50,9 +52,9 @@ def apply(platform: KubernetesPlatform, plan: Plan) -> None:
     """What `toolkit deploy` and `toolkit rollback` do, without their pauses."""
     with TemporaryDirectory() as folder:
         record = Record(Path(folder, "record.jsonl"), print)
-        make(plan, platform, record, Silent())
-        if plan.configs:
-            wait_in_service(platform, plan.configs, Silent(), 60, sleep=lambda _: None)
+        make(plan, rules_of(plan.platform).kinds, platform, record, Silent())
+        if configs(plan, rules_of(plan.platform).kinds):
+            wait_in_service(platform, configs(plan, rules_of(plan.platform).kinds), Silent(), 60, sleep=lambda _: None)
         remove(plan, platform, record, Silent())
 
 

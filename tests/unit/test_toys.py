@@ -13,7 +13,9 @@ from toolkit.api.removal import destroy_on
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import ApplyError
 from toolkit.loading import read
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Action
+from toolkit.registry import rules_of
 
 RECIPE = """\
 name: spinner
@@ -51,7 +53,7 @@ def test_its_plan_has_its_kinds_in_their_order(recipe: Path) -> None:
         "create Top spinner-baseline",
     ]
     assert (plan.platform, plan.price_per_hour, plan.notes) == ("toy-box", 0.5, ("Tops spin",))
-    assert plan.configs == {"spinner": "red", "spinner-baseline": "white"}
+    assert configs(plan, rules_of(plan.platform).kinds) == {"spinner": "red", "spinner-baseline": "white"}
 
 
 def test_it_is_deployed_changed_and_removed(recipe: Path) -> None:

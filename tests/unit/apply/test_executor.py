@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.record import Record
+from toolkit.registry import rules_of
 
 
 class Scripted:
@@ -35,6 +37,7 @@ def action(name: str, verb: Verb) -> Action:
     return Action("Model", name, verb, "because", {})
 
 
+KINDS = rules_of("local").kinds
 PLAN = Plan(
     "recipe.yaml",
     "local",
@@ -62,7 +65,7 @@ def steps(record: Record) -> list[tuple[str, str, str]]:
 
 def test_making_does_what_changes_in_order_and_removes_nothing(record: Record) -> None:
     platform, told = Scripted(), Told()
-    make(PLAN, platform, record, told)
+    make(PLAN, KINDS, platform, record, told)
     assert platform.done == ["create Model a", "update Model c", "replace Model d"]
     assert told.stages == platform.done
 
@@ -86,10 +89,11 @@ def test_what_an_update_needs_removed_goes_before_it_and_what_needs_it_in_servic
         PLAN, platform="sagemaker", actions=tuple(Action(kind, "e", verb, "because", {}) for kind, verb in steps)
     )
     done = {}
-    for stage in (make, complete, remove):
+    kinds = rules_of("sagemaker").kinds
+    for stage in (partial(make, plan, kinds), partial(complete, plan, kinds), partial(remove, plan)):
         platform = Scripted()
-        stage(plan, platform, record, Told())
-        done[stage.__name__] = platform.done
+        stage(platform, record, Told())
+        done[stage.func.__name__] = platform.done
     assert done == {
         "make": ["delete ScalingPolicy e", "delete ScalableTarget e", "update Endpoint e"],
         "complete": ["create ScalableTarget e", "create ScalingPolicy e"],
@@ -98,14 +102,14 @@ def test_what_an_update_needs_removed_goes_before_it_and_what_needs_it_in_servic
 
 
 def test_each_action_is_recorded_before_and_after(record: Record) -> None:
-    make(PLAN, Scripted(), record, Told())
+    make(PLAN, KINDS, Scripted(), record, Told())
     assert steps(record) == [(name, step, "") for name in "acd" for step in ("started", "done")]
 
 
 def test_a_failure_says_what_was_done_and_how_to_go_on(record: Record) -> None:
     error = PlatformError("no quota for ml.x", hint="Ask for more.")
     with pytest.raises(ApplyError) as caught:
-        make(PLAN, Scripted("c", error), record, Told())
+        make(PLAN, KINDS, Scripted("c", error), record, Told())
     assert str(caught.value) == (
         "update Model c failed: no quota for ml.x\n"
         "  Ask for more.\n"
@@ -118,24 +122,24 @@ def test_a_failure_says_what_was_done_and_how_to_go_on(record: Record) -> None:
 
 def test_a_failure_without_a_hint_of_its_own_still_says_how_to_go_on(record: Record) -> None:
     with pytest.raises(ApplyError) as caught:
-        make(PLAN, Scripted("a", PlatformError("no")), record, Told())
+        make(PLAN, KINDS, Scripted("a", PlatformError("no")), record, Told())
     assert caught.value.hint.startswith("0 of 3 actions are done")
 
 
 def test_ctrl_c_is_recorded_and_passed_on(record: Record) -> None:
     with pytest.raises(KeyboardInterrupt):
-        make(PLAN, Scripted("c", KeyboardInterrupt()), record, Told())
+        make(PLAN, KINDS, Scripted("c", KeyboardInterrupt()), record, Told())
     assert steps(record)[-1] == ("c", "interrupted", "")
 
 
 def test_a_fault_of_ours_is_not_dressed_up_as_one_of_the_platform(record: Record) -> None:
     with pytest.raises(ZeroDivisionError):
-        make(PLAN, Scripted("c", ZeroDivisionError()), record, Told())
+        make(PLAN, KINDS, Scripted("c", ZeroDivisionError()), record, Told())
     assert steps(record)[-1] == ("c", "started", "")
 
 
 def test_what_aws_refuses_without_an_advice_of_its_own_gets_ours(record: Record) -> None:
     refused = PlatformError("create Model a: Requested image r.amazonaws.com/vllm:9 not found. (ValidationException)")
     with pytest.raises(ApplyError) as caught:
-        make(PLAN, Scripted("a", refused), record, Told())
+        make(PLAN, KINDS, Scripted("a", refused), record, Told())
     assert "engine.version" in caught.value.hint

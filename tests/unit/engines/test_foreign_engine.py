@@ -36,12 +36,12 @@ def test_its_recipe_is_sound_and_its_flags_are_its_own(grove: Product) -> None:
     [
         ("draft_tokens: 16", "draft_tokens: 90", "grove.tree", "speculation.draft_tokens"),
         (
-            "{speculative-eagle",
-            "{max-model-len: 3, speculative-eagle",
+            "  max_num_seqs",
+            "  args: {max-model-len: 3}\n  max_num_seqs",
             "engine.unknown-flag",
             "engine.args.max-model-len",
         ),
-        ("{speculative-eagle", "{tp-sise: 2, speculative-eagle", "engine.unknown-flag", "engine.args.tp-sise"),
+        ("  max_num_seqs", "  args: {tp-sise: 2}\n  max_num_seqs", "engine.unknown-flag", "engine.args.tp-sise"),
         ("method: eagle3", "method: p-eagle", "engine.method", "speculation.method"),
     ],
 )
@@ -55,7 +55,7 @@ def test_its_memory_is_a_pool_of_tokens(grove: Product) -> None:
     whole, half = (
         grove.json(
             "fit",
-            grove.recipe(sagemaker.replace("{spec", f"{{mem-fraction-static: {share}, spec")),
+            grove.recipe(sagemaker.replace("  max_num", f"  args: {{mem-fraction-static: {share}}}\n  max_num")),
             "--instance",
             "ml.g7e.2xlarge",
         )

@@ -21,6 +21,7 @@ from toolkit.apply.executor import make, remove
 from toolkit.apply.waiter import wait_in_service
 from toolkit.errors import EndpointNotFound, UsageError
 from toolkit.loading import load
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
@@ -63,14 +64,14 @@ class Deployer:
         for endpoint in endpoints:
             self._settle(endpoint)
         clock, plan = FakeClock(), self.plan(resources, endpoints)
-        make(plan, self.platform, self.record, Told())
-        wait_in_service(self.platform, plan.configs, Told(), 100, clock, clock.sleep)
+        make(plan, RULES.kinds, self.platform, self.record, Told())
+        wait_in_service(self.platform, configs(plan, RULES.kinds), Told(), 100, clock, clock.sleep)
         remove(plan, self.platform, self.record, Told())
 
     def rollback(self, endpoint: str = "tiny") -> None:
         observed = self.platform.observe((), [endpoint])
         plan = rollback_plan("tiny", "local", endpoint, observed)
-        make(plan, self.platform, self.record, Told())
+        make(plan, RULES.kinds, self.platform, self.record, Told())
         self._settle(endpoint)
 
     def destroy(self, endpoints: Sequence[str] = ENDPOINTS) -> None:

@@ -29,7 +29,7 @@ from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.recipe.assemble import json_schema
 from toolkit.recipe.lock import lock_path, pinned, read_lock
-from toolkit.registry import rules_of, session_of
+from toolkit.registry import recipe_schema, rules_of, session_of
 
 Key = tuple[str, ...]
 Document = Mapping[str, Any]
@@ -257,7 +257,7 @@ def branches(schema: Document) -> list[Document]:
     return [found for part in schema["anyOf"] for found in branches(part)]
 
 
-json_schema_of = cache(json_schema)
+json_schema_of = cache(lambda: json_schema(recipe_schema()))
 SCHEMA = dict(keys(json_schema_of()))
 MADE = {("platform", "name"), ("engine", "name")}
 """Keys that differ from base to base."""

@@ -53,7 +53,7 @@ def test_a_lock_names_the_files_of_the_hub_that_are_staged(recipe: Recipe, tmp_p
         (tmp_path / "target" / name).write_bytes(b"")
     hub = replace(recipe, target=recipe.target.edit(model="org/target"), speculation=None)
     lock = read_models(hub, lambda source: FolderFiles(tmp_path / "target"))
-    written = read_lock(write_lock(hub, replace(lock, target=lock.target.edit(revision="abc"))))
+    written = read_lock(write_lock(hub, replace(lock, target=replace(lock.target, revision="abc"))))
     assert pinned(hub, written).staged_files["org/target"] == (
         "config.json",
         "model.safetensors",
@@ -128,8 +128,8 @@ def test_time_outs_grow_with_the_weights_up_to_sagemakers_hour(
     recipe: Recipe, weight_bytes: int, download: int, start: int
 ) -> None:
     facts = read_models(recipe.baseline(), nowhere).target
-    platform = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes))).platform
-    assert (platform.download_timeout, platform.health_check_timeout) == (download, start)
+    sized = pinned(recipe.baseline(), Lock(replace(facts, weight_bytes=weight_bytes)))
+    assert (sized.download_timeout, sized.platform.health_check_timeout) == (download, start)
 
 
 @pytest.mark.parametrize(

@@ -251,10 +251,10 @@ def test_each_layer_that_a_target_drafts_with_has_a_cache_of_its_own(tmp_path: P
 
 def test_mxfp4_weights_need_a_newer_gpu_than_a_t4() -> None:
     """get_min_capability of MXFP4 is 80 in vLLM: it refuses them on a T4, however many there are."""
-    found = fit(None, PAIR, EIGHT_T4)
+    found = fit(VLLM, PAIR, EIGHT_T4)
     assert (found.fits, found.reason) == (False, "mxfp4 weights need a GPU of compute capability 8.0 or newer")
-    assert fit(None, Lock(facts(LLAMA_8B)), EIGHT_T4).fits
-    assert fit(None, PAIR, replace(EIGHT_T4, compute_capability="8.0")).fits
+    assert fit(VLLM, Lock(facts(LLAMA_8B)), EIGHT_T4).fits
+    assert fit(VLLM, PAIR, replace(EIGHT_T4, compute_capability="8.0")).fits
 
 
 def test_as_many_copies_as_all_accelerators_have_room_for(tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_as_many_copies_as_all_accelerators_have_room_for(tmp_path: Path) -> Non
 def test_types_that_differ_in_what_a_fit_depends_on_are_estimated_each(change: dict[str, Any]) -> None:
     """Those that are alike are estimated once: another CPU, disk or price makes no other fit."""
     other = replace(L4, name="other", **change)
-    together = {one.instance: one for one in fits(None, PAIR, [L4, other])}
-    assert together["other"] == fit(None, PAIR, other)
+    together = {one.instance: one for one in fits(VLLM, PAIR, [L4, other])}
+    assert together["other"] == fit(VLLM, PAIR, other)
     assert replace(together["other"], instance=L4.name) != together[L4.name]
 
 

@@ -246,7 +246,7 @@ def test_an_environment_has_32_kib_with_its_names(tmp_path: Path, beyond: int, s
     free = 32 * 1024 + beyond - sum(len(name) + len(value) for name, value in environment(recipe).items())
     full, rest = divmod(free, 1003)
     env = {f"A{number:02}": "x" * 1000 for number in range(full)} | {"B": "x" * (rest - 1)}
-    filled = replace(recipe, engine=replace(recipe.engine, env=env))
+    filled = replace(recipe, engine=recipe.engine.edit(env=env))
     found = [finding.message for finding in check(filled).findings if finding.code == "container.environment"]
     assert [part for message in found for part in said if part in message] == said
     assert len(found) == len(said)

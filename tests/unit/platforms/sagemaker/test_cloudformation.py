@@ -33,7 +33,6 @@ from toolkit.recipe.known import catalogue
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ScalingSection
-from toolkit.recipe.source import ModelSource
 
 KEY = "arn:aws:kms:us-west-2:123456789012:key/12345678-1234-1234-1234-123456789012"
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
@@ -337,8 +336,8 @@ def test_what_cannot_be_copied_needs_a_deployment(recipe: Recipe) -> None:
     """JumpStart's models behind a licence lie in a bucket that only SageMaker reads."""
     assert recipe.speculation
     account = replace(ACCOUNT, jumpstart={"gated": gated()})
-    theirs = recipe.speculation.edit(method="draft-model", drafter=ModelSource(model="jumpstart:gated"))
-    changed = replace(recipe_with(recipe, speculation=theirs), accept_eula=True)
+    theirs = recipe.speculation.edit(method="draft-model", model="jumpstart:gated")
+    changed = recipe_with(recipe, speculation=theirs, target=recipe.target.edit(accept_eula=True))
     (failure,) = TEMPLATES.failures(template([changed], account))
     assert "the container does not find its drafter and stops. Use `toolkit deploy`" in failure
 

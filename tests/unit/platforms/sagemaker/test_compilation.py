@@ -14,9 +14,9 @@ import pytest
 from aws_kinds import KINDS, desired
 from fakes import ACCOUNT
 from pairs import of_engine, recipe_with, write_recipe
-from toolkit.api.compilation import compilation_of
 
 from toolkit.api.checking import check
+from toolkit.api.jobs import compilation_of
 from toolkit.catalog.trainium import TRAINING_FAMILIES
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.loading import load, on_platform

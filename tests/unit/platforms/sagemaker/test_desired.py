@@ -349,6 +349,6 @@ def test_the_vpc_of_a_component_is_its_endpoints(tmp_path: Path) -> None:
     plain = replace(load(write_hub_pair(tmp_path)), network=private)
     has = {item.kind: keys & item.request.keys() for item in desired([plain], ACCOUNT)}
     assert (has["Model"], has["EndpointConfig"]) == (keys, set())
-    shared = recipe_with(plain, component=ComponentSection())
+    shared = recipe_with(plain, inference_component=ComponentSection())
     has = {item.kind: keys & item.request.keys() for item in desired([shared], ACCOUNT)}
     assert (has["Model"], has["EndpointConfig"]) == (set(), keys)

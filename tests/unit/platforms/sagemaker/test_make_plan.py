@@ -14,6 +14,7 @@ from pairs import HUB_RECIPE, recipe_with, write_hub_pair, write_pair
 
 from toolkit.errors import PlatformError
 from toolkit.loading import load
+from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed, Resource
@@ -63,7 +64,7 @@ def test_nothing_there(resources: tuple[Resource, ...]) -> None:
     made = plan(resources, Observed())
     assert [action.verb for action in made.actions] == ["create"] * len(resources)
     assert [(action.kind, action.name) for action in made.actions] == [(item.kind, item.name) for item in resources]
-    assert made.configs == {"tiny": only(resources, "EndpointConfig").name}
+    assert configs(made, rules_of(made.platform).kinds) == {"tiny": only(resources, "EndpointConfig").name}
 
 
 def test_everything_there(resources: tuple[Resource, ...]) -> None:
@@ -197,7 +198,7 @@ def test_destroying_the_only_endpoint_removes_everything(resources: tuple[Resour
     ]
     assert {action.verb for action in made.actions} == {"delete"}
     assert {action.reason for action in made.actions} == {"removes the endpoint"}
-    assert made.configs == {}
+    assert configs(made, rules_of(made.platform).kinds) == {}
     assert made.price_per_hour == 0
 
 
@@ -285,7 +286,7 @@ def test_an_endpoint_is_waited_for_although_its_component_has_its_name(tmp_path:
     recipe = recipe_with(load(write_hub_pair(tmp_path)), inference_component=ComponentSection())
     made = make_plan("recipe.yaml", rules_of("sagemaker"), ["hub"], desired([recipe], ACCOUNT), Observed())
     assert [action.kind for action in made.actions if action.name == "hub"] == ["Endpoint", "InferenceComponent"]
-    assert made.configs.keys() == {"hub"}
+    assert configs(made, rules_of(made.platform).kinds).keys() == {"hub"}
 
 
 def test_autoscaling_goes_just_before_the_update_that_aws_refuses_with_it_and_comes_back_after(tmp_path: Path) -> None:

@@ -65,10 +65,10 @@ _MODULES = [
     "errors",
     "files",
     "findings",
-    "frames",
     "home",
     "registry",
     "text",
+    "words",
     "version",
 ]
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
@@ -252,7 +252,7 @@ def pins() -> list[str]:
 
 def _library() -> dict[str, ContextFile]:
     package = Path(__file__).parents[3]
-    paths = [package / f"{name}.py" for name in _MODULES]
+    paths = [package / "words.json", *(package / f"{name}.py" for name in _MODULES)]
     paths += [path for name in _PACKAGES for path in (package / name).rglob("*") if path.suffix in (".py", ".json")]
     return {
         f"{ROOT}/library/toolkit/{path.relative_to(package).as_posix()}": ContextFile(content=path.read_bytes())
