@@ -28,13 +28,13 @@ from toolkit.images.auth import anonymous
 from toolkit.images.copy import find_image
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
+from toolkit.loading import read
 from toolkit.planning.plan import Plan
 from toolkit.platforms.kubernetes.session import kubernetes_platform
 from toolkit.platforms.sagemaker.answers import UnreadableAnswer
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.recipe.hub import HubFiles
-from toolkit.recipe.load import load_file
 
 # `make test-exhaustive` asks for more.
 INPUTS = int(os.environ.get("TOOLKIT_MANGLED_DOCUMENTS", "15"))
@@ -155,7 +155,7 @@ def test_a_recipe_beyond_its_bounds(tmp_path: Path, text: str) -> None:
     (tmp_path / "recipe.yaml").write_text(text)
     started = time.monotonic()
     with pytest.raises(UnreadableRecipe, match=r"recipe\.yaml"):
-        load_file(tmp_path / "recipe.yaml")
+        read(tmp_path / "recipe.yaml")
     assert time.monotonic() - started < 10
 
 
@@ -185,7 +185,7 @@ def test_a_null_byte_in_a_recipe_is_named_with_its_line(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     recipe.write_text(recipe.read_text().replace("model: ./target", r'model: "./a\0b"'))
     with pytest.raises(ToolkitError, match=r"recipe\.yaml:3 target\.model: a null byte is not text"):
-        load_file(recipe)
+        read(recipe)
 
 
 class Endless(BaseHTTPRequestHandler):

@@ -200,7 +200,7 @@ def test_a_k_by_batch_size_is_measured_and_written_where_it_beats_all(recipe: Pa
     assert report.winner == "K by batch size"
     speculation = load(recipe).speculation
     assert speculation
-    assert speculation.num_speculative_tokens_per_batch_size == ((1, 2, 3), (3, 128, 1))
+    assert speculation.schedule == [(1, 2, 3), (3, 128, 1)]
     assert "num_speculative_tokens_per_batch_size: [[1, 2, 3], [3, 128, 1]]" in report.notes
     assert "K=6 on chat breaks even at about 5 concurrent requests." in report.notes
     assert any("beats K=3 and the baseline" in note for note in report.notes)

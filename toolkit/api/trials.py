@@ -128,8 +128,7 @@ class Trials:
             **self._asked,
             "toolkit": __version__,
             "hardware": _hardware(recipe),
-            "recipe": {key: value for key, value in recipe.to_dict().items() if key != "description"},
-            "schedule": recipe.speculation.schedule if recipe.speculation else (),
+            "recipe": recipe.what_runs(),
             "models": [
                 manifest_digest(manifest(source.folder)) if source.folder else [str(source), source.revision]
                 for source in recipe.models.values()

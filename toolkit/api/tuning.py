@@ -191,7 +191,7 @@ def _settings(
             hint=f"Give at most {_FEW_K} K: all of them are measured.",
         )
     others = [
-        *(of_method(recipe, _with_method(recipe, method)) for method in methods),
+        *(of_method(recipe, with_method(recipe, method)) for method in methods),
         *(from_recipe(recipe, on_platform(arm, recipe.platform.name), number) for number, arm in enumerate(arms)),
     ]
     names = [one.name for one in others]
@@ -207,7 +207,7 @@ def _settings(
     return own_usable, usable, [f"{name} cannot be used: {_reasons(errors)}" for name, errors in refused.items()]
 
 
-def _with_method(recipe: Recipe, method: str) -> Recipe:
+def with_method(recipe: Recipe, method: str) -> Recipe:
     """The recipe with a method that needs no drafter. Raises UsageError for another method."""
     loaded, section = read(recipe.path), None
     with suppress(ValidationError):

@@ -38,16 +38,9 @@ def is_content_name(prefix: str, name: str) -> bool:
 
 def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
     """The recipe's tags and the toolkit's; `endpoint` if it differs from the recipe's name."""
-    ours = {ENDPOINT_TAG: endpoint or recipe.name, RECIPE_TAG: _recipe_digest(recipe), VERSION_TAG: __version__}
+    ours = {
+        ENDPOINT_TAG: endpoint or recipe.name,
+        RECIPE_TAG: digest(recipe.what_runs())[:_TAG_CHARACTERS],
+        VERSION_TAG: __version__,
+    }
     return {**recipe.tags, **ours}
-
-
-def _recipe_digest(recipe: Recipe) -> str:
-    """A digest that does not depend on the machine, nor on how a head is trained: of a folder only its name counts."""
-    said = recipe.to_dict()
-    said.pop("training", None)
-    said["target"] = recipe.target.name
-    if recipe.drafter:
-        said["speculation"]["model"] = recipe.drafter.name
-    said["workloads"] = sorted(recipe.workloads)
-    return digest(said)[:_TAG_CHARACTERS]

@@ -38,7 +38,7 @@ def test_its_k_is_tuned(grove: Product) -> None:
 
 
 def test_its_failure_has_its_cause(grove: Product) -> None:
-    failing = grove.recipe(RECIPE.replace("{speculative-eagle", "{random-seed: 13, speculative-eagle"))
+    failing = grove.recipe(RECIPE.replace("  max_num_seqs", "  args: {random-seed: 13}\n  max_num_seqs"))
     done = grove.run("deploy", failing, "--no-prove")
     assert done.returncode == 3
     assert "Water it." in done.stderr

@@ -13,7 +13,7 @@ HEAVY = {"boto3", "botocore", "huggingface_hub", "httpx", "kubernetes", "moto", 
 OF_OTHERS = {
     "toolkit.apply.executor",
     "toolkit.api.endpoint",
-    "toolkit.platforms.kubernetes",
+    "toolkit.platforms.kubernetes.rules",
     "toolkit.platforms.local.platform",
     "toolkit.platforms.sagemaker.rules.cloudformation",
     "toolkit.platforms.sagemaker.session",

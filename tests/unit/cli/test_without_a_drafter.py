@@ -55,7 +55,7 @@ def test_the_recipe_names_no_drafter(tmp_path: Path, method: str) -> None:
     recipe = toolkit.load(on_aws(tmp_path, method))
     assert recipe.drafter is None
     assert list(recipe.models) == ["target.model"]
-    assert recipe.to_dict()["speculation"] == {"method": method, "num_speculative_tokens": 7}
+    assert recipe.what_runs()["speculation"] == {"method": method, "num_speculative_tokens": 7}
     assert recipe.baseline().method == "none"
     assert method in repr(recipe)
 

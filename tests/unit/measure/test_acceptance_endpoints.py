@@ -42,7 +42,7 @@ class Machines:
     def deploy(self, recipe: Recipe, *, baseline: bool, progress: Progress) -> Endpoint:
         assert recipe.speculation
         self.deployed.append(recipe)
-        length = recipe.speculation.synthetic_acceptance_length
+        length = recipe.synthetic_acceptance_length
         twin = f"{recipe.name}-baseline" if baseline else None
         platform: Any = MemoryPlatform()
         return Endpoint(recipe.name, platform, twin, destroyer=never, synthetic_acceptance_length=length)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from pairs import write_pair
 
+from toolkit.api.tuning import with_method
 from toolkit.errors import UsageError
 from toolkit.loading import load
-from toolkit.measure.settings import from_recipe, with_k, with_method, with_schedule
+from toolkit.measure.settings import from_recipe, of_method, with_k, with_schedule
 from toolkit.recipe.recipe import Recipe
 
 
@@ -46,7 +47,7 @@ def test_a_k_by_batch_size_drafts_at_most_its_largest_k(recipe: Recipe) -> None:
 
 
 def test_a_method_without_a_drafter_needs_only_its_name(recipe: Recipe) -> None:
-    setting = with_method(recipe, "ngram")
+    setting = of_method(recipe, with_method(recipe, "ngram"))
 
     assert setting.speculation.drafter is None
     assert setting.name.startswith("ngram K=")
@@ -81,7 +82,7 @@ def test_recipes_of_another_target_or_none_are_refused(recipe: Recipe) -> None:
 def test_names_are_no_longer_than_a_baselines(recipe: Recipe) -> None:
     longest = replace(recipe, name="a" * 44)
 
-    names = [with_k(longest, 10).recipe.name, with_method(longest, "ngram").recipe.name]
+    names = [with_k(longest, 10).recipe.name, of_method(longest, with_method(longest, "ngram")).recipe.name]
 
     assert max(map(len, names)) <= len(longest.baseline().name)
     assert len(set(names)) == 2

@@ -11,11 +11,11 @@ from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import alias_of, takes
 from toolkit.engines.vllm.flags import OWN_FLAGS
+from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.imported import Imported
-from toolkit.recipe.schema import SpeculationSection
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
@@ -130,7 +130,7 @@ def add_speculation(imported: VllmSettings, config: Any) -> None:
     drafter = settings.get("model")
     method = _method(settings, drafter, imported)
     fixed = methods.method(method).engines[ENGINE].fixed
-    known = SpeculationSection.model_fields
+    known = VllmSpeculation.model_fields
     imported.speculation = {"method": method, **({"model": drafter} if drafter else {})}
     for key, value in settings.items():
         if key in ("method", "model") or fixed.get(key) == value:
