@@ -20,6 +20,7 @@ from standin_kubelet import Step, exited, running, scheduled, waits
 from standin_store import Key
 
 import toolkit
+from toolkit.api.outside import Outside
 from toolkit.api.training import TrainingRun
 from toolkit.api.training import train as train_with
 from toolkit.apply.progress import Silent
@@ -70,7 +71,8 @@ class Desk:
         self.standin.controllers.script = Script(steps)
 
     def train(self, **more: Any) -> TrainingRun:
-        return train_with(self.recipe, **{"trainer": self.platform, "progress": Silent(), **more})
+        outside = Outside(open_trainer=lambda recipe: self.platform)
+        return train_with(self.recipe, **{"_outside": outside, "progress": Silent(), **more})
 
     def objects(self, plural: str) -> list[dict[str, Any]]:
         return [item for key, item in self.standin.store.objects.items() if key.plural == plural]

@@ -19,7 +19,7 @@ from toolkit.api.context import find_unpinned, pin_by_lock
 from toolkit.api.lock import lock
 from toolkit.api.outside import Outside
 from toolkit.errors import BuildError, UnreadableModel, UsageError
-from toolkit.loading import load
+from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.elsewhere import find_digest
 from toolkit.platforms.image import base_image, render
@@ -72,7 +72,7 @@ def test_what_is_deployed_is_what_the_lock_pins(recipe: Recipe, files: OpenFiles
 
 
 def test_a_cluster_runs_the_digest_and_the_commits_too(tmp_path: Path, files: OpenFiles) -> None:
-    recipe = load(write_hub_pair(tmp_path)).with_platform("kubernetes")
+    recipe = on_platform(load(write_hub_pair(tmp_path)), "kubernetes")
     lock(recipe, _outside=Outside(files, digests))
     complete = pin_by_lock(recipe, AWS)
     text = json.dumps([item.request for item in KUBERNETES.desired([complete], AWS)])
@@ -93,8 +93,7 @@ def test_a_plan_says_what_is_not_pinned_and_the_command_that_pins_it(tmp_path: P
 
 @pytest.mark.parametrize("source", ["s3://bucket/target/", "jumpstart:some-model"])
 def test_what_nothing_pins_is_said_with_what_can_be_pinned(recipe: Recipe, source: str) -> None:
-    kind = source.partition(":")[0]
-    moved = replace(recipe, target=recipe.target.edit(kind=kind, written=source))
+    moved = replace(recipe, target=recipe.target.edit(model=source))
     assert any("to have it pinned" in line for line in find_unpinned(moved, AWS) if source in line)
 
 
