@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import toolkit
+from toolkit.checks.codes import codes
 from toolkit.recipe.known import catalogue_dir
 from tools import causes_readme, codes_readme, recipes_readme, threads_page
 
@@ -13,6 +18,12 @@ def test_the_table_of_recipes_is_the_generated_one() -> None:
 
 def test_the_table_of_codes_is_the_generated_one() -> None:
     assert codes_readme.FILE.read_text(encoding="utf-8") == codes_readme.readme(), "python -m tools.codes_readme"
+
+
+def test_the_source_of_a_code_is_a_file_that_there_is() -> None:
+    files = [name for code in codes().values() for name in re.findall(r"`(toolkit/[^`]+)`", code.source)]
+    root = Path(toolkit.__file__).parents[1]
+    assert files and [name for name in files if not (root / name).exists()] == []
 
 
 def test_the_table_of_causes_is_the_generated_one() -> None:
