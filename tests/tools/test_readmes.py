@@ -23,7 +23,8 @@ def test_the_table_of_codes_is_the_generated_one() -> None:
 def test_the_source_of_a_code_is_a_file_that_there_is() -> None:
     files = [name for code in codes().values() for name in re.findall(r"`(toolkit/[^`]+)`", code.source)]
     root = Path(toolkit.__file__).parents[1]
-    assert files and [name for name in files if not (root / name).exists()] == []
+    assert files
+    assert [name for name in files if not (root / name).exists()] == []
 
 
 def test_the_table_of_causes_is_the_generated_one() -> None:
