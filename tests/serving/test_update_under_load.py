@@ -187,7 +187,7 @@ def _asked_once(endpoint: Endpoint) -> Endpoint:
         raise AssertionError("a request was refused, and would be sent again")
 
     assert isinstance(endpoint.platform, LocalPlatform)
-    return replace(endpoint, platform=endpoint.platform.edit(sleep=never))
+    return replace(endpoint, platform=replace(endpoint.platform, sleep=never))
 
 
 def _arm(answer: Generation) -> str:
