@@ -76,13 +76,14 @@ def gateway_with(guard: Guard, port: int) -> Iterator[str]:
 
 @contextmanager
 def control_with(application: WSGIApplication) -> Iterator[str]:
-    server = control_server(application)
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = control_server(application, listener)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:

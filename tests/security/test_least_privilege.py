@@ -16,12 +16,12 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair
-from toolkit.platforms.sagemaker.rules.kinds.base import Look
-from toolkit.platforms.sagemaker.rules.kinds.bucket import bucket, make_bucket, read_uses
 
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
+from toolkit.platforms.sagemaker.kinds.base import Look
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket, read_uses
 from toolkit.recipe.recipe import Recipe
 
 NAME = "toolkit-123456789012-us-west-2"

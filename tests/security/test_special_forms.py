@@ -12,11 +12,10 @@ import yaml
 from aws_kinds import TEMPLATES, desired
 from fakes import ACCOUNT
 from pairs import write_hub_pair, write_recipe
-from toolkit.platforms.kubernetes.rules.yaml import text
 
 from toolkit.errors import RecipeError, UsageError
 from toolkit.loading import load
-from toolkit.platforms.kubernetes.rules.manifests import parts
+from toolkit.platforms.kubernetes.rules.manifests import parts, text
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 
