@@ -30,12 +30,13 @@ from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.platforms.parts import Trial
+from toolkit.recipe.assemble import section_of
 from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.training_schema import TrainingSection
-from toolkit.registry import rules_of
+from toolkit.registry import recipe_schema, rules_of
 from toolkit.text import inert
 from toolkit.training.plan import section, training_key, training_settings
 
@@ -294,7 +295,7 @@ def _continue_training(recipe: Recipe, head: Path, data: str) -> TrainingSection
     """How to continue a head of which the recipe does not say how it was trained: in its own size."""
     assert recipe.speculation
     config = documents.parse(dict[str, Any], documents.read_file(head / _CONFIG))
-    usual = TrainingSection(data=[data])
+    usual = TrainingSection.of(section_of(recipe_schema(), "training").model_validate({"data": [data]}))
     return usual.model_copy(
         update={
             "layers": config.get("num_hidden_layers", usual.layers),

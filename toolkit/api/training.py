@@ -132,8 +132,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     if hourly is None:
         return f"a training job of at most {training.max_hours:g} h, of unknown price"
     most = hourly * training.max_hours
-    less = ", less on spot instances" if training.spot else ""
-    return f"a training job: {hourly:.2f} $/h, at most {training.max_hours:g} h or {most:.2f} $ (an estimate{less})"
+    return f"a training job: {hourly:.2f} $/h, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
 
 
 def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:

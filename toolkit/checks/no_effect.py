@@ -8,7 +8,7 @@ from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import Section
 
-_OF_PLATFORMS = ("platform", "scaling", "rollout", "network", "observability")
+_OF_PLATFORMS = ("platform", "scaling", "rollout", "network", "observability", "training")
 _OF_ENGINES = ("engine", "speculation")
 
 

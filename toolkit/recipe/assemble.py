@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, Union, get_args
 
 from pydantic import Field, StrictStr, create_model
+from pydantic.fields import FieldInfo
 
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.section import Section, one_of
@@ -21,18 +23,22 @@ def assemble(platforms: Mapping[str, Sections], engines: Mapping[str, Sections],
     named = {"platform": {"name": _platform_name(platforms)}, "engine": {"name": _engine_name(engines, about)}}
     keys = dict.fromkeys(key for sections in declared for key in sections)
     merged = {key: _merge(key, [each[key] for each in declared if key in each], named.get(key, {})) for key in keys}
-    return create_model("RecipeFile", __base__=RecipeFile, __module__=__name__, **_fields(merged))
+    fields: dict[str, Any] = {key: _field(key, kind) for key, kind in merged.items()}
+    return create_model("RecipeFile", __base__=RecipeFile, __module__=__name__, **fields)
 
 
-def _fields(merged: Mapping[str, type[Section]]) -> dict[str, Any]:
-    """A section that may be left out keeps its defaults."""
-    required = {key for key, field in RecipeFile.model_fields.items() if field.is_required()}
-    return {key: (kind, ... if key in required else kind.model_construct()) for key, kind in merged.items()}
+def _field(key: str, kind: type[Section]) -> tuple[Any, FieldInfo]:
+    """The key as it is, for this class of its section: one that may be left out keeps its defaults."""
+    field = copy(RecipeFile.model_fields[key])
+    if isinstance(field.default, Section):
+        field.default = kind.model_construct()
+    others = [part for part in get_args(field.annotation) if part is not section_of(RecipeFile, key)]
+    return Union[kind, *others], field
 
 
 def _merge(key: str, kinds: list[type[Section]], named: Mapping[str, Any]) -> type[Section]:
     """One class with the keys of all of them."""
-    base = _annotation(RecipeFile, key)
+    base = section_of(RecipeFile, key)
     once = list(dict.fromkeys(kinds))
     lowest = [kind for kind in once if not any(other is not kind and issubclass(other, kind) for other in once)]
     return create_model(base.__name__, __base__=tuple(lowest), __module__=__name__, __doc__=base.__doc__, **named)
@@ -54,13 +60,17 @@ def _engine_name(engines: Mapping[str, Sections], about: str) -> Any:
     return name, Field(names[0], description=about)
 
 
-def _annotation(schema: type[RecipeFile], section: str) -> Any:
-    return schema.model_fields[section].annotation
+def section_of(schema: type[RecipeFile], key: str) -> type[Section]:
+    """The class of the section with that key."""
+    annotation = schema.model_fields[key].annotation
+    classes = (part for part in (annotation, *get_args(annotation)) if isinstance(part, type))
+    return next(part for part in classes if issubclass(part, Section))
 
 
 def names(schema: type[RecipeFile], section: str) -> Sequence[str]:
     """The names that the section `platform` or `engine` may have, the default one first."""
-    return tuple(_annotation(schema, section).model_fields["name"].json_schema_extra["enum"])
+    said: Any = section_of(schema, section).model_fields["name"].json_schema_extra
+    return tuple(said["enum"])
 
 
 @cache

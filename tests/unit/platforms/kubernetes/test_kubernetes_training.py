@@ -71,7 +71,6 @@ def test_it_works_in_the_claim(tmp_path: Path) -> None:
     [
         ("  image: registry.example/train:1\n", "", "training.image"),
         ("p4d.24xlarge", "m7i.2xlarge", "has no NVIDIA GPU"),
-        ("depth: 10", "instance_count: 2", "one machine"),
         ("hf://owner/questions", "s3://bucket/capture/", "does not read s3://bucket/capture/"),
     ],
 )

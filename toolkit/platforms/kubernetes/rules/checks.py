@@ -14,12 +14,12 @@ from toolkit.findings import Finding
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import devices
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
-from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
 _TYPES = "platform.instance_types"
+_OF_TRAINIUM = ("neuron_devices", "neuron_driver", "artifacts_bucket")
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -130,7 +130,7 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
 
 def _weights(recipe: Recipe) -> Iterator[Finding]:
     """Findings on `weights` together with the cluster's own keys."""
-    settings, written, path = section(recipe), recipe.platform.weights, "platform.weights"
+    settings, written, path = cluster(recipe), recipe.platform.weights, "platform.weights"
     needs_bucket = [source for source in recipe.models.values() if source.kind != "s3"]
     mounted = settings.weights_bucket or settings.weights_claim
     if written == "s3" and needs_bucket and not settings.weights_bucket:
@@ -152,8 +152,13 @@ def _may_be_gated(source: ModelSource) -> bool:
 
 
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
-    bucket = cluster(recipe).artifacts_bucket
-    if recipe.engine_rules.compilation and recipe.engine.compile_ahead and not bucket:
+    settings = cluster(recipe)
+    if recipe.engine_rules.compilation is None:
+        for key in _OF_TRAINIUM:
+            if getattr(settings, key):
+                message = f"`{key}` is for Trainium, and has no effect with engine `{recipe.engine.name}`"
+                yield Finding("recipe.no-effect", message, f"platform.kubernetes.{key}", hint="Remove it.")
+    elif recipe.engine.compile_ahead and not settings.artifacts_bucket:
         message = "compiled code must be in a bucket that the pods mount"
         hint = "Set `kubernetes: {artifacts_bucket: …}`, or write `compile: at-start`."
         yield Finding("kubernetes.artifacts", message, "platform.kubernetes.artifacts_bucket", hint=hint)
@@ -181,7 +186,7 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
 
 def _pod(recipe: Recipe) -> Iterator[Finding]:
     """Findings on what the recipe adds to the engine's pods."""
-    wanted, path = section(recipe).pod, "platform.kubernetes.pod"
+    wanted, path = cluster(recipe).pod, "platform.kubernetes.pod"
     if INSTANCE_TYPE in wanted.node_selector:
         message = f"the toolkit sets {INSTANCE_TYPE} itself"
         hint = "Remove it, and use platform.instance_types."

@@ -15,7 +15,8 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import DEVICE_GROUPS, logical_cores, uses_dra
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.metadata import manifest, section
+from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.rules.metadata import manifest
 from toolkit.recipe.recipe import Recipe
 
 CLAIM = "neurons"
@@ -105,7 +106,7 @@ def _selector(recipe: Recipe) -> str:
     """The devices that will do, as an expression on their attributes (awsdocs-neuron, deploy/eks/dra)."""
     attributes = f"device.attributes['{_DRA_DRIVER}']"
     types = " || ".join(f"{attributes}.instanceType == '{name}'" for name in recipe.platform.types)
-    driver = section(recipe).neuron_driver
+    driver = cluster(recipe).neuron_driver
     if driver is None:
         return types
     return f"({types}) && {attributes}.neuronDriverVersion == '{driver}'"
@@ -160,7 +161,7 @@ def placement(recipe: Recipe) -> dict[str, Any]:
 
 def claims_chips(recipe: Recipe) -> bool:
     """Whether the pods get their chips from Neuron's DRA driver."""
-    return on_trainium(recipe) and uses_dra(recipe.platform.types, section(recipe).neuron_devices)
+    return on_trainium(recipe) and uses_dra(recipe.platform.types, cluster(recipe).neuron_devices)
 
 
 def _cores_in_group(recipe: Recipe) -> int | None:

@@ -12,7 +12,8 @@ from toolkit.home import containers_dir
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels, section
+from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import benchmark_policy, container_security, pod_security
 from toolkit.recipe.recipe import Recipe
@@ -105,4 +106,4 @@ def _variant(arm: Recipe) -> str:
 
 
 def _address(arm: Recipe) -> str:
-    return f"http://{arm.name}.{section(arm).namespace}.svc"
+    return f"http://{arm.name}.{cluster(arm).namespace}.svc"

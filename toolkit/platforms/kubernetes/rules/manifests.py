@@ -14,10 +14,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
-from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, section, selector, shared
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, selector, shared
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
@@ -39,11 +40,11 @@ _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*",
 
 def resources(recipe: Recipe) -> list[Resource]:
     """All that serves a recipe that has passed its checks. Raises UsageError where no image of the engine is known."""
-    role = section(recipe).service_account_role
+    role = cluster(recipe).service_account_role
     annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
     account = {"automountServiceAccountToken": False, "annotations": annotations}
     wanted = [
-        shared(recipe, "Namespace", section(recipe).namespace),
+        shared(recipe, "Namespace", cluster(recipe).namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
         engine_policy(recipe),
         config_map(recipe),
@@ -113,7 +114,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
         "scaleUp": {"stabilizationWindowSeconds": recipe.scaling.scale_out_seconds},
         "scaleDown": down if recipe.scaling.scale_in else {"selectPolicy": "Disabled"},
     }
-    prometheus = section(recipe).prometheus
+    prometheus = cluster(recipe).prometheus
     if prometheus is None:
         metric = {
             "metric": {"name": metrics.names.of_pods},
@@ -127,7 +128,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    of = f'model_name="{recipe.name}",namespace="{section(recipe).namespace}"'
+    of = f'model_name="{recipe.name}",namespace="{cluster(recipe).namespace}"'
     query = f"sum({metrics.names.running_requests}{{{of}}})"
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {

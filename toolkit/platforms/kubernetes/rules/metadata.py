@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.recipe.recipe import Recipe
 
@@ -21,10 +21,6 @@ OURS = {"app.kubernetes.io/managed-by": "toolkit"}
 COMPONENT = "app.kubernetes.io/component"
 BENCHMARK, TRAINING = {COMPONENT: "benchmark"}, {COMPONENT: "train"}
 """Labels of the Jobs that measure and train, and of what they need: no deployment creates or removes those."""
-
-
-def section(recipe: Recipe) -> KubernetesSection:
-    return cluster(recipe)
 
 
 def manifest(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
@@ -60,6 +56,6 @@ def selector(recipe: Recipe) -> dict[str, str]:
 
 def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:
     rule = KINDS_BY_NAME[kind]
-    namespace = {"namespace": section(recipe).namespace} if rule.api.namespaced else {}
+    namespace = {"namespace": cluster(recipe).namespace} if rule.api.namespaced else {}
     head = {"apiVersion": rule.api.version, "kind": kind, "metadata": {"name": name, **namespace, **metadata}}
     return Resource(kind, name, {**head, **body})

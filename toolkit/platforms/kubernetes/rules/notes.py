@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
-from toolkit.platforms.kubernetes.rules.metadata import section
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.recipe import Recipe
 
@@ -47,7 +47,7 @@ def price_text(recipe: Recipe) -> str:
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
-    settings, metrics = section(recipe), recipe.engine_rules.metrics
+    settings, metrics = cluster(recipe), recipe.engine_rules.metrics
     if claims_chips(recipe):
         yield (
             "The cluster needs Kubernetes 1.34 and Neuron's DRA driver, on nodes without Neuron's device plugin; EKS "
@@ -78,7 +78,7 @@ def _needs(recipe: Recipe) -> Iterator[str]:
 
 def _models(recipe: Recipe) -> Iterator[str]:
     """Where the models must be before pods can start."""
-    settings, folders = section(recipe), bucket_folders(recipe)
+    settings, folders = cluster(recipe), bucket_folders(recipe)
     if folders:
         role = settings.service_account_role or "its role"
         buckets = ", ".join(sorted({folder.bucket for folder in folders.values()}))

@@ -13,9 +13,9 @@ from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.keys import PodUser, Toleration
+from toolkit.platforms.kubernetes.keys import PodUser, Toleration, cluster
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
-from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, section, selector
+from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, selector
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security, runs_as_root
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
 from toolkit.recipe.recipe import Recipe
@@ -77,7 +77,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         **({} if serves else {"restartPolicy": "Never"}),
     }
     # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
-    role = section(recipe).service_account_role
+    role = cluster(recipe).service_account_role
     annotations = {**(scraped if serves else _UNDISTURBED), **({"toolkit/role": role} if role else {})}
     about = {"annotations": annotations} if annotations else {}
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
@@ -85,7 +85,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
 
 def _node_cache(recipe: Recipe) -> dict[str, Any]:
     """Opens the node's folder for the users of its pods: the kubelet makes it root's."""
-    if section(recipe).weights_cache != "node":
+    if cluster(recipe).weights_cache != "node":
         return {}
     opens = {
         "name": "hub-cache",
@@ -133,7 +133,7 @@ def _serving(recipe: Recipe) -> dict[str, Any]:
 
 def adapt_pod(recipe: Recipe) -> dict[str, Any]:
     """Nodes, user, class and credentials of the engine's pods."""
-    wanted = section(recipe).pod
+    wanted = cluster(recipe).pod
     places = placement(recipe)
     if wanted.node_selector:
         places["nodeSelector"] = {**places.get("nodeSelector", {}), **wanted.node_selector}
@@ -153,7 +153,7 @@ def adapt_pod(recipe: Recipe) -> dict[str, Any]:
 
 def disruption_budget(recipe: Recipe) -> Resource | None:
     """How many pods draining nodes must leave running; None where the recipe says nothing."""
-    least = section(recipe).pod.min_available
+    least = cluster(recipe).pod.min_available
     if least is None:
         return None
     spec = {"minAvailable": least, "selector": {"matchLabels": selector(recipe)}}

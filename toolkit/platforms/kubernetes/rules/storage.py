@@ -16,8 +16,9 @@ from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.image import programs
+from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.devices import shared_memory
-from toolkit.platforms.kubernetes.rules.metadata import manifest, section, shared
+from toolkit.platforms.kubernetes.rules.metadata import manifest, shared
 from toolkit.platforms.kubernetes.rules.security import TEMPORARY
 from toolkit.recipe.content import manifest as files_of
 from toolkit.recipe.content import manifest_digest
@@ -107,7 +108,7 @@ def mounts(recipe: Recipe, *, read_only: bool) -> list[Mount]:
     ]
     if compiles_ahead(recipe):
         mounted.append(_mount_claim("artifacts", ARTIFACTS, _artifacts(recipe)[-1].name, read_only=read_only))
-    if section(recipe).weights_cache == "node":
+    if cluster(recipe).weights_cache == "node":
         host = {"path": NODE_FOLDER, "type": "DirectoryOrCreate"}
         mounted.append(Mount({"name": "hub", "hostPath": host}, {"name": "hub", "mountPath": HUB_CACHE}))
     return [*mounted, *_models(recipe), *_extra(recipe)]
@@ -117,7 +118,7 @@ def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
     """Models that pods mount from a bucket, by their role: `model` and `drafter`."""
     folders = {}
     for key, source in recipe.models.items():
-        bucket, role = section(recipe).weights_bucket, _ROLES[key][0]
+        bucket, role = cluster(recipe).weights_bucket, _ROLES[key][0]
         if source.kind == "s3":
             name, _, prefix = source.model.removeprefix("s3://").partition("/")
             folders[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
@@ -128,7 +129,7 @@ def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
 
 def claim_folders(recipe: Recipe) -> dict[str, str]:
     """Folders of `weights_claim` that pods mount, by the model's role."""
-    if section(recipe).weights_claim is None:
+    if cluster(recipe).weights_claim is None:
         return {}
     return {
         _ROLES[key][0]: source.model if source.kind == "hub" else source.name
@@ -147,14 +148,14 @@ def _models(recipe: Recipe) -> Iterator[Mount]:
     paths = dict(_ROLES.values())
     for role, folder in bucket_folders(recipe).items():
         yield _mount_claim(role, paths[role], _model(recipe, role, folder)[-1].name, read_only=True)
-    claim = section(recipe).weights_claim
+    claim = cluster(recipe).weights_claim
     for role, path in claim_folders(recipe).items():
         assert claim
         yield _mount_claim(role, paths[role], claim, read_only=True, subPath=path)
 
 
 def _extra(recipe: Recipe) -> Iterator[Mount]:
-    for item in section(recipe).pod.volumes:
+    for item in cluster(recipe).pod.volumes:
         source: dict[str, Any] = {"persistentVolumeClaim": {"claimName": item.claim, "readOnly": item.read_only}}
         if item.config_map:
             source = {"configMap": {"name": item.config_map}}
@@ -176,8 +177,8 @@ def _mount_claim(name: str, path: str, claim: str, *, read_only: bool, **more: s
 
 def _artifacts(recipe: Recipe) -> Sequence[Resource]:
     """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key."""
-    attributes = _attributes(recipe, str(section(recipe).artifacts_bucket))
-    claim = content_name("artifacts", {"namespace": section(recipe).namespace, **attributes})
+    attributes = _attributes(recipe, str(cluster(recipe).artifacts_bucket))
+    claim = content_name("artifacts", {"namespace": cluster(recipe).namespace, **attributes})
     options = ["allow-delete", "allow-overwrite", f"prefix {ARTIFACTS_PREFIX}"]
     volume, bound = _specs(recipe, claim, attributes, "ReadWriteMany", options)
     name = volume["csi"]["volumeHandle"]
@@ -189,7 +190,7 @@ def _artifacts(recipe: Recipe) -> Sequence[Resource]:
 def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource]:
     """The endpoint's own: another model is another volume, and the old one is kept as long as old pods are."""
     attributes, options = _attributes(recipe, folder.bucket), ["read-only", f"prefix {folder.prefix}"]
-    content = {"namespace": section(recipe).namespace, **attributes, "prefix": folder.prefix}
+    content = {"namespace": cluster(recipe).namespace, **attributes, "prefix": folder.prefix}
     claim = content_name(f"{recipe.name}-{role}", content)
     volume, bound = _specs(recipe, claim, attributes, "ReadOnlyMany", options)
     name = volume["csi"]["volumeHandle"]
@@ -201,7 +202,7 @@ def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource
 
 def _attributes(recipe: Recipe, bucket: str) -> dict[str, str]:
     """Mountpoint's credentials are the pod's own where it has a role, else those of the CSI driver."""
-    source = {"authenticationSource": "pod"} if section(recipe).service_account_role else {}
+    source = {"authenticationSource": "pod"} if cluster(recipe).service_account_role else {}
     return {"bucketName": bucket, **source}
 
 
@@ -213,7 +214,7 @@ def _specs(
     volume = {
         **common,
         "capacity": _CAPACITY,
-        "claimRef": {"namespace": section(recipe).namespace, "name": claim},
+        "claimRef": {"namespace": cluster(recipe).namespace, "name": claim},
         "persistentVolumeReclaimPolicy": "Retain",
         "mountOptions": list(options),
         "csi": {"driver": "s3.csi.aws.com", "volumeHandle": name, "volumeAttributes": dict(attributes)},

@@ -14,10 +14,10 @@ from typing import Any
 from toolkit.errors import UsageError
 from toolkit.planning.names import content_name
 from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.keys import ClusterTraining, cluster
 from toolkit.platforms.kubernetes.rules.devices import container_resources, ec2_name, node_type, shared_memory
 from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
-from toolkit.platforms.kubernetes.rules.metadata import section as cluster
 from toolkit.platforms.kubernetes.rules.pod import adapt_pod
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
 from toolkit.recipe.recipe import Recipe
@@ -134,13 +134,11 @@ def _on_its_machine(recipe: Recipe) -> Recipe:
 
 
 def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
-    claim, training = cluster(recipe).weights_claim, section(recipe)
+    claim, training = cluster(recipe).weights_claim, ClusterTraining.of(section(recipe))
     if claim is None or training.image is None:
         lacks = "platform.kubernetes.weights_claim" if claim is None else "training.image"
         hint = "A claim holds models, data and the head; the image is made from containers/train: see docs/training.md."
         raise UsageError(f"a Job that trains needs `{lacks}`", hint=hint)
-    if training.instance_count > 1:
-        raise UsageError("a Job trains on one machine", hint="Set `instance_count: 1`, or train on SageMaker.")
     folders = {"cache": _CACHE, **TEMPORARY}
     container = {
         "name": CONTAINER,

@@ -19,7 +19,7 @@ from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.kinds import in_order
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
-from toolkit.platforms.sagemaker.keys import aws
+from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
 from toolkit.platforms.sagemaker.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.kinds.image import built_image
@@ -95,7 +95,7 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
 
 def notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan of `toolkit train`."""
-    training = section(recipe)
+    training = _section(recipe)
     if training.spot:
         yield "Spot instances cost less than that: by how much, AWS says of the job that has ended"
     yield f"The job is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
@@ -103,7 +103,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
-    training = section(recipe)
+    training = _section(recipe)
     each = price.price_of(instance_type(recipe), recipe.region)
     return None if each is None else each * training.instance_count
 
@@ -113,18 +113,22 @@ def instance_type(recipe: Recipe) -> str:
     return section(recipe).instance_type or recipe.platform.types[0]
 
 
+def _section(recipe: Recipe) -> AwsTraining:
+    return AwsTraining.of(section(recipe))
+
+
 def disk(recipe: Recipe) -> Disk:
     """The job's volume, or the disks that its instances bring."""
     instance = recipe.platform_rules.instance(instance_type(recipe))
     if instance and instance.local_nvme_gb:
         name, more = f"{instance.name} with its own disks", "Set another `instance_type`"
         return Disk(name, round(instance.local_nvme_gb * 1e9), "training.instance_type", more)
-    size = section(recipe).volume_gb
+    size = _section(recipe).volume_gb
     return Disk("the job's volume", round(size * 1e9), "training.volume_gb", "Set a larger `volume_gb`")
 
 
 def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: str) -> Resource:
-    training, address = section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
+    training, address = _section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
     name, folder = job_name(recipe), f"{INPUT_DIR}/{JOB_CHANNEL}"
     seconds = round(training.max_hours * 3600)
     waits = round((training.max_wait_hours or min(2 * training.max_hours, LONGEST_HOURS)) * 3600)
@@ -153,7 +157,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
 
 def _machines(recipe: Recipe) -> dict[str, Any]:
     """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
-    training, name = section(recipe), instance_type(recipe)
+    training, name = _section(recipe), instance_type(recipe)
     instance, key = recipe.platform_rules.instance(name), aws(recipe).kms_key
     has_disks = bool(instance and instance.local_nvme_gb)
     return {
