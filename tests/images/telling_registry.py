@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from toolkit.images.manifest import digest_of
@@ -23,14 +24,13 @@ _READ_BYTES = 4096
 
 
 class Store:
-    """What the registry has. One request at a time: a question after a broken one waits until that is over."""
+    """What the registry has."""
 
     def __init__(self, manner: str) -> None:
         self.manner = manner
         self.received = bytearray()
         self.first_piece = 0
         self.blobs: dict[str, bytes] = {}
-        self.lock = threading.Lock()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -38,28 +38,24 @@ class _Handler(BaseHTTPRequestHandler):
     store: Store
 
     def do_POST(self) -> None:
-        with self.store.lock:
-            self._answer(202)
+        self._answer(202)
 
     def do_GET(self) -> None:
-        with self.store.lock:
-            self._answer(204 if self.store.manner == "oci" else 404)
+        self._answer(204 if self.store.manner == "oci" else 404)
 
     def do_PATCH(self) -> None:
-        with self.store.lock:
-            if self._receive():
-                self._answer(202 if self.store.manner == "oci" else 201)
+        if self._receive():
+            self._answer(202 if self.store.manner == "oci" else 201)
 
     def do_PUT(self) -> None:
-        with self.store.lock:
-            if not self._receive():
-                return
-            digest = parse_qs(urlsplit(self.path).query)["digest"][0]
-            if digest != digest_of(bytes(self.store.received)):
-                self._answer(400)
-                return
-            self.store.blobs[digest] = bytes(self.store.received)
-            self._answer(201)
+        if not self._receive():
+            return
+        digest = parse_qs(urlsplit(self.path).query)["digest"][0]
+        if digest != digest_of(bytes(self.store.received)):
+            self._answer(400)
+            return
+        self.store.blobs[digest] = bytes(self.store.received)
+        self._answer(201)
 
     def _receive(self) -> bool:
         """Keep what comes. False when there is nothing to answer any more, or the answer was no."""
@@ -99,6 +95,23 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *args: object) -> None: ...
 
 
+class _Server(ThreadingHTTPServer):
+    """One connection at a time: a question after a broken request waits until that is over."""
+
+    last: threading.Thread | None = None
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        before = self.last
+
+        def serve() -> None:
+            if before:
+                before.join()
+            self.process_request_thread(request, client_address)
+
+        self.last = threading.Thread(target=serve, daemon=True)
+        self.last.start()
+
+
 @contextmanager
 def telling(manner: str) -> Iterator[tuple[str, Store]]:
     """Host and store, while the block runs."""
@@ -106,7 +119,7 @@ def telling(manner: str) -> Iterator[tuple[str, Store]]:
     class Handler(_Handler):
         store = Store(manner)
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
