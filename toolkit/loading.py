@@ -161,7 +161,7 @@ def _price(instance: Instance, region: str | None) -> float:
 
 
 def _with_version(recipe: Recipe, models: Lock | None) -> Recipe:
-    """The newest version without an error; if all have some, the newest, of which the checks then tell."""
+    """With the newest version that has no error. If each has one, with the newest: the checks then say its errors."""
     released, refused = versions(recipe), ""
     for version in released:
         here = _at(recipe, version)
@@ -180,7 +180,7 @@ def _at(recipe: Recipe, version: str) -> Recipe:
 
 
 def _with_instance_type(recipe: Recipe) -> Recipe:
-    """The recipe with the cheapest type that fits its models, if it leaves the type open; else with the cheapest."""
+    """With the cheapest type that fits its models. If none is known to fit, with the cheapest of all."""
     open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
     if not (open_here and recipe.platform_rules.facts.has_instance_types):
         return recipe

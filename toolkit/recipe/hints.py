@@ -86,7 +86,7 @@ def explain(problem: Problem, line: int | None) -> Finding:
 
 
 def without_repeats(findings: Sequence[Finding]) -> list[Finding]:
-    """A key that is missing, and another one that was written for it, are one mistake."""
+    """Leave out missing keys that were only misspelt: the finding on the misspelt key says it."""
     meant = {(_above(item.path), found[1]) for item in findings if (found := _MEANT.match(item.hint))}
     return [item for item in findings if not (item.code == _MISSING and (_above(item.path), _last(item.path)) in meant)]
 
@@ -100,7 +100,7 @@ def _last(path: str) -> str:
 
 
 def _elsewhere(problem: Problem, known: Sequence[str]) -> str:
-    """Where a key belongs that another section has; empty where this one has one that may be meant."""
+    """The section that has this key, as a sentence; empty if none has, or if a key of this section may be meant."""
     key = problem.key
     if our_word(key, "recipe") in known:
         return ""

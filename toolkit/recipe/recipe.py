@@ -374,7 +374,7 @@ class EngineRules(EngineParts, Protocol):
         """How many accelerators of an instance one copy of the engine takes."""
 
     def flags(self, recipe: Recipe) -> dict[str, Any]:
-        """All flags besides `engine.args`, and those of them that the engine's own change."""
+        """The flags that the toolkit adds to `engine.args`, and those of `engine.args` whose value it changes."""
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         """Environment besides `engine.env`; `flags` are the texts of all flags."""
@@ -416,7 +416,7 @@ class PlatformFacts:
 
 
 class PlatformTraits(Protocol):
-    """What rooms without a platform's word in them ask of a platform's pure part."""
+    """What code for every platform asks of a platform's pure part."""
 
     name: str
     facts: PlatformFacts

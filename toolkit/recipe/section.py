@@ -35,7 +35,7 @@ FlagValue = Scalar | list[Scalar] | dict[str, Any]
 
 
 def one_of(names: Callable[[], Sequence[str]], shown: Callable[[], Sequence[str]] | None = None) -> BeforeValidator:
-    """Refuses what is not registered when a recipe is read, which may be more than when this module was loaded.
+    """Refuse all but these names, which are asked for each time: more may have been registered since the last.
 
     The message lists the names, or those of `shown`.
     """
@@ -70,12 +70,12 @@ class Section(BaseModel):
 
     @classmethod
     def of(cls, section: Section) -> Self:
-        """The section as a platform or an engine declares it: the one that is read has the keys of all of them."""
+        """The section as that platform or engine declares it. The class that is read has the keys of all of them."""
         assert isinstance(section, cls), f"{type(section).__name__} has not the keys of {cls.__name__}"
         return section
 
     def edit(self, **changes: Any) -> Self:
-        """With other values of these keys, which are not checked."""
+        """A copy with other values of these keys. The values are not checked."""
         assert changes.keys() <= type(self).model_fields.keys(), f"no keys of {type(self).__name__}: {[*changes]}"
         return self.model_copy(update=changes)
 
