@@ -172,6 +172,10 @@ def test_prices_of_two_regions_are_held_and_the_installed_files_stay(site: Site)
     assert {region: price.usd_per_hour for region, price in held.items()} == {"us-east-1": 4.1, "eu-central-1": 5.25}
     assert (held["eu-central-1"].date, held["eu-central-1"].quality) == ("2026-11-19", "good")
     assert held["eu-central-1"].source == f"{site.url}/offers/v1.0/aws/AmazonSageMaker/current/eu-central-1/index.json"
+    assert [*catalog_status(_outside=Outside(today=lambda: TODAY)).read] == [
+        "prices in us-east-1",
+        "prices in eu-central-1",
+    ]
     assert shipped() == before
 
 

@@ -51,6 +51,7 @@ def text(name: str, content: str) -> Edit:
         (header({"a": 1}, length=9999), "not a safetensors file"),
         (header([]), "not a safetensors file"),
         (header({"a": {"dtype": "BF16"}}), "not a safetensors file: 'data_offsets'"),
+        (header({"a": {"dtype": "F32", "shape": [], "data_offsets": [8, 4]}}), "a tensor of 'F32' () from 8 to 4"),
         (cut, "not a safetensors file: cut short, "),
         (text("tokenizer.json", "{"), "cannot read {folder}/tokenizer.json"),
         (text("tokenizer.json", "{}"), "{folder}/tokenizer.json is not a tokenizer: KeyError('model')"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote, urlsplit
@@ -188,6 +189,13 @@ def test_a_bearer_token_is_good_until_it_expires() -> None:
 def test_what_is_no_token_of_ours_is_refused(authorization: str) -> None:
     with pytest.raises(AccessError):
         guard().admit_bearer({"authorization": authorization}, "us-west-2")
+
+
+def test_a_bearer_token_is_good_for_twelve_hours_at_most() -> None:
+    for seconds in (43_200, 43_201):
+        bearer = {"authorization": f"Bearer {bearer_token(BOTO, 'us-west-2', seconds)}"}
+        with pytest.raises(AccessError, match="12 hours") if seconds > 43_200 else nullcontext():
+            guard().admit_bearer(bearer, "us-west-2")
 
 
 def test_a_presigned_url_is_no_bearer_token() -> None:
