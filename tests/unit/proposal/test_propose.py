@@ -83,6 +83,11 @@ def test_long_contexts_get_the_head_for_them(tmp_path: Path) -> None:
     assert found["engine.max_model_len"] == 100_000
 
 
+def test_the_best_published_acceptance_of_a_head_is_said() -> None:
+    first = drafters(facts_of("Qwen/Qwen3-8B"))[0]
+    assert "published: 3.82 tokens a step (math reasoning, K=7)" in first.why
+
+
 def test_layers_of_the_model_itself_draft_where_it_has_them(tmp_path: Path) -> None:
     assert choices(proposal("deepseek-ai/DeepSeek-R1", tmp_path))["speculation.method"] == "mtp"
 

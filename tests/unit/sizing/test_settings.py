@@ -75,5 +75,5 @@ def test_a_flag_of_another_type_is_named(tmp_path: Path, args: str) -> None:
 def test_a_lock_alone_takes_the_engines_defaults() -> None:
     settings = settings_of(None, PAIR)
     assert (settings.max_model_len, settings.max_num_seqs, settings.dtype) == (None, 128, "auto")
-    assert settings.num_speculative_tokens > 0
+    assert settings.num_speculative_tokens == 15, "as many as any method with a drafter does by default: DFlash"
     assert settings_of(None, Lock(facts(LLAMA_8B))).num_speculative_tokens == 0
