@@ -50,7 +50,6 @@ class Arm:
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
-    asks its engine how probable tokens are, None where it does not tell. `scoring`
     asks its engine how probable tokens are, None where it does not tell.
     """
 

@@ -19,25 +19,19 @@ from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.result import RequestResult
 from toolkit.measure.stream_clock import Ask, Timing, time_request
 
-Done = Callable[[RequestResult], object]
 
-
-async def closed_loop(
-    arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing, done: Done = lambda _: None
-) -> list[RequestResult]:
+async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing) -> list[RequestResult]:
     """Send the requests with `concurrency` of them running at any time. Results come in the order of their ends.
 
-    `asks` may be without an end: it is read no further once the measurement is stopped. `done` is called with each
-    result at once. A request that was never sent has no result.
+    `asks` may be without an end: it is read no further once the measurement is stopped. A request that was never sent
+    has no result.
     """
     results: list[RequestResult] = []
     waiting = iter(asks)
 
     async def keep_asking() -> None:
         for ask in _until_stopped(waiting, timing):
-            result = await time_request(arm, ask, timing, concurrency)
-            results.append(result)
-            done(result)
+            results.append(await time_request(arm, ask, timing, concurrency))
 
     async with _stoppable(timing) as start:
         for _ in range(concurrency):
@@ -46,7 +40,7 @@ async def closed_loop(
 
 
 async def open_loop(
-    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0, done: Done = lambda _: None
+    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0
 ) -> list[RequestResult]:
     """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process)."""
     results: list[RequestResult] = []
@@ -54,9 +48,7 @@ async def open_loop(
     loop = asyncio.get_running_loop()
 
     async def ask_once(ask: Ask) -> None:
-        result = await time_request(arm, ask, timing, rate, open_loop=True)
-        results.append(result)
-        done(result)
+        results.append(await time_request(arm, ask, timing, rate, open_loop=True))
 
     async def send_all() -> None:
         due = loop.time()

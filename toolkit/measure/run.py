@@ -126,7 +126,15 @@ class _Cell:
     @cached_property
     def asks(self) -> Iterator[Ask]:
         """Rounds over all prompts: the first in their order, the others shuffled. Prompts that failed are left out."""
-        return self._rounds()
+        numbers = list(range(len(self.workload.prompts)))
+        shuffle = random.Random(f"{self.seed} {self.workload.name}").shuffle  # noqa: S311
+        for turn in count():
+            if len(self.failed) == len(numbers):
+                return
+            for number in numbers:
+                if number not in self.failed and (number, turn) not in self.answered:
+                    yield Ask(self.workload, number, turn)
+            shuffle(numbers)
 
     @property
     def rounds(self) -> float:
@@ -145,17 +153,6 @@ class _Cell:
 
     def __str__(self) -> str:
         return f"{self.workload.name} with {self.load}"
-
-    def _rounds(self) -> Iterator[Ask]:
-        numbers = list(range(len(self.workload.prompts)))
-        shuffle = random.Random(f"{self.seed} {self.workload.name}").shuffle  # noqa: S311
-        for turn in count():
-            if len(self.failed) == len(numbers):
-                return
-            for number in numbers:
-                if number not in self.failed and (number, turn) not in self.answered:
-                    yield Ask(self.workload, number, turn)
-            shuffle(numbers)
 
 
 class _Measurement:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -64,18 +64,12 @@ class Summary:
     between_arms: tuple[ArmSpeedup, ...] = ()
 
 
-@dataclass(frozen=True)
-class Results:
+def by_point(results: Iterable[RequestResult]) -> dict[Point, list[RequestResult]]:
     """Results by where they were measured, in the order of the measurement."""
-
-    by_point: Mapping[Point, Sequence[RequestResult]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, results: Iterable[RequestResult]) -> Results:
-        by_point: dict[Point, list[RequestResult]] = {}
-        for item in results:
-            by_point.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
-        return cls(by_point)
+    found: dict[Point, list[RequestResult]] = {}
+    for item in results:
+        found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
+    return found
 
 
 def summarise(
@@ -88,9 +82,7 @@ def summarise(
 
     A point without at least two pairs of answers has no speedup.
     """
-    everything = list(results)
-    points = Results.of(everything).by_point
-    limits = slos or {}
+    points, limits = by_point(results), slos or {}
     rows = tuple(
         row(point, arm, [item for item in results_there if item.arm == arm.name], limits.get(point.workload))
         for point, results_there in points.items()
@@ -178,9 +170,9 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     return reduce(add, counted) if counted else None
 
 
-def _noise(by_point: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
+def _noise(points: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
     """The baseline against itself, over all points."""
-    pairs = [pair for results in by_point for pair in pairs_of(results, again(baseline), baseline)]
+    pairs = [pair for results in points for pair in pairs_of(results, again(baseline), baseline)]
     return speedup(pairs)
 
 
