@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ from toolkit.training.generators import FromServer, InTransformers, served_model
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
-from toolkit.training.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples
-from toolkit.training.sources import HubDataset, Objects, on_the_hub, source_rows
+from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
+from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
@@ -41,7 +41,6 @@ KEEP, IN_JOB = "keep", "target"
 """What `responses` is, where it is no address."""
 
 Report = Callable[[TrainingProgress], None]
-Target = Callable[[Chat], AbstractContextManager[Generator]]
 
 
 @dataclass(frozen=True)
@@ -55,36 +54,25 @@ class Prepared:
     coverage: float | None = None
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a job's platform brings: S3, another hub, another target that answers, an engine that serves the target."""
-
-    objects: Objects | None = None
-    dataset: HubDataset = on_the_hub
-    target: Target | None = None
-    engine: TrainingEngine | None = None
-
-
-_USUAL = Surroundings()
-
-
 def prepare_data(
     job: TrainingJob,
     layers: tuple[int, ...],
     report: Report,
     say: Callable[[str], None],
-    around: Surroundings = _USUAL,
+    engine: TrainingEngine | None = None,
+    dataset: HubDataset = on_the_hub,
 ) -> Prepared:
     """Make samples and hidden states of the job's data; `layers` are those whose states the head reads.
 
-    `say` gets a line of text now and then. Raises UsageError for data that cannot be used, before the target answers
-    anything; PlatformError for a full disk or a target that does not answer. What is complete stays.
+    `say` gets a line of text now and then; `engine` serves the target where it is installed. Raises UsageError for
+    data that cannot be used, before the target answers anything; PlatformError for a full disk or a target that does
+    not answer. What is complete stays.
     """
     work = Path(job.work)
     chat = load_chat(job.target, job.target_revision or "main")
     prepared = _read_prepared(work, _made_from(job, chat)) if all(map(_is_fixed, job.data)) else None
     if prepared is None:
-        prepared = _prepare_samples(job, chat, report, around)
+        prepared = _prepare_samples(job, chat, report, engine, dataset)
         say(_told(prepared))
     extractor = Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
     size = require_room((work / TRAIN, work / HELD_OUT), extractor)
@@ -116,17 +104,19 @@ def _told(prepared: Prepared) -> str:
     return "\n".join(lines)
 
 
-def _prepare_samples(job: TrainingJob, chat: Chat, report: Report, around: Surroundings) -> Prepared:
+def _prepare_samples(
+    job: TrainingJob, chat: Chat, report: Report, engine: TrainingEngine | None, dataset: HubDataset
+) -> Prepared:
     work, skipped = Path(job.work), Skipped()
     with writing(work):
         work.mkdir(parents=True, exist_ok=True)
         Path(job.checkpoints).mkdir(parents=True, exist_ok=True)
     own = [Path(source) for source in job.data if (Path(source) / INDEX).is_file()]
     _require_tokenizer(own, chat)
-    count, questions = _collect(job, skipped, around)
+    count, questions = _collect(job, skipped, dataset)
     report(TrainingProgress("data", 0, count))
     if job.responses != KEEP:
-        _respond(job, chat, count, report, around)
+        _respond(job, chat, count, report, engine)
     aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
     with ExitStack() as stack:
         writers = [stack.enter_context(SampleWriter(work / name, chat.digest)) for name in (TRAIN, HELD_OUT)]
@@ -167,11 +157,11 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     )
 
 
-def _collect(job: TrainingJob, skipped: Skipped, around: Surroundings) -> tuple[int, set[str]]:
+def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[int, set[str]]:
     """Write the different conversations of all sources to a file: how many, and their questions."""
     work = Path(job.work)
     sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
-    rows = (row for one in sources for row in source_rows(one, work / "downloads", around.objects, around.dataset))
+    rows = (row for one in sources for row in source_rows(one, work / "downloads", dataset=dataset))
     count, questions = 0, set()
     with writing(work / _CONVERSATIONS), (work / _CONVERSATIONS).open("w", encoding="utf-8") as stream:
         for conversation in distinct(rows, job.responses == KEEP, skipped):
@@ -211,11 +201,11 @@ def _responses(job: TrainingJob) -> Responses:
     return Responses(Path(job.checkpoints) / "responses.jsonl", _digest(job.model_dump(include=keys)))
 
 
-def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: Surroundings) -> None:
+def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:
     responses = _responses(job)
     if all(conversation in responses for conversation in _conversations(job)):
         return
-    with around.target(chat) if around.target else _target(job, chat, around.engine) as generate:
+    with _target(job, chat, engine) as generate:
         respond(
             _conversations(job),
             responses,
@@ -285,7 +275,7 @@ def _count_lengths(cut: Cut, location: str, skipped: Skipped) -> None:
 def _ready(folders: Iterable[Path]) -> Iterator[tuple[str, Sample]]:
     """Samples that were prepared before, each with a digest of what precedes its first answer."""
     for folder in folders:
-        for sample in read_samples(folder):
+        for sample in Samples(folder):
             prompt = sample.input_ids[: int(sample.loss_mask.argmax())]
             yield _digest(prompt.tolist()), sample
 

@@ -14,8 +14,7 @@ from speculators.models.peagle import PEagleDraftModel
 from torch import Tensor
 from torch.nn import functional
 
-from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import Drafts, Segment, partition, sample_drafts
+from toolkit.training.partition import DraftMasks, Drafts, Segment, partition, sample_drafts
 from toolkit.training.samples import Sample, States
 
 

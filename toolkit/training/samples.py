@@ -164,11 +164,6 @@ class Samples(Sequence[Sample]):
 _STATES = ("hidden_states", "last_hidden_states")
 
 
-def read_samples(folder: Path) -> Samples:
-    """The samples of a complete folder. Raises UsageError."""
-    return Samples(folder)
-
-
 def read_contents(folder: Path) -> Contents:
     """What a folder holds. Raises UsageError for one that is not complete."""
     path = folder / INDEX
