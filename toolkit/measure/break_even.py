@@ -74,11 +74,11 @@ def schedule(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int], most_requ
     0 where every K costs. A measured concurrency speaks for the batch sizes that are nearest to it on a logarithmic
     scale. Empty if nothing was measured in a closed loop.
     """
-    best = {
-        concurrency: _best_k(items, k_of_arm)
-        for concurrency, items in _by_concurrency(speedups)
-        if concurrency <= most_requests
-    }
+    by_concurrency: dict[int, list[Speedup]] = {}
+    for item in speedups:
+        if item.concurrency and item.concurrency <= most_requests:
+            by_concurrency.setdefault(item.concurrency, []).append(item)
+    best = {concurrency: _best_k(items, k_of_arm) for concurrency, items in by_concurrency.items()}
     measured = sorted(best)
     ends = [*(math.isqrt(few * many) for few, many in pairwise(measured)), most_requests]
     merged: list[BatchSizes] = []
@@ -89,11 +89,6 @@ def schedule(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int], most_requ
         else:
             merged.append((merged[-1][1] + 1 if merged else 1, end, k))
     return tuple(merged)
-
-
-def _by_concurrency(speedups: Sequence[Speedup]) -> list[tuple[int, list[Speedup]]]:
-    closed = sorted((item for item in speedups if item.concurrency), key=lambda item: item.concurrency or 0)
-    return [(concurrency or 0, list(items)) for concurrency, items in groupby(closed, lambda item: item.concurrency)]
 
 
 def _best_k(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int]) -> int:

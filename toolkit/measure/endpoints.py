@@ -68,7 +68,8 @@ def measure_endpoints(
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     measured = [*subjects, *([compared] if compared else [])]
-    design = replace(design, settle_seconds=max(map(_settle_seconds, measured)))
+    pauses = [one.platform.pause_between_arms(one.name) for one in measured if isinstance(one, Served)]
+    design = replace(design, settle_seconds=max(pauses, default=0.0))
     saved = Journal(journal, _setting(design, measured)) if journal else None
     title = f"{first.address} against {compared.address}" if compared else first.address
     with progress.stage(f"measure {first.address}"):
@@ -154,10 +155,6 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:  # without the extra `bench`, and on Windows
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def _settle_seconds(subject: Served | Server) -> float:
-    return 0.0 if isinstance(subject, Server) else subject.platform.pause_between_arms(subject.name)
 
 
 @asynccontextmanager

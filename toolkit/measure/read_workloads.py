@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.measure.workload import Prompt, Workload
 from toolkit.recipe.captured import captured
-from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.prompts import parse_prompts, prompt_of, read_prompts
 from toolkit.recipe.rows import ENDINGS
+from toolkit.training.sources import HubDataset, Objects, on_the_hub
 
 SHIPPED = ("structured", "open-ended")
 """Workloads of eight short prompts each: predictable text, and text that is not."""
@@ -33,16 +34,8 @@ _MOST_NAMED = 10
 # SPEED-Bench's text where a prompt's source has a licence of its own: https://huggingface.co/datasets/nvidia/SPEED-Bench
 _MASKED = "FULL BENCHMARK DATA SHOULD BE FETCHED"
 
-HubDataset = Callable[[str, str | None], HubFiles]
 
-
-def _on_the_hub(repo: str, revision: str | None) -> HubFiles:
-    return HubFiles(repo, revision, hub_client(), "datasets")
-
-
-def read_workloads(
-    what: str, objects: Objects | None = None, dataset: HubDataset = _on_the_hub
-) -> tuple[Workload, ...]:
+def read_workloads(what: str, objects: Objects | None = None, dataset: HubDataset = on_the_hub) -> tuple[Workload, ...]:
     """The workloads that `what` names. Raises UsageError or HubError.
 
     `what` is a file; `structured` or `open-ended`; `study`, or one of its classes such as `study/json`; a data set of
@@ -132,9 +125,6 @@ def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
         else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
     )
 
-
-Objects = Callable[[str], Iterable[tuple[str, bytes]]]
-"""Reads every object below a prefix such as `s3://bucket/data-capture/`: its key and content, oldest first."""
 
 # What a measurement can ask in its time; a day's capture may be gigabytes.
 _MOST_PROMPTS = 1000

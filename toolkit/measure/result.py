@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from toolkit import documents
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.errors import UsageError
 from toolkit.files import set_mode
+from toolkit.recipe.content import digest
 
 Outcome = Literal["successful", "failed", "incomplete"]
 
@@ -49,6 +49,11 @@ class RequestResult:
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
+
+    @property
+    def request(self) -> tuple[str, int, int, float, bool]:
+        """What tells this request from the others that its arm was asked."""
+        return self.workload, self.prompt, self.round, self.load, self.open_loop
 
     @property
     def ttft(self) -> float | None:
@@ -86,7 +91,7 @@ class Journal:
     def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
         self.path = path
         self.notes: tuple[str, ...] = ()
-        self._head = {"setting": hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()}
+        self._head = {"setting": digest(setting)}
 
     def results(self) -> list[RequestResult]:
         """What was measured before. A last line that was cut short is removed. Raises UsageError."""

@@ -91,7 +91,8 @@ def summarise(
     between = tuple(_between_arms(points, arms))
     if baseline is None:
         return Summary(rows, between_arms=between)
-    noise = _noise(points.values(), baseline.name)
+    itself = again(baseline.name)
+    noise = speedup([pair for there in points.values() for pair in pairs_of(there, itself, baseline.name)])
     gains = tuple(_gains(points, arms, baseline.name))
     return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains, between)
 
@@ -168,12 +169,6 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     """The acceptance of all answers together; None if no draft was verified."""
     counted = [item.acceptance for item in results if item.acceptance and item.acceptance.steps]
     return reduce(add, counted) if counted else None
-
-
-def _noise(points: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
-    """The baseline against itself, over all points."""
-    pairs = [pair for results in points for pair in pairs_of(results, again(baseline), baseline)]
-    return speedup(pairs)
 
 
 def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:

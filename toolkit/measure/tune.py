@@ -17,7 +17,7 @@ from typing import Any, Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
 from toolkit.measure.find_k import Measured
-from toolkit.measure.measurement import ArmReport, Claim, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Claim, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.schema import Slo
 
@@ -72,7 +72,7 @@ class Aim:
         if row is None:
             return False
         limits = ((row.ttft, self.slo.ttft), (row.tpot, self.slo.tpot), (row.e2e, self.slo.e2e))
-        return all(limit is None or _within(times, limit) for times, limit in limits)
+        return all(limit is None or (times is not None and times.p90 <= limit) for times, limit in limits)
 
 
 @dataclass(frozen=True)
@@ -225,10 +225,6 @@ def _ratio(candidate: Candidate, point: Point) -> float:
 
 def _acceptance(row: ArmReport | None) -> tuple[float, ...]:
     return row.acceptance_per_position if row else ()
-
-
-def _within(times: Percentiles | None, limit: float) -> bool:
-    return times is not None and times.p90 <= limit
 
 
 def _mean(values: Sequence[float]) -> float:

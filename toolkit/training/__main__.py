@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -77,13 +78,7 @@ def train_head(job: TrainingJob) -> None:
 
 
 def _reporter(job: TrainingJob) -> Report:
-    checkpoints = Path(job.checkpoints)
-
-    def report(line: TrainingProgress) -> None:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        progress.report(line, checkpoints)
-
-    return report
+    return partial(progress.report, folder=Path(job.checkpoints))
 
 
 def main(folder: Path, processes: int | None = None) -> int:

@@ -7,8 +7,6 @@ samples of one conversation: each is a sequence that the target really sees.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +18,7 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from toolkit.errors import UsageError
+from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
 from toolkit.training.samples import Sample
 
@@ -63,7 +62,7 @@ class Chat:
     @property
     def digest(self) -> str:
         """Of tokens and their ids; the same as in a recipe's lock."""
-        return hashlib.sha256(json.dumps(sorted(self._tokenizer.get_vocab().items())).encode()).hexdigest()
+        return digest(sorted(self._tokenizer.get_vocab().items()))
 
     @property
     def special_tokens(self) -> frozenset[int]:

@@ -11,7 +11,6 @@ Every stage goes on where it was interrupted. Nothing here says anything of the 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,6 +22,7 @@ from transformers import AutoConfig
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.files import write_whole, writing
+from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
@@ -152,7 +152,7 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     keys = {"target_name", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return _digest(
+    return digest(
         [job.model_dump(include=keys | {"draft_vocab_size", "start_from", "target_revision"}), chat.digest, states]
     )
 
@@ -198,7 +198,7 @@ def _responses(job: TrainingJob) -> Responses:
         "seed",
         "dtype",
     }
-    return Responses(Path(job.checkpoints) / "responses.jsonl", _digest(job.model_dump(include=keys)))
+    return Responses(Path(job.checkpoints) / "responses.jsonl", digest(job.model_dump(include=keys)))
 
 
 def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:
@@ -277,7 +277,7 @@ def _ready(folders: Iterable[Path]) -> Iterator[tuple[str, Sample]]:
     for folder in folders:
         for sample in Samples(folder):
             prompt = sample.input_ids[: int(sample.loss_mask.argmax())]
-            yield _digest(prompt.tolist()), sample
+            yield digest(prompt.tolist()), sample
 
 
 def _require_tokenizer(folders: list[Path], chat: Chat) -> None:
@@ -309,7 +309,3 @@ def _write_vocabulary(job: TrainingJob, chat: Chat) -> float:
         raise UsageError(f"the head in {job.start_from} drafts {len(vocabulary.d2t)} tokens, not {size}", hint=hint)
     vocabulary.write(work)
     return vocabulary.coverage(count_tokens(work / HELD_OUT, target.vocab_size))
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -63,6 +63,7 @@ def report(progress: TrainingProgress, folder: Path, stream: TextIO | None = Non
         {key: value for key, value in asdict(progress).items() if value != defaults[key] or key == "stage"}
     )
     print(PREFIX + line, file=stream or sys.stdout, flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / FILE).open("a") as file:
         file.write(line + "\n")
 
