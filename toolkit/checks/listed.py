@@ -19,6 +19,7 @@ _FAMILIES = ("eagle", "eagle3", "dflash", "dspark", "draft-model")
 # Heads have one to five layers. A whole model has more, and none of the keys that only heads have.
 _MOST_HEAD_LAYERS = 8
 _HEAD_KEYS = {"draft_vocab_size", "eagle_config", "dflash_config", "target_hidden_size", "speculators_config"}
+_ARCHITECTURE = re.compile("DFlash|DSpark|Eagle3|^Eagle")
 # The same model in another precision has the same hidden states, up to rounding.
 _PRECISION = re.compile(
     r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
@@ -77,14 +78,8 @@ def written_method(config: Mapping[str, Any]) -> str:
     if named := speculators.get(str(config.get("speculators_model_type"))):
         return named
     for architecture in map(str, config.get("architectures") or ()):
-        if "DFlash" in architecture:
-            return "dflash"
-        if "DSpark" in architecture:
-            return "dspark"
-        if "Eagle3" in architecture:
-            return "eagle3"
-        if architecture.startswith("Eagle"):
-            return "eagle"
+        if found := _ARCHITECTURE.search(architecture):
+            return found[0].lower()
     model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
     return model_types.get(str(config.get("model_type")), "")
 

@@ -215,13 +215,8 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
 def _settings(recipe: Recipe) -> Mapping[str, Any]:
     """What the recipe says of its engine's shapes and flags."""
     engine = recipe.engine
-    settings = {
-        "max_model_len": engine.max_model_len,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "args": dict(engine.args),
-        "env": dict(engine.env),
-    }
+    lengths = {key: getattr(engine, key) for key in ("max_model_len", "max_num_seqs", "max_num_batched_tokens")}
+    settings = {**lengths, "args": dict(engine.args), "env": dict(engine.env)}
     return {key: value for key, value in settings.items() if value}
 
 

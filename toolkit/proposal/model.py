@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from toolkit.recipe.facts import Lock, ModelFacts
@@ -76,7 +76,3 @@ class Proposal:
     choices: Sequence[Choice]
     lock: Lock
     notes: Sequence[str] = field(default=())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choices and notes as plain data."""
-        return {"choices": [asdict(choice) for choice in self.choices], "notes": list(self.notes)}
