@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from toolkit.catalog import lookup
 from toolkit.endpoint.metrics import Figure
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.arm import Arm, Served
+from toolkit.measure.arm import GENERAL, Arm, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design
@@ -26,7 +26,6 @@ from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
-from toolkit.measure.workload import GENERAL, Workload
 from toolkit.recipe.recipe import EngineRules
 from toolkit.recipe.rules import Scoring
 

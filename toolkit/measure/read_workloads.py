@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.measure.arm import Workload
 from toolkit.recipe.captured import captured
 from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.known import catalogue_dir
-from toolkit.recipe.prompts import parse_prompts, prompt_of, read_prompts
+from toolkit.recipe.prompts import Prompt, parse_prompts, prompt_of, read_prompts
 from toolkit.recipe.rows import ENDINGS
 from toolkit.training.sources import HubDataset, Objects, on_the_hub
 

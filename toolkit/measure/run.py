@@ -20,13 +20,12 @@ from functools import cached_property
 from itertools import count, islice
 
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.load import Ask, Timing
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload
 
 _LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8

@@ -14,11 +14,10 @@ from fakes import answer_events, event_stream
 
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm
-from toolkit.measure.load import closed_loop, open_loop
+from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.load import Ask, Timing, closed_loop, open_loop
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 WORKLOAD = Workload("w", tuple(Prompt(({"role": "user", "content": str(index)},)) for index in range(100)))
 BYTES = event_stream(answer_events([7, 8]))

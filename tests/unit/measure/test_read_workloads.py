@@ -12,8 +12,8 @@ import pytest
 from hub import COMMIT, hub
 
 from toolkit.errors import HubError, UsageError
+from toolkit.measure.arm import Workload
 from toolkit.measure.read_workloads import DATASETS, HubDataset, read_workloads
-from toolkit.measure.workload import Workload
 from toolkit.recipe.hub import HubFiles, hub_client
 
 
