@@ -49,7 +49,6 @@ class Design:
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
-        """The baseline, if there is one, and the arms."""
         return (*filter(None, [self.baseline]), *self.arms)
 
 

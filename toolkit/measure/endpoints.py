@@ -104,7 +104,6 @@ async def _measure(
     saved: Journal | None,
     what_if: Sequence[float],
 ) -> BenchReport:
-    """Connect to all arms and measure them."""
     async with AsyncExitStack() as stack:
         baseline = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
         arms = [await stack.enter_async_context(_arm(one, name)) for name, one in _names(subjects).items()]

@@ -47,7 +47,6 @@ class Timing:
 
     @property
     def stopped(self) -> bool:
-        """Whether the measurement is to end."""
         return self.stop is not None and self.stop.is_set()
 
 

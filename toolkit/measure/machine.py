@@ -32,7 +32,6 @@ class Machine:
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Watch while the block runs."""
         loop = asyncio.get_running_loop()
         began, throttled_before = loop.time(), self._throttled_seconds()
         ticking = asyncio.ensure_future(self._tick())

@@ -42,9 +42,8 @@ def require_free(path: Path) -> None:
         return
     with path.open("rb") as stream:
         if _OURS not in stream.read(_HEAD_BYTES):
-            raise UsageError(
-                f"{path} exists, and is not a report of the toolkit", hint="Name another file, or remove it."
-            )
+            hint = "Name another file, or remove it."
+            raise UsageError(f"{path} exists, and is not a report of the toolkit", hint=hint)
 
 
 def page_html(report: BenchReport) -> str:

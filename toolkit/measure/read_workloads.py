@@ -82,9 +82,8 @@ def _study(what: str) -> tuple[Workload, ...]:
     """The workload of a class, named `study/json` and so on, or those of all."""
     classes = {f"study/{name}": texts for name, texts in json.loads(_STUDY.read_text(encoding="utf-8")).items()}
     if what not in ("study", *classes):
-        raise UsageError(
-            f"no workload is called {what}", hint=f"Give `study` for all, or one of: {', '.join(classes)}."
-        )
+        hint = f"Give `study` for all, or one of: {', '.join(classes)}."
+        raise UsageError(f"no workload is called {what}", hint=hint)
     return tuple(
         Workload(name, tuple(Prompt(({"role": "user", "content": text},), _STUDY_TOKENS) for text in texts))
         for name, texts in classes.items()
@@ -117,13 +116,10 @@ def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
             return of_split[0]
     if len(matching) == 1:
         return matching[0]
-    named = ", ".join(matching[:_MOST_NAMED])
-    raise UsageError(
-        f"{repo} on the hub has {len(matching)} files that could be meant{f': {named}' if named else ''}",
-        hint=f"Name one by a part of its path: {repo}:PART"
-        if matching
-        else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
-    )
+    named = f": {', '.join(matching[:_MOST_NAMED])}" if matching else ""
+    part_of = f"Name one by a part of its path: {repo}:PART"
+    hint = part_of if matching else f"Files of prompts end in one of {', '.join(ENDINGS)}."
+    raise UsageError(f"{repo} on the hub has {len(matching)} files that could be meant{named}", hint=hint)
 
 
 # What a measurement can ask in its time; a day's capture may be gigabytes.

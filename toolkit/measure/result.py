@@ -121,7 +121,6 @@ class Journal:
             raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
 
     def add(self, results: Sequence[RequestResult]) -> None:
-        """Append results."""
         if self.notes:
             return
         lines = [asdict(item) for item in results]

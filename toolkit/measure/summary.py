@@ -55,8 +55,6 @@ class Point:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of a report."""
-
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
     noise: Interval | None = None

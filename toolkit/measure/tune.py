@@ -85,7 +85,6 @@ class _Offer:
 
 
 def point_name(point: Point) -> str:
-    """A point in words."""
     workload, concurrency = point
     return f"{workload}, {concurrency} at a time"
 
@@ -95,9 +94,8 @@ def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
     candidate = Candidate("", k, report)
     if not candidate.speedups:
         lost = sum(row.failed for row in report.arms)
-        raise PlatformError(
-            f"{report.title}: too few answers to compare ({lost} failed)", hint="Give it more --time; see toolkit logs."
-        )
+        hint = "Give it more --time; see toolkit logs."
+        raise PlatformError(f"{report.title}: too few answers to compare ({lost} failed)", hint=hint)
     return {
         point_name(point): Measured(k, 1 / item.ratio, _acceptance(candidate.row(point)))
         for point, item in candidate.speedups.items()

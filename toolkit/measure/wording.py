@@ -41,7 +41,6 @@ def load(item: ArmReport | Speedup | ArmSpeedup) -> str:
 
 
 def load_in_words(item: ArmReport | Speedup | ArmSpeedup) -> str:
-    """A load in a sentence."""
     return _concurrent(item.concurrency) if item.concurrency else f"{load(item)[:-2]} requests per second"
 
 

@@ -118,7 +118,6 @@ def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> S
 
 
 def _names(able: Sequence[Drafter]) -> str:
-    """The methods of the drafters."""
     return ", ".join(dict.fromkeys(drafter.method for drafter in able))
 
 
@@ -341,7 +340,6 @@ def _in_order(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drafting(drafter: Drafter, able: Sequence[Drafter]) -> Iterator[Choice]:
-    """The choices of method, drafter and K."""
     method = methods.method(drafter.method)
     others = dict.fromkeys(item.method for item in able if item.method != drafter.method)
     yield Choice("speculation.method", drafter.method, _HOW[method.kind, method.parallel], tuple(others))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from toolkit.catalog.methods import Method
 from toolkit.recipe.facts import Lock, ModelFacts
 
 Goal = Literal["latency", "throughput"]
@@ -56,6 +57,12 @@ class Drafter:
     def name(self) -> str:
         """The method, with the drafter if there is one."""
         return f"{self.method} ({self.model})" if self.model else self.method
+
+
+def with_default_k(method: Method, why: str, facts: ModelFacts | None = None) -> Drafter:
+    """A drafter that drafts as many tokens as its method does by default; `facts` are those of its model."""
+    tokens_why, model = f"the default of {method.name}", facts.model if facts else None
+    return Drafter(method.name, method.default_num_speculative_tokens, why, tokens_why, model, facts)
 
 
 @dataclass(frozen=True)

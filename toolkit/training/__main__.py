@@ -120,9 +120,8 @@ def _read(folder: Path) -> TrainingJob:
     try:
         return read_job(folder)
     except (OSError, documents.Unfit) as error:
-        raise UsageError(
-            f"{folder / FILE} cannot be used: {error}", hint="`toolkit train RECIPE` writes it."
-        ) from error
+        hint = "`toolkit train RECIPE` writes it."
+        raise UsageError(f"{folder / FILE} cannot be used: {error}", hint=hint) from error
 
 
 if __name__ == "__main__":

@@ -52,7 +52,6 @@ class Report:
 
 
 def report_of(job: TrainingJob, result: Result) -> Report:
-    """The figures of a training that is done."""
     acceptance = result.held_out.acceptance
     return Report(
         method=job.method,

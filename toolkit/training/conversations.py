@@ -49,7 +49,6 @@ class Conversation:
         return digest(first.casefold().split())
 
     def asked(self) -> Conversation:
-        """Without the assistant's messages."""
         return Conversation(tuple(one for one in self.messages if one["role"] != "assistant"), self.location)
 
 

@@ -39,6 +39,8 @@ from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabula
 TRAIN, HELD_OUT = "train", "held-out"
 KEEP, IN_JOB = "keep", "target"
 """What `responses` is, where it is no address."""
+_DECIDING = {"target_name", "target_revision", "responses", "temperature", "max_new_tokens", "max_length", "seed"}
+"""Settings that decide the target's answers."""
 
 Report = Callable[[TrainingProgress], None]
 
@@ -149,12 +151,10 @@ def _is_fixed(source: str) -> bool:
 
 def _made_from(job: TrainingJob, chat: Chat) -> str:
     """A digest of all that decides the samples: settings, tokenizer, and the state of the files on this machine."""
-    keys = {"target_name", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return digest(
-        [job.model_dump(include=keys | {"draft_vocab_size", "start_from", "target_revision"}), chat.digest, states]
-    )
+    settings = job.model_dump(include=_DECIDING | {"data", "held_out", "draft_vocab_size", "start_from"})
+    return digest([settings, chat.digest, states])
 
 
 def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[int, set[str]]:
@@ -188,17 +188,8 @@ def _conversations(job: TrainingJob) -> Iterator[Conversation]:
 
 
 def _responses(job: TrainingJob) -> Responses:
-    keys = {
-        "target_name",
-        "target_revision",
-        "responses",
-        "temperature",
-        "max_new_tokens",
-        "max_length",
-        "seed",
-        "dtype",
-    }
-    return Responses(Path(job.checkpoints) / "responses.jsonl", digest(job.model_dump(include=keys)))
+    settings = job.model_dump(include=_DECIDING | {"dtype"})
+    return Responses(Path(job.checkpoints) / "responses.jsonl", digest(settings))
 
 
 def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:
@@ -231,7 +222,6 @@ def _target(job: TrainingJob, chat: Chat, engine: TrainingEngine | None) -> Iter
 
 
 def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample]]:
-    """All samples, each with its question."""
     for one in _answered(job, chat, skipped):
         cut = samples_of(one.turns, job.max_length)
         _count_lengths(cut, one.location, skipped)

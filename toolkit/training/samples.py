@@ -121,14 +121,14 @@ class Samples(Sequence[Sample]):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contents = read_contents(folder)
-        self._offsets = [self._read_offsets(shard) for shard in range(self.contents.shards)]
+        files = [samples_file(folder, shard) for shard in range(self.contents.shards)]
+        self._offsets: list[list[int]] = [read_tensors(file, ("offsets",))["offsets"].tolist() for file in files]
         self._starts = [0]
         for offsets in self._offsets:
             self._starts.append(self._starts[-1] + len(offsets) - 1)
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each sample."""
         return [end - start for offsets in self._offsets for start, end in pairwise(offsets)]
 
     def __len__(self) -> int:
@@ -156,10 +156,6 @@ class Samples(Sequence[Sample]):
         start, end = self._offsets[shard][index - self._starts[shard] :][:2]
         return shard, start, end
 
-    def _read_offsets(self, shard: int) -> list[int]:
-        offsets: list[int] = read_tensors(samples_file(self.folder, shard), ("offsets",))["offsets"].tolist()
-        return offsets
-
 
 _STATES = ("hidden_states", "last_hidden_states")
 
@@ -177,12 +173,10 @@ def read_contents(folder: Path) -> Contents:
 
 
 def samples_file(folder: Path, shard: int) -> Path:
-    """The samples of a shard."""
     return folder / f"samples-{shard:05}.safetensors"
 
 
 def states_file(folder: Path, shard: int) -> Path:
-    """The hidden states of a shard."""
     return folder / f"states-{shard:05}.safetensors"
 
 

@@ -121,15 +121,10 @@ def require_room(folders: Sequence[Path], extractor: Extractor) -> int:
     done = sum(_tokens_done(folder, extractor) for folder in folders)
     needed, free = (total - done) * extractor.bytes_per_token, shutil.disk_usage(folders[0]).free
     if needed and needed + _SPARE_BYTES > free:
-        hint = (
-            "Give the job a larger disk (training.volume_gb), less data, or a smaller training.max_length. "
-            "What is complete stays."
-        )
-        raise PlatformError(
-            f"the hidden states of {total - done:,} tokens take {needed / 1e9:,.1f} GB, and the disk of {folders[0]} "
-            f"has {free / 1e9:,.1f} GB",
-            hint=hint,
-        )
+        message = f"the hidden states of {total - done:,} tokens take {needed / 1e9:,.1f} GB, and the disk of "
+        message += f"{folders[0]} has {free / 1e9:,.1f} GB"
+        hint = "Give the job a larger disk (training.volume_gb), less data, or a smaller training.max_length. "
+        raise PlatformError(message, hint=hint + "What is complete stays.")
     return total * extractor.bytes_per_token
 
 
