@@ -96,7 +96,9 @@ class Journal:
     def results(self) -> list[RequestResult]:
         """What was measured before. A last line that was cut short is removed. Raises UsageError."""
         try:
-            self._must_be_ours()
+            if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
+                # Somebody else has made it, and would read the answers.
+                raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
             content = documents.read_file(self.path, _LIMITS)
             if not content:
                 return []
@@ -114,11 +116,6 @@ class Journal:
         except (OSError, documents.Unfit) as error:
             hint = "Write to another file to measure from the start."
             raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
-
-    def _must_be_ours(self) -> None:
-        """Raise UsageError for a file that somebody else has made: they would read the answers."""
-        if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
-            raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
 
     def add(self, results: Sequence[RequestResult]) -> None:
         if self.notes:

@@ -235,13 +235,10 @@ class _Measurement:
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
             reasons |= any(answer.reasoning for answer in answers)
         if reasons and self._design.max_tokens is None:
-            self._timing = replace(self._timing, max_tokens=self._room_for_reasoning)
-
-    @property
-    def _room_for_reasoning(self) -> int:
-        """Half of a short context is left to the prompts."""
-        known = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
-        return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
+            # Half of a short context is left to the prompts.
+            halves = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
+            room = max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *halves]))
+            self._timing = replace(self._timing, max_tokens=room)
 
     async def _next_block(self, cell: _Cell) -> None:
         most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size

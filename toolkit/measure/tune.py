@@ -143,10 +143,11 @@ def schedule_pays(by_batch: Candidate, fixed: Candidate) -> tuple[bool, str]:
 
     It is if its mean speedup is higher than either's, and if at no point its 95 % interval lies below either.
     """
+    ratios = {point: item.ratio for point, item in fixed.speedups.items()}
     slower = [
         f"{point_name(point)} ({item.ratio:.2f}x, and {other} {bound:.2f}x)"
         for point, item in by_batch.speedups.items()
-        for other, bound in ((fixed.name, _ratio(fixed, point)), ("the baseline", 1.0))
+        for other, bound in ((fixed.name, ratios.get(point, 1.0)), ("the baseline", 1.0))
         if item.high < bound
     ]
     if slower:
@@ -214,11 +215,6 @@ def _hourly(row: ArmReport | None) -> float | None:
     if row is None or not row.price_per_million_output_tokens or not row.output_tokens_per_second:
         return None
     return row.price_per_million_output_tokens * row.output_tokens_per_second
-
-
-def _ratio(candidate: Candidate, point: Point) -> float:
-    speedup = candidate.speedups.get(point)
-    return speedup.ratio if speedup else 1.0
 
 
 def _acceptance(row: ArmReport | None) -> tuple[float, ...]:

@@ -17,13 +17,12 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import overload
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -115,7 +114,7 @@ class SampleWriter:
         write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
 
-class Samples(Sequence[Sample]):
+class Samples:
     """The samples of a complete folder, in any order, each read when it is asked for. Raises UsageError."""
 
     def __init__(self, folder: Path) -> None:
@@ -134,13 +133,10 @@ class Samples(Sequence[Sample]):
     def __len__(self) -> int:
         return self._starts[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+    def __iter__(self) -> Iterator[Sample]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, index: int) -> Sample:
         shard, start, end = self._find(index)
         tensors = read_tensors(samples_file(self.folder, shard), ("input_ids", "loss_mask"), start, end)
         return Sample(**tensors)

@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 def test_samples_come_back_in_their_order_and_by_index(folder: Path) -> None:
     samples = Samples(folder)
     assert [one.input_ids.tolist() for one in samples] == [one.input_ids.tolist() for one in SAMPLES]
-    assert [one.loss_mask.tolist() for one in samples[:2]] == [[0, 0, 1], [0, 1]]
+    assert [one.loss_mask.tolist() for one in (samples[0], samples[1])] == [[0, 0, 1], [0, 1]]
     assert samples[-1].input_ids.tolist() == [10]
     assert (samples[0].input_ids.dtype, samples[0].loss_mask.dtype) == (torch.int32, torch.uint8)
     assert samples.lengths == [3, 2, 4, 1]
