@@ -186,8 +186,7 @@ def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter)
         flat |= {f"args.{flag}": value for flag, value in own.get("args", {}).items()}
         return draft.having("engine", **own), [Choice(f"engine.{key}", value, why) for key, value in flat.items()]
     rented = registry.rules_of(wishes.platform).facts.has_instance_types
-    usual = _USUAL_CONTEXT if rented else _CONTEXT_OF_THIS_MACHINE
-    usual = published.max_model_len if published else usual
+    usual = published.max_model_len if published else _USUAL_CONTEXT if rented else _CONTEXT_OF_THIS_MACHINE
     context = _context(wishes, target, usual, "; compiled in, and longer costs more" if published else "")
     requests = _requests(wishes)
     if published:

@@ -83,8 +83,12 @@ class SampleWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        if kind is None:
-            self._finish()
+        if kind is not None:
+            return
+        if self._pending:
+            self._write_shard()
+        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
+        write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
     def add(self, sample: Sample) -> None:
         """Write the sample, with others of its shard."""
@@ -106,12 +110,6 @@ class SampleWriter:
         write_tensors(samples_file(self._folder, self._shards), tensors, metadata)
         self._tokens += self._pending_tokens
         self._shards, self._pending, self._pending_tokens = self._shards + 1, [], 0
-
-    def _finish(self) -> None:
-        if self._pending:
-            self._write_shard()
-        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
-        write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
 
 class Samples:
