@@ -19,7 +19,7 @@ from toolkit.training.loop import Result
 from toolkit.version import __version__
 
 REPORT = "report.json"
-_CARD = (Path(__file__).parent / "card.md").read_text(encoding="utf-8")
+_CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
