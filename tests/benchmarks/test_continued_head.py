@@ -19,7 +19,7 @@ from toolkit.training.data import TRAIN
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Outcome, lesson
-from toolkit.training.samples import read_samples
+from toolkit.training.samples import Samples
 from toolkit.training.trainer import learner_of
 from tools.tiny.conversations import Conversation, Target, answered, conversation, lines, shifted
 from tools.tiny.corpus import examples
@@ -54,7 +54,7 @@ def job_of(folder: Path, data: Sequence[Path], **changes: object) -> TrainingJob
 
 def outcomes(job: TrainingJob, head: Path) -> list[Outcome]:
     """What a head does on each of the job's samples."""
-    samples, cpu = read_samples(Path(job.work) / TRAIN), torch.device("cpu")
+    samples, cpu = Samples(Path(job.work) / TRAIN), torch.device("cpu")
     built = build_head(job.model_copy(update={"start_from": str(head)}))
     built.eval()
     learner = learner_of(built, job, max(samples.lengths), cpu)

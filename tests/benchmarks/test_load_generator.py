@@ -14,13 +14,12 @@ import pytest
 from streaming_process import process_of
 from streaming_server import DONE, Answer, Served, event
 
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import connect_url
 from toolkit.measure.endpoints import run_to_end
-from toolkit.measure.load import closed_loop
+from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 TOKENS, SECONDS_PER_TOKEN = 250, 0.02
 

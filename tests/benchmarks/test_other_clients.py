@@ -30,11 +30,10 @@ import pytest
 from streaming_process import process_of
 from streaming_server import DONE, Answer, Served, document, event
 
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import connect_url
-from toolkit.measure.load import closed_loop
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.measure.load import Ask, Timing, closed_loop
+from toolkit.recipe.prompts import Prompt
 
 TINY = Path(__file__).parents[2] / "recipes" / "tiny"
 TARGET = TINY / "models" / "target"

@@ -25,8 +25,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.unit.training.heads import SHIPPED, job_for
 from toolkit.training.head import build_head
 from toolkit.training.learn import Lesson, PEagleLearner
-from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import sample_drafts
+from toolkit.training.partition import DraftMasks, sample_drafts
 
 HIDDEN, VOCAB, DEPTH, KEEP = 256, 64 * 256, 8, 0.8
 LONGEST = 4096

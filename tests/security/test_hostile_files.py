@@ -62,7 +62,7 @@ def test_a_page_takes_the_place_of_a_report_only(tmp_path: Path, owned: Path, ca
 
 def test_a_report_s_page_may_be_written_again(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    page.write_text(_PAGE.format(title="", style="", body=""))
+    page.write_text(_PAGE.substitute(title="", body=""))
     require_free(page)
     require_free(tmp_path / "new.html")
 

@@ -16,8 +16,7 @@ from toolkit.recipe.known import catalogue_dir
 from toolkit.training.head import aux_layers, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson, PEagleLearner
-from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import Drafts
+from toolkit.training.partition import DraftMasks, Drafts
 from toolkit.training.states import Extractor, load_target
 
 pytestmark = pytest.mark.serving

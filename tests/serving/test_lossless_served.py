@@ -9,14 +9,12 @@ import pytest
 
 from toolkit.api.endpoint import Endpoint
 from toolkit.engines.vllm.scoring import SCORING
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import connect_endpoint
 from toolkit.measure.judge import Judgement, judge
-from toolkit.measure.load import closed_loop
+from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.lossless import Lossless
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload
 
 pytestmark = pytest.mark.serving
 

@@ -13,10 +13,9 @@ from toolkit.apply.progress import default_progress
 from toolkit.endpoint.platform import Deployed
 from toolkit.errors import EndpointNotFound
 from toolkit.loading import RecipeLike
-from toolkit.measure.arm import Expected
+from toolkit.measure.arm import GENERAL, Expected, Workload
 from toolkit.measure.expected import Watch, reports_drafts
 from toolkit.measure.expected import watch as watch_metrics
-from toolkit.measure.workload import GENERAL, Workload
 from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan
 from toolkit.platforms.rules import Platform

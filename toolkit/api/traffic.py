@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 from toolkit import documents
 from toolkit.files import write_whole, writing
 from toolkit.home import home
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.measure.arm import Workload
 from toolkit.recipe.content import digest
+from toolkit.recipe.prompts import Prompt
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.conversations import Conversation, conversation_of, held_out
 from toolkit.training.sources import Objects, source_rows

@@ -40,11 +40,12 @@ def old_facts(recipe: Recipe, today: date) -> str:
 
 
 def _unlisted(recipe: Recipe, name: str, path: str) -> Finding:
+    images = recipe.platform_rules.images(recipe)
     if name in recipe.platform.types and recipe.platform_rules.instance(name) is None:
         message = f"the catalogue does not know {name}: memory, driver, disk, regions and price were not checked"
-    elif is_image(name) and not _lists_image(recipe, name):
+    elif is_image(name) and not any(name.endswith(f"{image.repository}:{image.tag}") for image in images):
         message = f"the catalogue does not know the image {name}: {_taken(recipe)}"
-    elif name == recipe.engine.version and not _lists_version(recipe):
+    elif name == recipe.engine.version and all(image.version != name for image in images):
         message = f"the catalogue does not know an image with {recipe.engine.name} {name}: {_taken(recipe)}"
     else:
         message = f"{name} is in the catalogue, or the recipe does not use it"
@@ -58,11 +59,3 @@ def _taken(recipe: Recipe) -> str:
         return "none is like it, so name one under `container.base`"
     address = f"{recipe.image.repository}:{recipe.image.tag}"
     return f"{address} is taken to work like the newest that it knows, and its flags were not checked"
-
-
-def _lists_version(recipe: Recipe) -> bool:
-    return any(image.version == recipe.engine.version for image in recipe.platform_rules.images(recipe))
-
-
-def _lists_image(recipe: Recipe, name: str) -> bool:
-    return any(name.endswith(f"{image.repository}:{image.tag}") for image in recipe.platform_rules.images(recipe))

@@ -19,6 +19,7 @@ _FAMILIES = ("eagle", "eagle3", "dflash", "dspark", "draft-model")
 # Heads have one to five layers. A whole model has more, and none of the keys that only heads have.
 _MOST_HEAD_LAYERS = 8
 _HEAD_KEYS = {"draft_vocab_size", "eagle_config", "dflash_config", "target_hidden_size", "speculators_config"}
+_ARCHITECTURE = re.compile("DFlash|DSpark|Eagle3|^Eagle")
 # The same model in another precision has the same hidden states, up to rounding.
 _PRECISION = re.compile(
     r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
@@ -30,18 +31,18 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on target, number of draft tokens and context; empty without a drafter. `models` None: no lock."""
     if recipe.speculation is None or recipe.drafter is None:
         return
-    listed = lookup.head(models.drafter.model if models and models.drafter else recipe.drafter.model)
-    yield from _method(recipe, models, listed)
+    drafter = models.drafter if models else None
+    listed = lookup.head(drafter.model if drafter else recipe.drafter.model)
+    yield from _method(recipe, drafter, listed)
     yield from _target(recipe, models, listed)
-    yield from _depth(recipe, models, listed)
+    yield from _depth(recipe, drafter, listed)
     if listed and recipe.engine.max_model_len is not None:
         yield from _context(listed, recipe.engine.max_model_len)
 
 
-def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
+def _method(recipe: Recipe, drafter: ModelFacts | None, listed: Head | None) -> Iterator[Finding]:
     """A drafter of another kind: the engine cannot load it, or accepts nothing that it drafts."""
-    written = written_method(models.drafter.config) if models and models.drafter else ""
-    made_for = listed.method if listed else written
+    made_for = listed.method if listed else written_method(drafter.config) if drafter else ""
     ours, theirs = _family(recipe.method), _family(made_for)
     # A P-EAGLE head may also draft one token after the other, but an EAGLE-3 head not all in parallel.
     sequential = listed is not None and listed.method == "eagle3" and recipe.method == "p-eagle"
@@ -49,15 +50,11 @@ def _method(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         message = f"this drafter is made for method `{made_for}`, not `{recipe.method}`"
         hint = f"Set `method: {made_for}`, or use another drafter."
         yield Finding("pair.method", message, "speculation.method", hint=hint)
-    elif not made_for and models and models.drafter and _is_head(recipe.method) and _has_all(models.drafter):
-        layers = models.drafter.text_config["num_hidden_layers"]
+    elif not made_for and drafter and methods.method(recipe.method).kind == "head" and _has_all(drafter):
+        layers = drafter.text_config["num_hidden_layers"]
         message = f"this drafter is a whole language model ({layers} layers), not a head for `{recipe.method}`"
         hint = "Set `method: draft-model`, or use a head that was trained for this target."
         yield Finding("pair.method", message, "speculation.method", hint=hint)
-
-
-def _is_head(method: str) -> bool:
-    return methods.method(method).kind == "head"
 
 
 def _has_all(drafter: ModelFacts) -> bool:
@@ -77,14 +74,8 @@ def written_method(config: Mapping[str, Any]) -> str:
     if named := speculators.get(str(config.get("speculators_model_type"))):
         return named
     for architecture in map(str, config.get("architectures") or ()):
-        if "DFlash" in architecture:
-            return "dflash"
-        if "DSpark" in architecture:
-            return "dspark"
-        if "Eagle3" in architecture:
-            return "eagle3"
-        if architecture.startswith("Eagle"):
-            return "eagle"
+        if found := _ARCHITECTURE.search(architecture):
+            return found[0].lower()
     model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
     return model_types.get(str(config.get("model_type")), "")
 
@@ -94,10 +85,9 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
     if recipe.target.kind != "hub":
         return
     target = models.target.model if models else recipe.target.model
-    drafter = models.drafter if models else None
-    speculators = (drafter.config.get("speculators_config") or {}) if drafter else {}
-    verifier = (speculators.get("verifier") or {}).get("name_or_path")
-    written = (drafter.config.get("target_model") if drafter else None) or verifier
+    config = models.drafter.config if models and models.drafter else {}
+    verifier = (config.get("speculators_config") or {}).get("verifier") or {}
+    written = config.get("target_model") or verifier.get("name_or_path")
     trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or written
     if not trained_for:
         return
@@ -124,10 +114,10 @@ def _revision(models: Lock | None) -> Iterator[Finding]:
         yield Finding("pair.target-revision", message, _DRAFTER, hint=hint, severity="warning")
 
 
-def _depth(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
+def _depth(recipe: Recipe, drafter: ModelFacts | None, listed: Head | None) -> Iterator[Finding]:
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
-    written = models.drafter.config.get("num_depths") if models and models.drafter else None
+    written = drafter.config.get("num_depths") if drafter else None
     depth = written or (listed.trained_depth if listed else None)
     if isinstance(depth, int) and recipe.speculation.facts.mask_token and tokens > depth:
         message = (

@@ -115,7 +115,8 @@ def check_quality(recipe: Recipe) -> Iterator[Finding]:
         )
         hint = f"Set it to {best.num_speculative_tokens}"
         if recipe.drafting and recipe.drafting.takes("num_speculative_tokens_per_batch_size", recipe.engine.version):
-            schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {_low(recipe)}]]"
+            low = min(item.num_speculative_tokens for item in recipe.evidence if item.num_speculative_tokens)
+            schedule = f"[[1, 8, {max(wanted, best.num_speculative_tokens)}], [9, {requests}, {low}]]"
             hint += f", or give a K per batch size: `num_speculative_tokens_per_batch_size: {schedule}`"
         hint += "."
         yield Finding("quality.best-k", message, _K, hint=hint, severity="warning")
@@ -129,7 +130,3 @@ def _fastest(evidence: Sequence[Evidence], requests: int) -> Evidence | None:
     ]
     # Use the nearest concurrency: the best K falls as more requests share a step.
     return max(measured, key=lambda item: (item.concurrency or 0, item.speedup or 0), default=None)
-
-
-def _low(recipe: Recipe) -> int:
-    return min(item.num_speculative_tokens or 1 for item in recipe.evidence if item.num_speculative_tokens)

@@ -21,8 +21,7 @@ from toolkit.checks.container import check_container
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.models import check_pair, check_quality, check_target
-from toolkit.checks.no_effect import check_no_effect
-from toolkit.checks.sections import check_expect, check_overrides, check_tags, check_workloads
+from toolkit.checks.sections import check_expect, check_no_effect, check_overrides, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
@@ -68,9 +67,8 @@ class Report:
         verdict = "✔ no errors" if self.ok else f"✘ {_count(len(self.errors), 'error')}"
         rows = [(_severity(f), f.line or "", f.path, _words(f), f.code) for f in self.findings]
         parts = [table(rows, ("", "line", "key", "finding", "check"))] if rows else []
-        return card(
-            self.recipe, *parts, says=in_tone(verdict, "good" if self.ok else "bad"), tone="good" if self.ok else "bad"
-        )
+        tone: Tone = "good" if self.ok else "bad"
+        return card(self.recipe, *parts, says=in_tone(verdict, tone), tone=tone)
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit check --json`."""
@@ -152,15 +150,13 @@ def _models(recipe: Recipe, to_train: bool) -> tuple[Lock | None, list[Finding]]
     if recipe.drafter is None:
         return (Lock(target) if target else None), findings
     in_lock = locked.drafter if locked else None
-    if recipe.training and (to_train or not _is_trained(recipe.drafter, in_lock)):
+    folder = recipe.drafter.folder
+    trained = (folder / "config.json").is_file() if folder else in_lock is not None
+    if recipe.training and (to_train or not trained):
         return (Lock(target) if target else None), [*findings, not_trained(recipe)]
     drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
-
-
-def _is_trained(head: ModelSource, locked: ModelFacts | None) -> bool:
-    return (head.folder / "config.json").is_file() if head.folder else locked is not None
 
 
 def _model(
@@ -197,13 +193,8 @@ def _model(
 def _partial(recipe: Recipe, key: str, facts: ModelFacts) -> Finding:
     unverified = f"; not verified: {'; '.join(facts.unverified)}" if facts.unverified else ""
     message = f"the facts about {facts.model} were taken from publications, not from its files{unverified}"
-    return Finding(
-        "lock.partial",
-        message,
-        key,
-        hint=f"To read its files from the hub: toolkit lock {recipe.path}",
-        severity="info",
-    )
+    hint = f"To read its files from the hub: toolkit lock {recipe.path}"
+    return Finding("lock.partial", message, key, hint=hint, severity="info")
 
 
 def _relock(recipe: Recipe) -> str:

@@ -1,4 +1,4 @@
-"""Checks of single sections: instance types with settings of their own, prompt sets, expectations, tags."""
+"""Checks of single sections: settings of instance types, prompt sets, expectations, tags, keys that nobody reads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import replace
 from toolkit.checks.container import check_container
 from toolkit.checks.models import check_pair, check_quality, check_target
 from toolkit.errors import UsageError
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.prompts import read_prompts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.section import Section
 
 _K = "num_speculative_tokens"
 
@@ -98,3 +99,27 @@ def _problem(key: str, value: str) -> str | None:
     if not (_ALLOWED.fullmatch(key) and _ALLOWED.fullmatch(value)):
         return "keys and values may contain only letters, digits, spaces and _ . : / = + - @"
     return None
+
+
+# The classes of these have the keys that a platform or an engine reads.
+_OF_PLATFORMS = ("platform", "scaling", "rollout", "network", "observability", "training")
+_OF_ENGINES = ("engine", "speculation")
+
+
+def check_no_effect(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on keys that only others read; one of a rehearsal of the recipe's platform does no harm."""
+    places = (
+        (recipe.platform_rules.sections, _OF_PLATFORMS, f"on platform `{recipe.platform.name}`"),
+        (recipe.engine_rules.sections, _OF_ENGINES, f"with engine `{recipe.engine.name}`"),
+    )
+    for sections, names, where in places:
+        for name in names:
+            section: Section | None = getattr(recipe, name)
+            read = sections.get(name, Section)
+            for key in section.dump(what_runs=True) if section else ():
+                if key not in read.model_fields:
+                    declared = next(kind for kind in type(section).__mro__ if key in kind.__annotations__)
+                    rehearsal = name == "platform" and issubclass(declared, read)
+                    severity: Severity = "info" if rehearsal else "error"
+                    message, path = f"`{key}` has no effect {where}", f"{name}.{key}"
+                    yield Finding("recipe.no-effect", message, path, hint="Remove it.", severity=severity)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit.errors import ToolkitError, UnreadableModel
@@ -168,11 +167,11 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if instance is None or not instance.memory_per_accelerator_mib:
         return
     try:
-        size = training_size(shape_of(target), training)
+        needed = _training_bytes(shape_of(target), training) / _GIB
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    needed, room = size.memory_bytes / _GIB, instance.memory_per_accelerator_mib / 1024
+    room = instance.memory_per_accelerator_mib / 1024
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
         hint = (
@@ -203,18 +202,11 @@ _TAPS = 3
 _BYTES_PER_TOKEN = 3.5
 
 
-@dataclass(frozen=True)
-class TrainingSize:
-    """Parameters of the head, and bytes on one accelerator while it trains."""
+def _training_bytes(target: Shape, training: TrainingSection) -> float:
+    """Bytes on one accelerator while a head for that target trains.
 
-    parameters: int
-    memory_bytes: int
-
-
-def training_size(target: Shape, training: TrainingSection) -> TrainingSize:
-    """The size of a head for that target; it has the target's hidden size, heads and intermediate size.
-
-    The target's own weights are not in it: its hidden states are computed before the head trains.
+    The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
+    hidden states are computed before the head trains.
     """
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     layer = target.layers[0]
@@ -230,9 +222,8 @@ def training_size(target: Shape, training: TrainingSection) -> TrainingSize:
     )
     positions = training.max_length * sum(_KEPT**depth for depth in range(training.depth)) / training.partitions
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = state_bytes(hidden)
-    memory = parameters * _BYTES_PER_PARAMETER + positions * per_position + training.max_length * states
-    return TrainingSize(parameters, round(memory))
+    states = training.max_length * state_bytes(hidden)
+    return parameters * _BYTES_PER_PARAMETER + positions * per_position + states
 
 
 def state_bytes(hidden: int) -> int:

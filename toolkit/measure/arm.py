@@ -1,4 +1,4 @@
-"""What is measured: an endpoint, an arm, and how it is reached."""
+"""What is measured and what it is asked: an endpoint, an arm, how it is reached, and prompts by workload."""
 
 from __future__ import annotations
 
@@ -9,12 +9,46 @@ from typing import Any, Protocol, Self
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.wire import Chunk
-from toolkit.measure.workload import GENERAL, Workload
+from toolkit.recipe.prompts import Prompt
 from toolkit.recipe.rules import Scoring
 from toolkit.recipe.schema import Expect
 
 NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """A server applies those of generation_config.json otherwise; greedy tokens are then not the model's first choices."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`ignore_eos`).
+
+    `note` is what a reader of the report has to know, such as what part of a data set this is.
+    """
+
+    name: str
+    prompts: tuple[Prompt, ...]
+    fixed_length: bool = False
+    note: str = ""
+
+
+def prompts_of(*texts: str) -> tuple[Prompt, ...]:
+    """Prompts of one user message each."""
+    return tuple(Prompt(({"role": "user", "content": text},)) for text in texts)
+
+
+GENERAL = Workload(
+    "general",
+    prompts_of(
+        "Write a Python function that returns the n-th Fibonacci number.",
+        "List the planets of the solar system with one fact each.",
+        "Explain in three sentences what a hash table is.",
+        "Write a short story about a lighthouse keeper.",
+        "Translate into French: The library opens at nine and closes at six.",
+        "Give a shell command that finds the ten largest files below a folder, and explain it.",
+        "What are the main causes of inflation?",
+        "Summarize the rules of chess for a beginner.",
+    ),
+)
+"""What an endpoint without a recipe is asked."""
 
 
 class Connection(Protocol):
@@ -50,7 +84,6 @@ class Arm:
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
-    asks its engine how probable tokens are, None where it does not tell. `scoring`
     asks its engine how probable tokens are, None where it does not tell.
     """
 

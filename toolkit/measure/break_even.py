@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 
 from toolkit.measure.measurement import Speedup
 
@@ -13,52 +12,31 @@ BatchSizes = tuple[int, int, int]
 """First and last batch size, both included, and the K for them: an entry of `num_speculative_tokens_per_batch_size`."""
 
 
-@dataclass(frozen=True)
-class BreakEven:
-    """The concurrency at which an arm is as fast as the baseline on a workload; None: it was faster at each measured.
-
-    0 means that it was slower from the first measured concurrency on.
-    """
-
-    workload: str
-    arm: str
-    concurrency: float | None
-
-
-def break_even(speedups: Sequence[Speedup]) -> list[BreakEven]:
-    """The concurrency where each arm's speedup first falls to 1, interpolated on a logarithmic scale."""
-    closed = sorted((item for item in speedups if item.concurrency), key=_arm_and_workload)
-    return [
-        BreakEven(workload, arm, _crossing(sorted((item.concurrency or 0, item.ratio) for item in items)))
-        for (arm, workload), items in groupby(closed, _arm_and_workload)
-    ]
-
-
 def break_even_in_words(speedups: Sequence[Speedup]) -> list[str]:
-    """A sentence for each arm and workload that was measured at several concurrencies."""
-    measured: dict[tuple[str, str], list[int]] = {}
+    """Where each arm's speedup first falls to 1: a sentence for each workload with several concurrencies."""
+    measured: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for item in speedups:
-        measured.setdefault(_arm_and_workload(item), []).append(item.concurrency or 0)
+        if item.concurrency:
+            measured.setdefault((item.arm, item.workload), []).append((item.concurrency, item.ratio))
     return [
-        f"{point.arm} on {point.workload} {_in_words(point.concurrency, max(measured[point.arm, point.workload]))}"
-        for point in break_even(speedups)
-        if len(measured[point.arm, point.workload]) > 1
+        f"{arm} on {workload} {_in_words(sorted(points))}"
+        for (arm, workload), points in sorted(measured.items())
+        if len(points) > 1
     ]
 
 
-def _in_words(concurrency: float | None, most: int) -> str:
+def _in_words(points: Sequence[tuple[int, float]]) -> str:
+    concurrency = _crossing(points)
     if concurrency is None:
+        most = points[-1][0]
         return f"does not break even up to {most} concurrent requests, the most that was measured: it is faster."
     if concurrency == 0:
         return "is slower at the lowest concurrency already."
     return f"breaks even at about {concurrency:.0f} concurrent requests."
 
 
-def _arm_and_workload(item: Speedup) -> tuple[str, str]:
-    return item.arm, item.workload
-
-
 def _crossing(points: Sequence[tuple[int, float]]) -> float | None:
+    """Where the speedup is 1, interpolated on a logarithmic scale; 0: slower from the first on, None: always faster."""
     if points[0][1] < 1:
         return 0.0
     for (few, faster), (many, slower) in pairwise(points):
@@ -74,11 +52,11 @@ def schedule(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int], most_requ
     0 where every K costs. A measured concurrency speaks for the batch sizes that are nearest to it on a logarithmic
     scale. Empty if nothing was measured in a closed loop.
     """
-    best = {
-        concurrency: _best_k(items, k_of_arm)
-        for concurrency, items in _by_concurrency(speedups)
-        if concurrency <= most_requests
-    }
+    by_concurrency: dict[int, list[Speedup]] = {}
+    for item in speedups:
+        if item.concurrency and item.concurrency <= most_requests:
+            by_concurrency.setdefault(item.concurrency, []).append(item)
+    best = {concurrency: _best_k(items, k_of_arm) for concurrency, items in by_concurrency.items()}
     measured = sorted(best)
     ends = [*(math.isqrt(few * many) for few, many in pairwise(measured)), most_requests]
     merged: list[BatchSizes] = []
@@ -89,11 +67,6 @@ def schedule(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int], most_requ
         else:
             merged.append((merged[-1][1] + 1 if merged else 1, end, k))
     return tuple(merged)
-
-
-def _by_concurrency(speedups: Sequence[Speedup]) -> list[tuple[int, list[Speedup]]]:
-    closed = sorted((item for item in speedups if item.concurrency), key=lambda item: item.concurrency or 0)
-    return [(concurrency or 0, list(items)) for concurrency, items in groupby(closed, lambda item: item.concurrency)]
 
 
 def _best_k(speedups: Sequence[Speedup], k_of_arm: Mapping[str, int]) -> int:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.display import bullets, card, table
-from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Interval, Percentiles, Speedup
 from toolkit.measure.report import BenchReport
-from toolkit.measure.wording import interval, load, ratio, sign
+from toolkit.measure.wording import interval, load, sign
 from toolkit.text import inert
 
 
@@ -26,25 +26,16 @@ class SpeedupChange:
     after: Speedup
 
     @property
-    def ratio(self) -> float:
-        return self.after.ratio / self.before.ratio
-
-    @property
-    def low(self) -> float:
-        return self.ratio / math.exp(self._reach)
-
-    @property
-    def high(self) -> float:
-        return self.ratio * math.exp(self._reach)
+    def change(self) -> Interval:
+        """The ratio of the two speedups."""
+        ratio = self.after.ratio / self.before.ratio
+        reach = math.exp(math.hypot(*(math.log(item.high / item.low) / 2 for item in (self.before, self.after))))
+        return Interval(ratio, ratio / reach, ratio * reach)
 
     @property
     def better(self) -> bool | None:
         """Whether it became faster (True) or slower (False); None if that is not shown."""
-        return True if self.low > 1 else False if self.high < 1 else None
-
-    @property
-    def _reach(self) -> float:
-        return math.hypot(*(math.log(item.high / item.low) / 2 for item in (self.before, self.after)))
+        return True if self.change.low > 1 else False if self.change.high < 1 else None
 
 
 @dataclass(frozen=True)
@@ -91,10 +82,7 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit bench --compare --json`."""
-        changes = [
-            {**asdict(item), "ratio": item.ratio, "low": item.low, "high": item.high, "better": item.better}
-            for item in self.speedups
-        ]
+        changes = [{**asdict(item), **asdict(item.change), "better": item.better} for item in self.speedups]
         return {"ok": self.ok, **asdict(self), "speedups": changes}
 
     @property
@@ -155,7 +143,7 @@ def speedup_rows(comparison: Comparison) -> list[tuple[str, ...]]:
             *_point(change.after),
             interval(change.before),
             interval(change.after),
-            f"{ratio(change.ratio)} ({change.low:.2f}-{change.high:.2f}), {words[change.better]}",
+            f"{interval(change.change)}, {words[change.better]}",
         )
         for change in comparison.speedups
     ]
@@ -166,15 +154,15 @@ def arm_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     return [
         (
             *_point(change.after),
-            _both(
-                _number(change.before.output_tokens_per_second, 0), _number(change.after.output_tokens_per_second, 0)
-            ),
-            _both(_median(change.before.ttft), _median(change.after.ttft)),
-            _both(_median(change.before.itl), _median(change.after.itl)),
-            _both(_number(change.before.acceptance_length, 2), _number(change.after.acceptance_length, 2)),
+            *(_both(*cells) for cells in zip(_cells(change.before), _cells(change.after), strict=True)),
         )
         for change in comparison.arms
     ]
+
+
+def _cells(arm: ArmReport) -> tuple[str, str, str, str]:
+    tokens, length = _number(arm.output_tokens_per_second, 0), _number(arm.acceptance_length, 2)
+    return tokens, _median(arm.ttft), _median(arm.itl), length
 
 
 def _both(before: str, after: str) -> str:

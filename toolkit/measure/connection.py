@@ -127,7 +127,6 @@ class InvocationConnection:
     threads: Executor = field(repr=False)
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
-        """The answer to a chat completion."""
         chunks, loop = self._chunks(body), asyncio.get_running_loop()
         while chunk := await loop.run_in_executor(self.threads, next, chunks, None):
             yield [chunk]
@@ -239,9 +238,8 @@ def _key(variable: str | None) -> str:
         return ""
     key = os.environ.get(variable, "").strip()
     if not key or not key.isprintable():
-        raise UsageError(
-            f"the environment variable {variable} holds no API key", hint=f"Set {variable} to the API key."
-        )
+        hint = f"Set {variable} to the API key."
+        raise UsageError(f"the environment variable {variable} holds no API key", hint=hint)
     return key
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -50,15 +48,11 @@ class Design:
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:
-        """The baseline, if there is one, and the arms."""
         return (*filter(None, [self.baseline]), *self.arms)
 
 
-class Send(Protocol):
-    """Sends requests under a load, as `closed_loop` and `open_loop` do."""
-
-    async def __call__(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
-        """One result for each request that was sent. Failures are results; it ends early once `timing.stop` is set."""
+Send = Callable[[Arm, Sequence[Ask], Load, Timing], Awaitable[list[RequestResult]]]
+"""Sends requests under a load: a result for each that was sent, failures too. It ends early once `stop` is set."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from toolkit.catalog import lookup
 from toolkit.endpoint.metrics import Figure
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.arm import Arm, Served
+from toolkit.measure.arm import GENERAL, Arm, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design
@@ -26,7 +26,6 @@ from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
-from toolkit.measure.workload import GENERAL, Workload
 from toolkit.recipe.recipe import EngineRules
 from toolkit.recipe.rules import Scoring
 
@@ -68,7 +67,8 @@ def measure_endpoints(
         hint = "Deploy it with --baseline, or name one with --baseline."
         raise UsageError(f"{first.address} has no baseline to compare with", hint=hint)
     measured = [*subjects, *([compared] if compared else [])]
-    design = replace(design, settle_seconds=max(map(_settle_seconds, measured)))
+    pauses = [one.platform.pause_between_arms(one.name) for one in measured if isinstance(one, Served)]
+    design = replace(design, settle_seconds=max(pauses, default=0.0))
     saved = Journal(journal, _setting(design, measured)) if journal else None
     title = f"{first.address} against {compared.address}" if compared else first.address
     with progress.stage(f"measure {first.address}"):
@@ -104,7 +104,6 @@ async def _measure(
     saved: Journal | None,
     what_if: Sequence[float],
 ) -> BenchReport:
-    """Connect to all arms and measure them."""
     async with AsyncExitStack() as stack:
         baseline = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
         arms = [await stack.enter_async_context(_arm(one, name)) for name, one in _names(subjects).items()]
@@ -154,10 +153,6 @@ def _event_loop() -> asyncio.AbstractEventLoop:
     except ImportError:  # without the extra `bench`, and on Windows
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
-
-
-def _settle_seconds(subject: Served | Server) -> float:
-    return 0.0 if isinstance(subject, Server) else subject.platform.pause_between_arms(subject.name)
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.endpoint.metrics import Metrics
@@ -31,8 +31,7 @@ class Watch:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit watch --json`."""
-        keys = ("endpoint", "minutes", "acceptance_length", "floor", "holds", "detail")
-        return {"ok": self.ok, **{key: getattr(self, key) for key in keys}}
+        return {"ok": self.ok, **asdict(self)}
 
     def __repr__(self) -> str:
         word = {True: "yes", False: "NO ", None: "?  "}[self.holds]

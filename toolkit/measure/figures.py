@@ -33,6 +33,10 @@ _HEIGHT = 190
 _LABEL_PIXELS = 260
 _MILLISECONDS = 1000
 
+_TPOT = "Mean time per token after the first. Line: median of the requests; band: up to their 90th percentile."
+_ITL = "Time between two arrivals: with speculation several tokens arrive at once. Median to 90th percentile."
+_COST = "US dollars per million output tokens at this load, from the price per hour and the throughput."
+
 Row = dict[str, Any]
 
 
@@ -47,9 +51,15 @@ class Figure:
 
 def figures(report: BenchReport) -> Iterator[Figure]:
     """The figures for which there are measurements."""
-    for draw in (_speedups, _throughput, _tpot, _itl, _acceptance, _cost):
-        if (figure := draw(report)) is not None:
-            yield figure
+    drawn = (
+        _speedups(report),
+        _throughput(report),
+        _by_load(report, "Time per output token (TPOT)", _TPOT, "ms", lambda arm: _spread(arm.tpot)),
+        _by_load(report, "Inter-token latency (ITL)", _ITL, "ms", lambda arm: _spread(arm.itl)),
+        _acceptance(report),
+        _by_load(report, "Cost", _COST, "$ per million tokens", _cost),
+    )
+    return filter(None, drawn)
 
 
 def break_even_map(report: BenchReport) -> Figure | None:
@@ -107,34 +117,16 @@ def _throughput(report: BenchReport) -> Figure | None:
         if speedup and baseline and baseline.output_tokens_per_second:
             reference = baseline.output_tokens_per_second
             return {"middle": tokens, "low": speedup.low * reference, "high": speedup.high * reference}
-        noise = report.noise
-        return {
-            "middle": tokens,
-            "low": tokens * noise.low if noise else tokens,
-            "high": tokens * noise.high if noise else tokens,
-        }
+        low, high = (report.noise.low, report.noise.high) if report.noise else (1.0, 1.0)
+        return {"middle": tokens, "low": tokens * low, "high": tokens * high}
 
     caption = "Output tokens per second of all requests together. Bands: 95 % intervals; for the baseline, the noise."
     return _by_load(report, "Throughput", caption, "tokens/s", row)
 
 
-def _tpot(report: BenchReport) -> Figure | None:
-    caption = "Mean time per token after the first. Line: median of the requests; band: up to their 90th percentile."
-    return _by_load(report, "Time per output token (TPOT)", caption, "ms", lambda arm: _spread(arm.tpot))
-
-
-def _itl(report: BenchReport) -> Figure | None:
-    caption = "Time between two arrivals: with speculation several tokens arrive at once. Median to 90th percentile."
-    return _by_load(report, "Inter-token latency (ITL)", caption, "ms", lambda arm: _spread(arm.itl))
-
-
-def _cost(report: BenchReport) -> Figure | None:
-    def row(arm: ArmReport) -> Row | None:
-        price = arm.price_per_million_output_tokens
-        return None if price is None else {"middle": price, "low": price, "high": price}
-
-    caption = "US dollars per million output tokens at this load, from the price per hour and the throughput."
-    return _by_load(report, "Cost", caption, "$ per million tokens", row)
+def _cost(arm: ArmReport) -> Row | None:
+    price = arm.price_per_million_output_tokens
+    return None if price is None else {"middle": price, "low": price, "high": price}
 
 
 def _acceptance(report: BenchReport) -> Figure | None:

@@ -130,7 +130,8 @@ def _speed(report: Measurement) -> Iterator[str]:
     best, worst = best_point(report), min(costs, key=lambda s: s.ratio, default=None)
     if best:
         yield f"{_comparison(best)} (95 % interval {ratio(best.low)} to {ratio(best.high)})."
-        yield from _price(report, best)
+        if prices := prices_at(report, best):
+            yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
     if worst:
         yield f"It costs elsewhere: {_comparison(worst)}." if best else f"{_comparison(worst)}."
     yield from _cheapest(report)
@@ -141,11 +142,6 @@ def _speed(report: Measurement) -> Iterator[str]:
 def _comparison(speedup: Speedup) -> str:
     load = f"on {speedup.workload}, {load_in_words(speedup)}"
     return f"{speedup.arm} is {ratio(speedup.ratio)} as fast as without speculation {load}"
-
-
-def _price(report: Measurement, best: Speedup) -> Iterator[str]:
-    if prices := prices_at(report, best):
-        yield f"A million output tokens then cost {prices[0]} instead of {prices[1]}."
 
 
 def _cheapest(report: Measurement) -> Iterator[str]:

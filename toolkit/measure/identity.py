@@ -51,9 +51,8 @@ class Identity:
         if self.pairs_again:
             own = f"{self.identical_again} of {self.pairs_again}"
             detail += f"; asked twice, the baseline itself gave the same answer {own} times"
-        return Verdict(
-            "lossless", self.holds, f"{detail}. Without scores, rounding looks like wrong tokens: {self.reason}"
-        )
+        detail += f". Without scores, rounding looks like wrong tokens: {self.reason}"
+        return Verdict("lossless", self.holds, detail)
 
     @property
     def _p_value(self) -> float:

@@ -1,6 +1,7 @@
-"""Requests under load: a closed loop keeps a number of them running, an open loop sends them at a rate.
+"""Requests, each sent and timed: a closed loop keeps a number of them running, an open loop sends them at a rate.
 
-The acceptance of their drafts is counted by the engine where it does not report it with each answer.
+The chunks of a streamed answer become a RequestResult. The acceptance of its drafts is counted by the engine where
+it does not report it with each answer.
 """
 
 from __future__ import annotations
@@ -8,36 +9,108 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
-from toolkit.endpoint.generation import Acceptance
-from toolkit.measure.arm import Arm, Connection
-from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing, time_request
+from toolkit.endpoint.generation import Acceptance, Answer
+from toolkit.endpoint.request import chat_body
+from toolkit.errors import PlatformError
+from toolkit.measure.arm import NO_PENALTIES, Arm, Connection, Workload
+from toolkit.measure.result import Outcome, RequestResult
 
-Done = Callable[[RequestResult], object]
+
+@dataclass(frozen=True)
+class Ask:
+    """One request to send: a workload's prompt, by its index, for the `round`-th time."""
+
+    workload: Workload
+    prompt: int
+    round: int = 0
 
 
-async def closed_loop(
-    arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing, done: Done = lambda _: None
-) -> list[RequestResult]:
+@dataclass(frozen=True)
+class Timing:
+    """What all requests of a measurement share.
+
+    `began` is when it began on `clock`; `max_tokens` limits the answers of prompts without their own limit. Setting
+    `stop` ends the measurement: requests that are still running are cut.
+    """
+
+    began: float
+    max_tokens: int = 256
+    stop: asyncio.Event | None = None
+    clock: Callable[[], float] = time.perf_counter
+
+    @property
+    def stopped(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+
+async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open_loop: bool = False) -> RequestResult:
+    """Send a request. A failure is a result too; so is a request cut by `stop`, which is incomplete."""
+    answer, sent = Answer(), timing.clock()
+    outcome: Outcome = "successful"
+    error = None
+    try:
+        async for chunks in arm.connection.stream(body(arm, ask, timing.max_tokens)):
+            for chunk in chunks:
+                answer.take(*chunk)
+        answer.require_complete()
+    except PlatformError as failure:
+        outcome, error = "failed", failure.message
+    except asyncio.CancelledError:
+        if not timing.stopped:
+            raise
+        outcome = "incomplete"
+    generation = answer.so_far()
+    return RequestResult(
+        arm=arm.name,
+        workload=ask.workload.name,
+        prompt=ask.prompt,
+        round=ask.round,
+        load=load,
+        started=sent - timing.began,
+        seconds=generation.latency if outcome == "successful" else timing.clock() - sent,
+        outcome=outcome,
+        arrivals=generation.arrivals,
+        prompt_tokens=generation.prompt_tokens,
+        output_tokens=generation.completion_tokens,
+        reasoning_tokens=generation.reasoning_tokens,
+        finish_reason=generation.finish_reason or None,
+        acceptance=generation.acceptance,
+        error=error,
+        open_loop=open_loop,
+        prompt_token_ids=generation.prompt_token_ids,
+        token_ids=generation.token_ids,
+        text=generation.text,
+        reasoning=generation.reasoning,
+    )
+
+
+def body(arm: Arm, ask: Ask, max_tokens: int) -> Mapping[str, Any]:
+    """The request: greedy and without penalties, whatever the model's own defaults are, unless the options differ."""
+    prompt = ask.workload.prompts[ask.prompt]
+    length = {"max_tokens": prompt.max_tokens or max_tokens}
+    fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
+    return chat_body(prompt.messages, {**NO_PENALTIES, **length, **fixed, **arm.options})
+
+
+async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing) -> list[RequestResult]:
     """Send the requests with `concurrency` of them running at any time. Results come in the order of their ends.
 
-    `asks` may be without an end: it is read no further once the measurement is stopped. `done` is called with each
-    result at once. A request that was never sent has no result.
+    `asks` may be without an end: it is read no further once the measurement is stopped. A request that was never sent
+    has no result.
     """
     results: list[RequestResult] = []
     waiting = iter(asks)
 
     async def keep_asking() -> None:
         for ask in _until_stopped(waiting, timing):
-            result = await time_request(arm, ask, timing, concurrency)
-            results.append(result)
-            done(result)
+            results.append(await time_request(arm, ask, timing, concurrency))
 
     async with _stoppable(timing) as start:
         for _ in range(concurrency):
@@ -46,7 +119,7 @@ async def closed_loop(
 
 
 async def open_loop(
-    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0, done: Done = lambda _: None
+    arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0
 ) -> list[RequestResult]:
     """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process)."""
     results: list[RequestResult] = []
@@ -54,9 +127,7 @@ async def open_loop(
     loop = asyncio.get_running_loop()
 
     async def ask_once(ask: Ask) -> None:
-        result = await time_request(arm, ask, timing, rate, open_loop=True)
-        results.append(result)
-        done(result)
+        results.append(await time_request(arm, ask, timing, rate, open_loop=True))
 
     async def send_all() -> None:
         due = loop.time()

@@ -193,8 +193,8 @@ def pair_answers(
     answers: Iterable[RequestResult], reference: Iterable[RequestResult]
 ) -> list[tuple[RequestResult, RequestResult]]:
     """Answers of two arms to the same request."""
-    theirs = {_request(result): result for result in reference if result.outcome == "successful"}
-    return [(ours, theirs[_request(ours)]) for ours in answers if _request(ours) in theirs]
+    theirs = {result.request: result for result in reference if result.outcome == "successful"}
+    return [(ours, theirs[ours.request]) for ours in answers if ours.request in theirs]
 
 
 def seen_rate(tokens: int, decisive: int) -> float:
@@ -260,13 +260,9 @@ def change(best: Sequence[Choice], score: Score) -> tuple[float, float]:
     return distance, abs(distance - (score.logprob(best[0].token) - score.logprob(best[1].token)))
 
 
-def _request(result: RequestResult) -> tuple[str, int, int, float, bool]:
-    return result.workload, result.prompt, result.round, result.load, result.open_loop
-
-
 def _worst(scored: Iterable[tuple[RequestResult, Sequence[Score]]], limit: float) -> Mismatch | None:
     worst = (
-        _mismatch(result, position, score.token, score)
+        Mismatch(result.workload, result.prompt, position + 1, _name(score.token), _name(score.best[0]), score.gap)
         for result, answer in scored
         for position, score in enumerate(answer)
         if score.gap > limit
@@ -285,10 +281,6 @@ async def _first_difference(pairs: Iterable[tuple[RequestResult, RequestResult]]
                 gap = abs(our.gap - their.gap)
                 return Mismatch(ours.workload, ours.prompt, position + 1, _name(our.token), _name(their.token), gap)
     return None
-
-
-def _mismatch(result: RequestResult, position: int, token: Choice, score: Score) -> Mismatch:
-    return Mismatch(result.workload, result.prompt, position + 1, _name(token), _name(score.best[0]), score.gap)
 
 
 def _name(choice: Choice) -> str:

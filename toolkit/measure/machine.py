@@ -19,19 +19,19 @@ _THROTTLED_SHARE = 0.01
 class Machine:
     """Watches the event loop that measures: how late it is, and whether its container is throttled.
 
-    `load` is the number of processes that wanted to run in the last minute, as the kernel counts them.
+    `load` is the number of processes that wanted to run in the last minute, as the kernel counts them; 0 on Windows.
     """
 
     def __init__(self, load: float | None = None, cpu_statistics: Path = _CPU_STATISTICS) -> None:
         self._cpu_statistics = cpu_statistics
-        self._load = _processes_wanting_to_run() if load is None else load
+        counted = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+        self._load = counted if load is None else load
         self._late: list[float] = []
         self._seconds = 0.0
         self._throttled = 0.0
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Watch while the block runs."""
         loop = asyncio.get_running_loop()
         began, throttled_before = loop.time(), self._throttled_seconds()
         ticking = asyncio.ensure_future(self._tick())
@@ -71,8 +71,3 @@ class Machine:
         counters = dict(line.split(maxsplit=1) for line in lines if " " in line)
         microseconds = counters.get("throttled_usec", "0")
         return int(microseconds) / 1e6 if microseconds.isdigit() else 0.0
-
-
-def _processes_wanting_to_run() -> float:
-    """In the last minute; 0 on a system that does not count them, such as Windows."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -150,6 +150,10 @@ class BreakEvenAcceptance:
     high: float | None
 
 
+Ratio = Interval | Speedup | ArmSpeedup | WhatIfSpeedup
+"""What has a ratio and the ends of its 95 % interval."""
+
+
 @dataclass(frozen=True)
 class WhatIf:
     """What a drafter of other acceptance would do."""

@@ -17,28 +17,11 @@ arrivals, and none of them comes sooner.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
-from toolkit.measure.measurement import Gain, Measurement
+from toolkit.measure.measurement import Gain, Measurement, Ratio
 
 # A smaller difference is worth no deployment, and clocks are no better.
 _SMALLEST_GAIN = 1.01
-
-
-class Ratio(Protocol):
-    """A ratio with its interval."""
-
-    @property
-    def ratio(self) -> float:
-        """The estimate."""
-
-    @property
-    def low(self) -> float:
-        """The lower end."""
-
-    @property
-    def high(self) -> float:
-        """The upper end."""
 
 
 def verdict_pays(speedup: Ratio | None, noise: Ratio | None) -> bool | None:

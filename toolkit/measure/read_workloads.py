@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import random
+import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.measure.arm import Workload
 from toolkit.recipe.captured import captured
-from toolkit.recipe.hub import HubFiles, hub_client
+from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.known import catalogue_dir
-from toolkit.recipe.prompts import parse_prompts, prompt_of, read_prompts
+from toolkit.recipe.prompts import Prompt, parse_prompts, prompt_of, read_prompts
 from toolkit.recipe.rows import ENDINGS
+from toolkit.training.sources import HubDataset, Objects, on_the_hub
 
 SHIPPED = ("structured", "open-ended")
 """Workloads of eight short prompts each: predictable text, and text that is not."""
@@ -33,16 +34,8 @@ _MOST_NAMED = 10
 # SPEED-Bench's text where a prompt's source has a licence of its own: https://huggingface.co/datasets/nvidia/SPEED-Bench
 _MASKED = "FULL BENCHMARK DATA SHOULD BE FETCHED"
 
-HubDataset = Callable[[str, str | None], HubFiles]
 
-
-def _on_the_hub(repo: str, revision: str | None) -> HubFiles:
-    return HubFiles(repo, revision, hub_client(), "datasets")
-
-
-def read_workloads(
-    what: str, objects: Objects | None = None, dataset: HubDataset = _on_the_hub
-) -> tuple[Workload, ...]:
+def read_workloads(what: str, objects: Objects | None = None, dataset: HubDataset = on_the_hub) -> tuple[Workload, ...]:
     """The workloads that `what` names. Raises UsageError or HubError.
 
     `what` is a file; `structured` or `open-ended`; `study`, or one of its classes such as `study/json`; a data set of
@@ -78,13 +71,24 @@ def _workload(name: str, prompts: tuple[Prompt, ...], source: str, note: str = "
     return Workload(name, prompts, note=note)
 
 
+# The eight classes of prompts of AWS's study on speculative decoding with Trainium: 64 tokens in, up to 600 out. In
+# https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm, llmperf asks to repeat lines of
+# a text, which is one line again and again in seven classes, and Shakespeare's sonnets in one. The wording is ours.
+_STUDY = Path(__file__).parent / "study.json"
+_STUDY_TOKENS = 600
+
+
 def _study(what: str) -> tuple[Workload, ...]:
-    workloads = study_workloads()
-    chosen = tuple(workload for workload in workloads if what in ("study", workload.name))
-    if not chosen:
-        names = ", ".join(workload.name for workload in workloads)
-        raise UsageError(f"no workload is called {what}", hint=f"Give `study` for all, or one of: {names}.")
-    return chosen
+    """The workload of a class, named `study/json` and so on, or those of all."""
+    classes = {f"study/{name}": texts for name, texts in json.loads(_STUDY.read_text(encoding="utf-8")).items()}
+    if what not in ("study", *classes):
+        hint = f"Give `study` for all, or one of: {', '.join(classes)}."
+        raise UsageError(f"no workload is called {what}", hint=hint)
+    return tuple(
+        Workload(name, tuple(Prompt(({"role": "user", "content": text},), _STUDY_TOKENS) for text in texts))
+        for name, texts in classes.items()
+        if what in ("study", name)
+    )
 
 
 def _read_captured(prefix: str, objects: Objects | None) -> Workload:
@@ -112,17 +116,11 @@ def _data_file(repo: str, part: str, names: Iterable[str]) -> str:
             return of_split[0]
     if len(matching) == 1:
         return matching[0]
-    named = ", ".join(matching[:_MOST_NAMED])
-    raise UsageError(
-        f"{repo} on the hub has {len(matching)} files that could be meant{f': {named}' if named else ''}",
-        hint=f"Name one by a part of its path: {repo}:PART"
-        if matching
-        else f"Files of prompts end in one of {', '.join(ENDINGS)}.",
-    )
+    named = f": {', '.join(matching[:_MOST_NAMED])}" if matching else ""
+    part_of = f"Name one by a part of its path: {repo}:PART"
+    hint = part_of if matching else f"Files of prompts end in one of {', '.join(ENDINGS)}."
+    raise UsageError(f"{repo} on the hub has {len(matching)} files that could be meant{named}", hint=hint)
 
-
-Objects = Callable[[str], Iterable[tuple[str, bytes]]]
-"""Reads every object below a prefix such as `s3://bucket/data-capture/`: its key and content, oldest first."""
 
 # What a measurement can ask in its time; a day's capture may be gigabytes.
 _MOST_PROMPTS = 1000
@@ -150,59 +148,3 @@ def captured_workload(prefix: str, objects: Iterable[tuple[str, bytes]]) -> Work
 def _prompt(line: bytes) -> Prompt:
     """A line's request. Raises UsageError or ValueError, as for a request that is not JSON."""
     return prompt_of(captured(documents.decode(line)).request, "a captured request")
-
-
-# The eight classes of prompts of AWS's study on speculative decoding with Trainium: 64 tokens in, up to 600 out. In
-# https://github.com/aws-neuron/aws-neuron-eks-samples, speculative_decoding_trn2_vllm, llmperf asks to repeat lines of
-# a text, which is one line again and again in seven classes, and Shakespeare's sonnets in one. The wording is ours.
-_LINES = {
-    "counting": "counting numbers from 1",
-    "a": "a",
-    "hello-world": "hello world",
-    "cat": "the cat sat on the mat.",
-    "json": "Output valid JSON with fixed keys",
-    "python": "Write a simple Python function skeleton",
-    "list-numbers": "List numbers from one to twenty",
-}
-_ASK = "Repeat lines of the following text, in any order, until you have written 600 tokens. Do not stop before:\n\n"
-_INPUT_TOKENS, _OUTPUT_TOKENS = 64, 600
-_SHAKESPEARE_PROMPTS = 8
-_SONNETS = """\
-Shall I compare thee to a summer's day?
-Thou art more lovely and more temperate:
-Rough winds do shake the darling buds of May,
-And summer's lease hath all too short a date;
-Sometime too hot the eye of heaven shines,
-And often is his gold complexion dimmed,
-And every fair from fair sometime declines,
-By chance, or nature's changing course untrimmed:
-But thy eternal summer shall not fade,
-Nor lose possession of that fair thou ow'st,
-Nor shall death brag thou wander'st in his shade,
-When in eternal lines to time thou grow'st,
-So long as men can breathe, or eyes can see,
-So long lives this, and this gives life to thee."""
-
-
-def study_workloads() -> tuple[Workload, ...]:
-    """A workload for each class, named `study/json` and so on. The same prompts on every call."""
-    shuffle = random.Random(0)  # noqa: S311 - an order, no secret
-    lines = _SONNETS.splitlines()
-    sonnets = [shuffle.sample(lines, len(lines)) for _ in range(_SHAKESPEARE_PROMPTS)]
-    repeated = {name: [[line] * _INPUT_TOKENS] for name, line in _LINES.items()}
-    texts = {**repeated, "shakespeare": sonnets}
-    return tuple(Workload(f"study/{name}", tuple(map(_repeat_prompt, prompts))) for name, prompts in texts.items())
-
-
-def _repeat_prompt(lines: list[str]) -> Prompt:
-    """The request with as many lines as make about 64 tokens, which words and marks stand for here."""
-    text = _ASK
-    for line in lines:
-        if _tokens(text + line) > _INPUT_TOKENS:
-            break
-        text += f"{line}\n"
-    return Prompt(({"role": "user", "content": text},), _OUTPUT_TOKENS)
-
-
-def _tokens(text: str) -> int:
-    return len(re.findall(r"\w+|[^\w\s]", text))

@@ -10,15 +10,7 @@ from toolkit import documents
 from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, prose, table
 from toolkit.errors import UsageError
 from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
-from toolkit.measure.measurement import (
-    ArmReport,
-    ArmSpeedup,
-    Interval,
-    Measurement,
-    Percentiles,
-    Speedup,
-    WhatIfSpeedup,
-)
+from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
 from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
@@ -52,23 +44,19 @@ class BenchReport(Measurement):
         return inert("\n".join([head, *(f"  {sentence}" for sentence in short.sentences), *lines]))
 
     def _repr_html_(self) -> str:
-        return _html(self)
+        short = headline(self)
+        parts = (
+            prose(*short.sentences),
+            verdicts_html(self),
+            figures_html(self),
+            what_if_html(self),
+            fold("how it was measured", bullets(small_print(self))),
+        )
+        return card(short.title, *parts, says=self.title, tone=_TONES[short.answer])
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row for each arm, workload and load, with times in seconds."""
         return data_frame(_row(arm, speedup_of(self, arm)) for arm in self.arms)
-
-
-def _html(report: Measurement) -> str:
-    short = headline(report)
-    parts = (
-        prose(*short.sentences),
-        verdicts_html(report),
-        figures_html(report),
-        what_if_html(report),
-        fold("how it was measured", bullets(small_print(report))),
-    )
-    return card(short.title, *parts, says=report.title, tone=_TONES[short.answer])
 
 
 def verdicts_html(report: Measurement) -> Fragment:
@@ -123,17 +111,15 @@ def read_report(path: Path) -> BenchReport:
 
 
 def _check_ratios(report: BenchReport) -> None:
-    named: list[tuple[str, Speedup | ArmSpeedup | Interval | WhatIfSpeedup]] = [
-        *((f"`speedups.{i}`", item) for i, item in enumerate(report.speedups)),
-        *((f"`between_arms.{i}`", item) for i, item in enumerate(report.between_arms)),
-        *(
-            (f"`what_if.speedups.{i}`", item)
-            for i, item in enumerate(report.what_if.speedups if report.what_if else ())
-        ),
-        *([("`noise`", report.noise)] if report.noise else []),
-        *((f"`gains.{i}.decoding`", item.decoding) for i, item in enumerate(report.gains)),
-        *((f"`gains.{i}.acceptance`", item.acceptance) for i, item in enumerate(report.gains)),
+    what_if = report.what_if.speedups if report.what_if else ()
+    named: list[tuple[str, Ratio | None]] = [
+        *((f"speedups.{i}", item) for i, item in enumerate(report.speedups)),
+        *((f"between_arms.{i}", item) for i, item in enumerate(report.between_arms)),
+        *((f"what_if.speedups.{i}", item) for i, item in enumerate(what_if)),
+        ("noise", report.noise),
+        *((f"gains.{i}.decoding", item.decoding) for i, item in enumerate(report.gains)),
+        *((f"gains.{i}.acceptance", item.acceptance) for i, item in enumerate(report.gains)),
     ]
     for name, item in named:
-        if not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:
-            raise documents.Unfit(f"{name}: low, ratio and high should be positive and in this order")
+        if item and not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:
+            raise documents.Unfit(f"`{name}`: low, ratio and high should be positive and in this order")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from toolkit import documents
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.errors import UsageError
 from toolkit.files import set_mode
+from toolkit.recipe.content import digest
 
 Outcome = Literal["successful", "failed", "incomplete"]
 
@@ -49,6 +49,11 @@ class RequestResult:
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
+
+    @property
+    def request(self) -> tuple[str, int, int, float, bool]:
+        """What tells this request from the others that its arm was asked."""
+        return self.workload, self.prompt, self.round, self.load, self.open_loop
 
     @property
     def ttft(self) -> float | None:
@@ -86,12 +91,14 @@ class Journal:
     def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
         self.path = path
         self.notes: tuple[str, ...] = ()
-        self._head = {"setting": hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()}
+        self._head = {"setting": digest(setting)}
 
     def results(self) -> list[RequestResult]:
         """What was measured before. A last line that was cut short is removed. Raises UsageError."""
         try:
-            self._must_be_ours()
+            if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
+                # Somebody else has made it, and would read the answers.
+                raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
             content = documents.read_file(self.path, _LIMITS)
             if not content:
                 return []
@@ -110,13 +117,7 @@ class Journal:
             hint = "Write to another file to measure from the start."
             raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
 
-    def _must_be_ours(self) -> None:
-        """Raise UsageError for a file that somebody else has made: they would read the answers."""
-        if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
-            raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
-
     def add(self, results: Sequence[RequestResult]) -> None:
-        """Append results."""
         if self.notes:
             return
         lines = [asdict(item) for item in results]

@@ -20,13 +20,12 @@ from functools import cached_property
 from itertools import count, islice
 
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.load import Ask, Timing
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import Journal, RequestResult, successful
 from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Workload
 
 _LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8
@@ -126,7 +125,15 @@ class _Cell:
     @cached_property
     def asks(self) -> Iterator[Ask]:
         """Rounds over all prompts: the first in their order, the others shuffled. Prompts that failed are left out."""
-        return self._rounds()
+        numbers = list(range(len(self.workload.prompts)))
+        shuffle = random.Random(f"{self.seed} {self.workload.name}").shuffle  # noqa: S311
+        for turn in count():
+            if len(self.failed) == len(numbers):
+                return
+            for number in numbers:
+                if number not in self.failed and (number, turn) not in self.answered:
+                    yield Ask(self.workload, number, turn)
+            shuffle(numbers)
 
     @property
     def rounds(self) -> float:
@@ -145,17 +152,6 @@ class _Cell:
 
     def __str__(self) -> str:
         return f"{self.workload.name} with {self.load}"
-
-    def _rounds(self) -> Iterator[Ask]:
-        numbers = list(range(len(self.workload.prompts)))
-        shuffle = random.Random(f"{self.seed} {self.workload.name}").shuffle  # noqa: S311
-        for turn in count():
-            if len(self.failed) == len(numbers):
-                return
-            for number in numbers:
-                if number not in self.failed and (number, turn) not in self.answered:
-                    yield Ask(self.workload, number, turn)
-            shuffle(numbers)
 
 
 class _Measurement:
@@ -239,13 +235,10 @@ class _Measurement:
                 raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
             reasons |= any(answer.reasoning for answer in answers)
         if reasons and self._design.max_tokens is None:
-            self._timing = replace(self._timing, max_tokens=self._room_for_reasoning)
-
-    @property
-    def _room_for_reasoning(self) -> int:
-        """Half of a short context is left to the prompts."""
-        known = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
-        return max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *known]))
+            # Half of a short context is left to the prompts.
+            halves = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
+            room = max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *halves]))
+            self._timing = replace(self._timing, max_tokens=room)
 
     async def _next_block(self, cell: _Cell) -> None:
         most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size

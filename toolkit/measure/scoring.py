@@ -83,7 +83,6 @@ class Scorer:
         return self._known[key]
 
     async def of(self, result: RequestResult) -> tuple[Score, ...]:
-        """The scores of a request's answer."""
         return await self.scores(result.prompt_token_ids, result.token_ids)
 
     async def _ask(self, scoring: Scoring, tokens: Sequence[int], behind: int) -> tuple[Score, ...]:

@@ -30,7 +30,6 @@ class Setting:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The keys of a recipe's `speculation`."""
         return self.speculation.dump(what_runs=True)
 
 
@@ -59,10 +58,8 @@ def of_method(recipe: Recipe, other: Recipe) -> Setting:
 def from_recipe(recipe: Recipe, other: Recipe, number: int) -> Setting:
     """Another recipe of the same target and platform, asked the same prompts. Raises UsageError for another target."""
     if (other.target.model, other.target.revision) != (recipe.target.model, recipe.target.revision):
-        raise UsageError(
-            f"{other.path} serves another target: {other.target}, not {recipe.target}",
-            hint="Compare recipes of one target.",
-        )
+        message = f"{other.path} serves another target: {other.target}, not {recipe.target}"
+        raise UsageError(message, hint="Compare recipes of one target.")
     if other.speculation is None:
         raise UsageError(f"{other.path} does not speculate", hint="The baseline is measured anyway: leave it out.")
     return _other(recipe, other, other.name, f"arm{number}")

@@ -36,7 +36,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, quantiles
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.measurement import Interval, Percentiles
@@ -150,10 +150,11 @@ def share(hits: int, total: int) -> Interval:
 
 def percentiles(values: Iterable[float]) -> Percentiles | None:
     """p50, p90 and p99, interpolated linearly as NumPy does; None for no values."""
-    ordered = sorted(values)
-    if not ordered:
+    known = [*values]
+    if not known:
         return None
-    return Percentiles(*(_quantile(ordered, level) for level in (0.5, 0.9, 0.99)))
+    points = quantiles(known if len(known) > 1 else known * 2, n=100, method="inclusive")
+    return Percentiles(points[49], points[89], points[98])
 
 
 def busy_seconds(results: Iterable[RequestResult]) -> float:
@@ -193,22 +194,13 @@ def pairs_of(
     for item in successful(list(results)):
         if item.output_tokens and item.seconds > 0:
             answers[item.arm].append(item)
-    reference = {_request(item): item for item in answers[baseline]}
+    reference = {item.request: item for item in answers[baseline]}
     return [
-        Pair(
-            (item.workload, item.prompt),
-            *arm_figures(item),
-            *baseline_figures(reference[key]),
-            block,
-        )
+        Pair((item.workload, item.prompt), *arm_figures(item), *baseline_figures(reference[item.request]), block)
         for block, (_, _, members) in enumerate(_blocks(answers[arm]))
         for item in members
-        if (key := _request(item)) in reference
+        if item.request in reference
     ]
-
-
-def _request(item: RequestResult) -> Hashable:
-    return item.workload, item.prompt, item.round, item.load, item.open_loop
 
 
 def _blocks(results: Iterable[RequestResult]) -> Iterator[tuple[float, float, list[RequestResult]]]:
@@ -274,13 +266,6 @@ def _jackknife(clusters: Sequence[Sequence[Pair]]) -> tuple[float, float]:
     variance = (count - 1) / count * math.fsum(stray * stray for stray in strays)
     weights = ((y / b + w / d) / 2 for _, y, _, w in sums)
     return variance, 1 / math.fsum(weight * weight for weight in weights) - 1
-
-
-def _quantile(ordered: Sequence[float], level: float) -> float:
-    position = level * (len(ordered) - 1)
-    below = math.floor(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def student(freedom: float, level: float = _LEVEL) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -55,8 +55,6 @@ class Point:
 
 @dataclass(frozen=True)
 class Summary:
-    """The figures of a report."""
-
     arms: tuple[ArmReport, ...]
     speedups: tuple[Speedup, ...] = ()
     noise: Interval | None = None
@@ -64,18 +62,12 @@ class Summary:
     between_arms: tuple[ArmSpeedup, ...] = ()
 
 
-@dataclass(frozen=True)
-class Results:
+def by_point(results: Iterable[RequestResult]) -> dict[Point, list[RequestResult]]:
     """Results by where they were measured, in the order of the measurement."""
-
-    by_point: Mapping[Point, Sequence[RequestResult]] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, results: Iterable[RequestResult]) -> Results:
-        by_point: dict[Point, list[RequestResult]] = {}
-        for item in results:
-            by_point.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
-        return cls(by_point)
+    found: dict[Point, list[RequestResult]] = {}
+    for item in results:
+        found.setdefault(Point(item.workload, item.load, item.open_loop), []).append(item)
+    return found
 
 
 def summarise(
@@ -88,9 +80,7 @@ def summarise(
 
     A point without at least two pairs of answers has no speedup.
     """
-    everything = list(results)
-    points = Results.of(everything).by_point
-    limits = slos or {}
+    points, limits = by_point(results), slos or {}
     rows = tuple(
         row(point, arm, [item for item in results_there if item.arm == arm.name], limits.get(point.workload))
         for point, results_there in points.items()
@@ -99,7 +89,8 @@ def summarise(
     between = tuple(_between_arms(points, arms))
     if baseline is None:
         return Summary(rows, between_arms=between)
-    noise = _noise(points.values(), baseline.name)
+    itself = again(baseline.name)
+    noise = speedup([pair for there in points.values() for pair in pairs_of(there, itself, baseline.name)])
     gains = tuple(_gains(points, arms, baseline.name))
     return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains, between)
 
@@ -176,12 +167,6 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     """The acceptance of all answers together; None if no draft was verified."""
     counted = [item.acceptance for item in results if item.acceptance and item.acceptance.steps]
     return reduce(add, counted) if counted else None
-
-
-def _noise(by_point: Iterable[Sequence[RequestResult]], baseline: str) -> Interval | None:
-    """The baseline against itself, over all points."""
-    pairs = [pair for results in by_point for pair in pairs_of(results, again(baseline), baseline)]
-    return speedup(pairs)
 
 
 def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:

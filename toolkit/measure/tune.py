@@ -17,7 +17,7 @@ from typing import Any, Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
 from toolkit.measure.find_k import Measured
-from toolkit.measure.measurement import ArmReport, Claim, Percentiles, Speedup
+from toolkit.measure.measurement import ArmReport, Claim, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.schema import Slo
 
@@ -72,7 +72,7 @@ class Aim:
         if row is None:
             return False
         limits = ((row.ttft, self.slo.ttft), (row.tpot, self.slo.tpot), (row.e2e, self.slo.e2e))
-        return all(limit is None or _within(times, limit) for times, limit in limits)
+        return all(limit is None or (times is not None and times.p90 <= limit) for times, limit in limits)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,6 @@ class _Offer:
 
 
 def point_name(point: Point) -> str:
-    """A point in words."""
     workload, concurrency = point
     return f"{workload}, {concurrency} at a time"
 
@@ -95,9 +94,8 @@ def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
     candidate = Candidate("", k, report)
     if not candidate.speedups:
         lost = sum(row.failed for row in report.arms)
-        raise PlatformError(
-            f"{report.title}: too few answers to compare ({lost} failed)", hint="Give it more --time; see toolkit logs."
-        )
+        hint = "Give it more --time; see toolkit logs."
+        raise PlatformError(f"{report.title}: too few answers to compare ({lost} failed)", hint=hint)
     return {
         point_name(point): Measured(k, 1 / item.ratio, _acceptance(candidate.row(point)))
         for point, item in candidate.speedups.items()
@@ -145,10 +143,11 @@ def schedule_pays(by_batch: Candidate, fixed: Candidate) -> tuple[bool, str]:
 
     It is if its mean speedup is higher than either's, and if at no point its 95 % interval lies below either.
     """
+    ratios = {point: item.ratio for point, item in fixed.speedups.items()}
     slower = [
         f"{point_name(point)} ({item.ratio:.2f}x, and {other} {bound:.2f}x)"
         for point, item in by_batch.speedups.items()
-        for other, bound in ((fixed.name, _ratio(fixed, point)), ("the baseline", 1.0))
+        for other, bound in ((fixed.name, ratios.get(point, 1.0)), ("the baseline", 1.0))
         if item.high < bound
     ]
     if slower:
@@ -218,17 +217,8 @@ def _hourly(row: ArmReport | None) -> float | None:
     return row.price_per_million_output_tokens * row.output_tokens_per_second
 
 
-def _ratio(candidate: Candidate, point: Point) -> float:
-    speedup = candidate.speedups.get(point)
-    return speedup.ratio if speedup else 1.0
-
-
 def _acceptance(row: ArmReport | None) -> tuple[float, ...]:
     return row.acceptance_per_position if row else ()
-
-
-def _within(times: Percentiles | None, limit: float) -> bool:
-    return times is not None and times.p90 <= limit
 
 
 def _mean(values: Sequence[float]) -> float:

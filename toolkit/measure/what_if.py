@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import product
+from operator import attrgetter
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.measurement import BreakEvenAcceptance, Interval, Source, Verdict, WhatIf, WhatIfSpeedup
 from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import pairs_of, speedup
-from toolkit.measure.summary import Results, acceptance_of
+from toolkit.measure.summary import acceptance_of, by_point
 
 _LONGEST = 1000.0
 _BISECTIONS = 24
@@ -38,14 +39,16 @@ def other_acceptance(
     """
     speedups: list[WhatIfSpeedup] = []
     break_even: list[BreakEvenAcceptance] = []
-    closed = [(point, there) for point, there in Results.of(results).by_point.items() if not point.open_loop]
+    closed = [(point, there) for point, there in by_point(results).items() if not point.open_loop]
     for (point, there), arm in product(closed, arms):
         at = (point.workload, round(point.load), arm.name)
         source: Source = "synthetic" if arm.synthetic_acceptance_length else "steps"
         for length, ratio in _speedups(there, arm, baseline, lengths):
             speedups.append(WhatIfSpeedup(*at, length, ratio.ratio, ratio.low, ratio.high, source))
         if predict_speedup(there, arm.name, baseline, 1.0):
-            ends = (_break_even_length(end, there, arm.name, baseline) for end in (_ratio, _high, _low))
+            ends = (
+                _break_even_length(end, there, arm.name, baseline) for end in map(attrgetter, ("ratio", "high", "low"))
+            )
             break_even.append(BreakEvenAcceptance(*at, *ends))
     return WhatIf(tuple(speedups), tuple(break_even))
 
@@ -87,18 +90,6 @@ def target_steps(item: RequestResult) -> int:
     drafted = item.acceptance
     after_first = item.output_tokens - 1
     return max(drafted.steps, after_first - drafted.accepted) if drafted else after_first
-
-
-def _ratio(interval: Interval) -> float:
-    return interval.ratio
-
-
-def _low(interval: Interval) -> float:
-    return interval.low
-
-
-def _high(interval: Interval) -> float:
-    return interval.high
 
 
 def _break_even_length(

@@ -8,13 +8,12 @@ from typing import Any
 from toolkit.measure.measurement import (
     ArmReport,
     ArmSpeedup,
-    Interval,
     Measurement,
     Percentiles,
+    Ratio,
     Source,
     Speedup,
     WhatIf,
-    WhatIfSpeedup,
 )
 
 _MILLISECONDS = 1000.0
@@ -31,7 +30,7 @@ def ratio(value: float) -> str:
     return f"{value:.2f}x"
 
 
-def interval(item: Speedup | ArmSpeedup | Interval | WhatIfSpeedup) -> str:
+def interval(item: Ratio) -> str:
     """A speedup with its 95 % interval: `2.31x (2.10-2.55)`."""
     return f"{ratio(item.ratio)} ({item.low:.2f}-{item.high:.2f})"
 
@@ -42,7 +41,6 @@ def load(item: ArmReport | Speedup | ArmSpeedup) -> str:
 
 
 def load_in_words(item: ArmReport | Speedup | ArmSpeedup) -> str:
-    """A load in a sentence."""
     return _concurrent(item.concurrency) if item.concurrency else f"{load(item)[:-2]} requests per second"
 
 

@@ -118,7 +118,6 @@ def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> S
 
 
 def _names(able: Sequence[Drafter]) -> str:
-    """The methods of the drafters."""
     return ", ".join(dict.fromkeys(drafter.method for drafter in able))
 
 
@@ -147,7 +146,8 @@ def _with_drafter(
         draft, budget = _token_budget(draft, lock)
         choices.append(budget)
     if not types:
-        _require_no_error(draft, lock)
+        if wrong := next(_errors(draft, lock), None):
+            raise _Unfit(wrong.message)
         return Proposal(draft.data, (version, *choices), lock)
     draft, instance = _instance(draft, lock, wishes, types)
     return Proposal(draft.data, (version, *choices, *instance), lock)
@@ -185,7 +185,8 @@ def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter)
         flat = {key: value for key, value in own.items() if not isinstance(value, Mapping)}
         flat |= {f"args.{flag}": value for flag, value in own.get("args", {}).items()}
         return draft.having("engine", **own), [Choice(f"engine.{key}", value, why) for key, value in flat.items()]
-    usual = published.max_model_len if published else _usual_context(wishes)
+    rented = registry.rules_of(wishes.platform).facts.has_instance_types
+    usual = published.max_model_len if published else _USUAL_CONTEXT if rented else _CONTEXT_OF_THIS_MACHINE
     context = _context(wishes, target, usual, "; compiled in, and longer costs more" if published else "")
     requests = _requests(wishes)
     if published:
@@ -220,7 +221,8 @@ def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choic
     if not released:
         raise _Unfit(f"no image of its engine is known on {draft.data['platform']['name']}")
     refused: list[str] = []
-    for version in _known_first(released, drafter):
+    # The version of the toolkit's own recipe for this pair comes first: nobody has tried a newer one.
+    for version in sorted(released, key=lambda version: version != drafter.version):
         here = draft.having("engine", version=version)
         problem = next(_errors(here, lock, without=_SETTLED_LATER), None)
         if problem is None:
@@ -237,22 +239,12 @@ def _also(draft: _Draft, lock: Lock, released: Sequence[str], version: str) -> I
     yield from islice(able, _OTHER_VERSIONS)
 
 
-def _known_first(released: Sequence[str], drafter: Drafter) -> list[str]:
-    """The version of the toolkit's own recipe for this pair first: nobody has tried a newer one."""
-    known = [version for version in released if version == drafter.version]
-    return [*known, *(version for version in released if version != drafter.version)]
-
-
 def _version_why(version: str, released: Sequence[str], drafter: Drafter, refused: Sequence[str]) -> str:
     if version == drafter.version:
         return f"as in the toolkit's own recipe {drafter.recipe}"
     if refused:
         return f"the newest that works; not {refused[0]}"
     return "the newest with an image" if version == released[0] else "the newest that works"
-
-
-def _usual_context(wishes: Wishes) -> int:
-    return _USUAL_CONTEXT if registry.rules_of(wishes.platform).facts.has_instance_types else _CONTEXT_OF_THIS_MACHINE
 
 
 def _context(wishes: Wishes, target: ModelFacts, usual: int, about: str) -> Choice:
@@ -333,11 +325,6 @@ def _on(draft: _Draft, offer: Offer) -> Iterator[tuple[_Draft, tuple[Choice, ...
     yield split, (Choice(key, offer.tensor_parallel, least),)
 
 
-def _require_no_error(draft: _Draft, lock: Lock) -> None:
-    if wrong := next(_errors(draft, lock), None):
-        raise _Unfit(wrong.message)
-
-
 def _errors(draft: _Draft, lock: Lock, without: tuple[str, ...] = ()) -> Iterator[Finding]:
     for finding in findings_on(draft.recipe(), lock):
         if finding.severity == "error" and not (without and finding.code.startswith(without)):
@@ -347,15 +334,11 @@ def _errors(draft: _Draft, lock: Lock, without: tuple[str, ...] = ()) -> Iterato
 def _in_order(data: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe with its sections and the engine's keys in the usual order."""
     engine = {key: data["engine"][key] for key in _ENGINE_KEYS if key in data["engine"]}
-    return {
-        **{key: value for key, value in data.items() if key != "platform"},
-        "engine": engine,
-        "platform": data["platform"],
-    }
+    others = {key: value for key, value in data.items() if key != "platform"}
+    return {**others, "engine": engine, "platform": data["platform"]}
 
 
 def _drafting(drafter: Drafter, able: Sequence[Drafter]) -> Iterator[Choice]:
-    """The choices of method, drafter and K."""
     method = methods.method(drafter.method)
     others = dict.fromkeys(item.method for item in able if item.method != drafter.method)
     yield Choice("speculation.method", drafter.method, _HOW[method.kind, method.parallel], tuple(others))

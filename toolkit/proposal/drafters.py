@@ -14,7 +14,7 @@ from toolkit.checks.listed import same_model
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
-from toolkit.proposal.model import Drafter
+from toolkit.proposal.model import Drafter, with_default_k
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import catalogue, catalogue_dir, known_model, known_models
 from toolkit.recipe.lock import read_lock
@@ -153,12 +153,7 @@ def _own_layers(target: ModelFacts, engine: str) -> Iterator[Drafter]:
         drafting = method.engines.get(engine)
         if method.drafter == "optional" and drafting and names & set(drafting.targets):
             layers = f"{counts[0]} of its own layers" if counts else "layers of its own"
-            yield Drafter(
-                method.name,
-                method.default_num_speculative_tokens,
-                f"the model drafts with {layers}, no second model is needed",
-                f"the default of {method.name}",
-            )
+            yield with_default_k(method, f"the model drafts with {layers}, no second model is needed")
 
 
 def _smaller_models(target: ModelFacts) -> Iterator[Drafter]:
@@ -170,8 +165,7 @@ def _smaller_models(target: ModelFacts) -> Iterator[Drafter]:
         for facts in known_models().values():
             if size and _same_family(facts, target) and 0 < _active_bytes(facts) <= size * _LARGEST_DRAFT_MODEL:
                 why = f"a small model of the same family, {facts.vocab_size:,} tokens in its vocabulary too"
-                default = method.default_num_speculative_tokens
-                yield Drafter(method.name, default, why, f"the default of {method.name}", facts.model, facts)
+                yield with_default_k(method, why, facts)
 
 
 def _same_family(drafter: ModelFacts, target: ModelFacts) -> bool:
@@ -186,9 +180,8 @@ def _text(engine: str) -> Iterator[Drafter]:
     for method in methods.methods():
         drafting = method.engines.get(engine)
         if method.kind == "text" and drafting and not drafting.packages:
-            default = method.default_num_speculative_tokens
             why = "repeats what stands in the prompt: any model can, and it pays where answers quote their prompt"
-            yield Drafter(method.name, default, why, f"the default of {method.name}")
+            yield with_default_k(method, why)
 
 
 def _with_recipes(target: ModelFacts, listed: Iterable[Drafter], engine: str) -> Iterator[Drafter]:
@@ -215,13 +208,8 @@ def _as_in(drafter: Drafter, name: str, recipe: Recipe) -> Drafter:
 def _settings(recipe: Recipe) -> Mapping[str, Any]:
     """What the recipe says of its engine's shapes and flags."""
     engine = recipe.engine
-    settings = {
-        "max_model_len": engine.max_model_len,
-        "max_num_seqs": engine.max_num_seqs,
-        "max_num_batched_tokens": engine.max_num_batched_tokens,
-        "args": dict(engine.args),
-        "env": dict(engine.env),
-    }
+    lengths = {key: getattr(engine, key) for key in ("max_model_len", "max_num_seqs", "max_num_batched_tokens")}
+    settings = {**lengths, "args": dict(engine.args), "env": dict(engine.env)}
     return {key: value for key, value in settings.items() if value}
 
 

@@ -11,6 +11,7 @@ from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import family
+from toolkit.display import dollars_per_hour
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.loading import able_types, by_weights
@@ -31,8 +32,7 @@ class Offer:
     room: str
 
     def __str__(self) -> str:
-        price = "price unknown" if self.price is None else f"{self.price:.2f} $/h"
-        return f"{self.instance_type} {price}"
+        return f"{self.instance_type} {dollars_per_hour(self.price)}"
 
 
 def engine_for(wishes: Wishes) -> str:

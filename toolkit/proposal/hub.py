@@ -16,7 +16,7 @@ from toolkit import documents
 from toolkit.catalog import lookup, methods
 from toolkit.checks.listed import written_method
 from toolkit.errors import HubError, UnreadableModel
-from toolkit.proposal.model import Drafter
+from toolkit.proposal.model import Drafter, with_default_k
 from toolkit.recipe import model_config
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.hub import HubFiles
@@ -69,9 +69,8 @@ def _list(client: httpx.Client, **asked: str) -> list[_Listed]:
         answer.raise_for_status()
         return documents.fit(list[_Listed], documents.decode(answer.content))
     except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
-        raise HubError(
-            f"the hub's list of models cannot be read: {error}", hint="Look whether there is a network."
-        ) from error
+        hint = "Look whether there is a network."
+        raise HubError(f"the hub's list of models cannot be read: {error}", hint=hint) from error
 
 
 def _head(client: httpx.Client, repo: str) -> Drafter | None:
@@ -85,23 +84,13 @@ def _head(client: httpx.Client, repo: str) -> Drafter | None:
         return None
     method = next((item for item in methods.methods() if item.name == written_method(config)), None)
     facts = ModelFacts(repo, files.source, config, None, None, revision=files.revision, partial=True)
-    sizes = ("hidden_size", "vocab_size")
-    if (
-        method is None
-        or lookup.default_engine() not in method.engines
-        or not all(facts.text_config.get(key) for key in sizes)
-    ):
+    sized = all(facts.text_config.get(key) for key in ("hidden_size", "vocab_size"))
+    if method is None or lookup.default_engine() not in method.engines or not sized:
         return None
     tokens = _tokens(config)
+    about = "its card on the hub says that it is for this model; nobody here has tried it"
     why = "its config.json's" if tokens else f"the default of {method.name}: its config.json has none"
-    return Drafter(
-        method.name,
-        tokens or method.default_num_speculative_tokens,
-        "its card on the hub says that it is for this model; nobody here has tried it",
-        why,
-        repo,
-        facts,
-    )
+    return Drafter(method.name, tokens or method.default_num_speculative_tokens, about, why, repo, facts)
 
 
 def _tokens(config: dict[str, Any]) -> int | None:
@@ -127,7 +116,5 @@ def _draft_models(client: httpx.Client, target: ModelFacts, names: list[str]) ->
         except UnreadableModel:
             continue
         if target.tokenizer and facts.tokenizer and target.tokenizer.agrees_with(facts.tokenizer):
-            why = "a small model of the same family, with the same tokenizer"
-            default = method.default_num_speculative_tokens
-            yield Drafter(method.name, default, why, f"the default of {method.name}", name, facts)
+            yield with_default_k(method, "a small model of the same family, with the same tokenizer", facts)
             return

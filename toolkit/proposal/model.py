@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from toolkit.catalog.methods import Method
 from toolkit.recipe.facts import Lock, ModelFacts
 
 Goal = Literal["latency", "throughput"]
@@ -58,6 +59,12 @@ class Drafter:
         return f"{self.method} ({self.model})" if self.model else self.method
 
 
+def with_default_k(method: Method, why: str, facts: ModelFacts | None = None) -> Drafter:
+    """A drafter that drafts as many tokens as its method does by default; `facts` are those of its model."""
+    tokens_why, model = f"the default of {method.name}", facts.model if facts else None
+    return Drafter(method.name, method.default_num_speculative_tokens, why, tokens_why, model, facts)
+
+
 @dataclass(frozen=True)
 class Choice:
     """One choice: the recipe's key, its value, the reason, and what else was possible."""
@@ -76,7 +83,3 @@ class Proposal:
     choices: Sequence[Choice]
     lock: Lock
     notes: Sequence[str] = field(default=())
-
-    def to_dict(self) -> dict[str, Any]:
-        """The choices and notes as plain data."""
-        return {"choices": [asdict(choice) for choice in self.choices], "notes": list(self.notes)}

@@ -71,10 +71,8 @@ class Shape:
 
 def shape_of(facts: ModelFacts) -> Shape:
     """The model's shape. Raises ToolkitError, which names the config key that is missing or unsupported."""
-    config = {
-        **facts.config,
-        **facts.text_config,
-    }  # heads in speculators' format have some keys outside of the decoder's config
+    # Heads in speculators' format have some keys outside of the decoder's config.
+    config = {**facts.config, **facts.text_config}
     experts = _number(config, "num_experts", "num_local_experts", "n_routed_experts")
     intermediate = _number(config, "intermediate_size")
     quantization = facts.config.get("quantization_config") or config.get("quantization_config") or {}
@@ -110,15 +108,12 @@ def _layers(model: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
     count = _number(config, "num_hidden_layers")
     if not count or not _number(config, "num_attention_heads"):
         missing = "num_attention_heads" if count else "num_hidden_layers"
-        raise ToolkitError(
-            f"{model}: its config has no `{missing}`",
-            hint="The memory estimate needs it. To read it from the hub: toolkit lock RECIPE",
-        )
+        hint = "The memory estimate needs it. To read it from the hub: toolkit lock RECIPE"
+        raise ToolkitError(f"{model}: its config has no `{missing}`", hint=hint)
     if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
         hint = "It must be the model's own config."
         raise ToolkitError(f"{model}: its config has more attention heads than hidden-state values", hint=hint)
-    kinds = _kinds(model, config, count)
-    return tuple(_attention(config, kind) for kind in kinds)
+    return tuple(_attention(config, kind) for kind in _kinds(model, config, count))
 
 
 def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
@@ -142,10 +137,8 @@ def _kinds(model: str, config: Mapping[str, Any], count: int) -> tuple[Attention
     if isinstance(types, list | tuple):
         unknown = sorted(set(types) - set(_KINDS))
         if unknown:
-            raise ToolkitError(
-                f"{model}: cannot estimate the memory of layers of type `{unknown[0]}`",
-                hint="Supported: full, sliding and chunked attention. Deploy once and read the engine's log.",
-            )
+            hint = "Supported: full, sliding and chunked attention. Deploy once and read the engine's log."
+            raise ToolkitError(f"{model}: cannot estimate the memory of layers of type `{unknown[0]}`", hint=hint)
         return tuple(_KINDS[kind] for kind in types[:count])
     full: AttentionKind = "full"
     sliding: AttentionKind = "sliding"

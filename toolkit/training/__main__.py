@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -22,13 +23,13 @@ from toolkit.engines.registry import training_engine
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
-from toolkit.training.data import HELD_OUT, TRAIN, Report, Surroundings, prepare_data, read_draft_vocabulary
+from toolkit.training.data import HELD_OUT, TRAIN, Report, prepare_data, read_draft_vocabulary
 from toolkit.training.head import layers_read
 from toolkit.training.job import FILE, TrainingJob, read_job
 from toolkit.training.loop import Data, TrainingStopped
 from toolkit.training.progress import TrainingProgress
-from toolkit.training.samples import read_samples
-from toolkit.training.target import with_local_target
+from toolkit.training.samples import Samples
+from toolkit.training.states import with_local_target
 from toolkit.training.trainer import train
 
 
@@ -61,13 +62,13 @@ def _is_done(job: TrainingJob) -> bool:
 
 def prepare(job: TrainingJob) -> None:
     """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
-    prepare_data(job, layers_read(job), _reporter(job), say, Surroundings(engine=training_engine()))
+    prepare_data(job, layers_read(job), _reporter(job), say, training_engine())
 
 
 def train_head(job: TrainingJob) -> None:
     """Train on what was prepared, in this process or as one of several; the first one writes the head."""
     signals, work = Signals(), Path(job.work)
-    data = Data(read_samples(work / TRAIN), read_samples(work / HELD_OUT))
+    data = Data(Samples(work / TRAIN), Samples(work / HELD_OUT))
     head, result = train(job, data, read_draft_vocabulary(job), stopping=signals)
     if not dist.is_initialized() or dist.get_rank() == 0:
         report = _reporter(job)
@@ -77,13 +78,7 @@ def train_head(job: TrainingJob) -> None:
 
 
 def _reporter(job: TrainingJob) -> Report:
-    checkpoints = Path(job.checkpoints)
-
-    def report(line: TrainingProgress) -> None:
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        progress.report(line, checkpoints)
-
-    return report
+    return partial(progress.report, folder=Path(job.checkpoints))
 
 
 def main(folder: Path, processes: int | None = None) -> int:
@@ -125,9 +120,8 @@ def _read(folder: Path) -> TrainingJob:
     try:
         return read_job(folder)
     except (OSError, documents.Unfit) as error:
-        raise UsageError(
-            f"{folder / FILE} cannot be used: {error}", hint="`toolkit train RECIPE` writes it."
-        ) from error
+        hint = "`toolkit train RECIPE` writes it."
+        raise UsageError(f"{folder / FILE} cannot be used: {error}", hint=hint) from error
 
 
 if __name__ == "__main__":

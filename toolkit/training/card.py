@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,6 +19,7 @@ from toolkit.training.loop import Result
 from toolkit.version import __version__
 
 REPORT = "report.json"
+_CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(encoding="utf-8")))
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,6 @@ class Report:
 
 
 def report_of(job: TrainingJob, result: Result) -> Report:
-    """The figures of a training that is done."""
     acceptance = result.held_out.acceptance
     return Report(
         method=job.method,
@@ -116,34 +117,17 @@ def card(report: Report, engine: TrainingEngine) -> str:
         ("held-out loss", report.held_out_loss),
         (f"held-out acceptance length at K={report.num_speculative_tokens}", report.acceptance_length),
     ]
-    return "\n".join(
-        [
-            f"# Draft head for {report.target}",
-            "",
-            f"{kind}. Trained for `{report.target}`{revision}; another target accepts few of its drafts or none.",
-            "",
-            "| | |",
-            "|---|---|",
-            *(f"| {name} | {value} |" for name, value in rows),
-            "",
-            "Held-out data, the target's own words given: share of drafts accepted up to each depth, and acceptance",
-            f"length over all {report.depth} depths by step.",
-            "",
-            "| depth | accepted |",
-            "|---|---|",
-            *(f"| {depth} | {share:.1%} |" for depth, share in enumerate(report.acceptance_per_depth, start=1)),
-            "",
-            "| step | acceptance length |",
-            "|---|---|",
-            *(f"| {step} | {length:.2f} |" for step, length in report.evaluations),
-            "",
-            f"Serve it with {lookup.engine_title()}:",
-            "",
-            "```console",
-            f"$ {engine.serve_command(report.method, report.num_speculative_tokens)}",
-            "```",
-            "",
-            f"Made with speculators 0.9.0 by toolkit {report.toolkit}.",
-            "",
-        ]
+    return _CARD.format(
+        **asdict(report),
+        kind=kind,
+        revision=revision,
+        rows=_table(rows),
+        depths=_table((depth, f"{share:.1%}") for depth, share in enumerate(report.acceptance_per_depth, start=1)),
+        lengths=_table((step, f"{length:.2f}") for step, length in report.evaluations),
+        engine=lookup.engine_title(),
+        command=engine.serve_command(report.method, report.num_speculative_tokens),
     )
+
+
+def _table(rows: Iterable[tuple[object, object]]) -> str:
+    return "\n".join(f"| {name} | {value} |" for name, value in rows)

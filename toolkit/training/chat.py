@@ -7,8 +7,6 @@ samples of one conversation: each is a sequence that the target really sees.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +18,7 @@ from jinja2 import TemplateError
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from toolkit.errors import UsageError
+from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
 from toolkit.training.samples import Sample
 
@@ -63,7 +62,7 @@ class Chat:
     @property
     def digest(self) -> str:
         """Of tokens and their ids; the same as in a recipe's lock."""
-        return hashlib.sha256(json.dumps(sorted(self._tokenizer.get_vocab().items())).encode()).hexdigest()
+        return digest(sorted(self._tokenizer.get_vocab().items()))
 
     @property
     def special_tokens(self) -> frozenset[int]:
@@ -105,14 +104,7 @@ class Chat:
     def _marked(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template marks with {% generation %}, and the end token after it."""
         try:
-            encoded: Any = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages],
-                tokenize=True,
-                return_dict=True,
-                return_assistant_tokens_mask=True,
-            )
-        except (TemplateError, TypeError, KeyError) as error:
-            raise Unmaskable("the chat template refuses it") from error
+            encoded = self._apply(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
         except OverflowError as error:  # transformers, for a mark around nothing
             raise Unmaskable("the chat template marks no token of the answer") from error
         tokens, mask = list(encoded["input_ids"]), list(encoded["assistant_masks"])
@@ -133,13 +125,13 @@ class Chat:
             raise Unmaskable("the chat template changes the text of the answer")
 
     def _render(self, messages: Sequence[Message], *, ask: bool) -> str:
+        return str(self._apply(messages, tokenize=False, add_generation_prompt=ask))
+
+    def _apply(self, messages: Sequence[Message], **options: bool) -> Any:
         try:
-            text = self._tokenizer.apply_chat_template(
-                [dict(message) for message in messages], tokenize=False, add_generation_prompt=ask
-            )
+            return self._tokenizer.apply_chat_template([dict(message) for message in messages], **options)
         except (TemplateError, TypeError, KeyError) as error:  # its message may show the text
             raise Unmaskable("the chat template refuses it") from error
-        return str(text)
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))

@@ -6,8 +6,6 @@ split into training and held-out data, and which side that is depends on nothing
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +13,7 @@ from typing import Any
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.recipe.captured import captured, is_captured
+from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message, messages_of, request_of
 from toolkit.recipe.rows import Row, refusal
 
@@ -41,16 +40,15 @@ class Conversation:
     @property
     def digest(self) -> str:
         """Of all messages."""
-        return _digest([sorted(message.items()) for message in self.messages])
+        return digest([sorted(message.items()) for message in self.messages])
 
     @property
     def question(self) -> str:
         """Digest of the first message of the user, without regard to case and white space."""
         first = next(message["content"] for message in self.messages if message["role"] == "user")
-        return _digest(first.casefold().split())
+        return digest(first.casefold().split())
 
     def asked(self) -> Conversation:
-        """Without the assistant's messages."""
         return Conversation(tuple(one for one in self.messages if one["role"] != "assistant"), self.location)
 
 
@@ -101,10 +99,10 @@ def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conv
             skipped.add("conversations without an answer of the assistant", location)
             continue
         conversation = found if keep else found.asked()
-        if (digest := conversation.digest) in seen:
+        if (key := conversation.digest) in seen:
             skipped.add("duplicates", location)
             continue
-        seen.add(digest)
+        seen.add(key)
         yield conversation
 
 
@@ -124,7 +122,7 @@ def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str
 
 def _rank(question: str, seed: int) -> float:
     """A number from 0 to 1 that looks random."""
-    return int(_digest([seed, question])[:12], 16) / 16**12
+    return int(digest([seed, question])[:12], 16) / 16**12
 
 
 def _captured(record: Any, location: str) -> Conversation | None:
@@ -162,7 +160,3 @@ def _conversation(row: Mapping[str, Any], location: str) -> Conversation:
     if sum(len(message["content"]) for message in messages) > documents.LIMITS.size:  # a packed file may be small
         raise refusal(location, f"the conversation has more than {documents.LIMITS.size // 1024**2} MiB of text")
     return Conversation(tuple(messages), location)
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()

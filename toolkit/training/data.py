@@ -11,10 +11,9 @@ Every stage goes on where it was interrupted. Nothing here says anything of the 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from transformers import AutoConfig
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.files import write_whole, writing
+from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
@@ -31,17 +31,18 @@ from toolkit.training.generators import FromServer, InTransformers, served_model
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
-from toolkit.training.samples import INDEX, Contents, Sample, SampleWriter, read_contents, read_samples
-from toolkit.training.sources import HubDataset, Objects, on_the_hub, source_rows
+from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
+from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
 TRAIN, HELD_OUT = "train", "held-out"
 KEEP, IN_JOB = "keep", "target"
 """What `responses` is, where it is no address."""
+_DECIDING = {"target_name", "target_revision", "responses", "temperature", "max_new_tokens", "max_length", "seed"}
+"""Settings that decide the target's answers."""
 
 Report = Callable[[TrainingProgress], None]
-Target = Callable[[Chat], AbstractContextManager[Generator]]
 
 
 @dataclass(frozen=True)
@@ -55,36 +56,25 @@ class Prepared:
     coverage: float | None = None
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What a job's platform brings: S3, another hub, another target that answers, an engine that serves the target."""
-
-    objects: Objects | None = None
-    dataset: HubDataset = on_the_hub
-    target: Target | None = None
-    engine: TrainingEngine | None = None
-
-
-_USUAL = Surroundings()
-
-
 def prepare_data(
     job: TrainingJob,
     layers: tuple[int, ...],
     report: Report,
     say: Callable[[str], None],
-    around: Surroundings = _USUAL,
+    engine: TrainingEngine | None = None,
+    dataset: HubDataset = on_the_hub,
 ) -> Prepared:
     """Make samples and hidden states of the job's data; `layers` are those whose states the head reads.
 
-    `say` gets a line of text now and then. Raises UsageError for data that cannot be used, before the target answers
-    anything; PlatformError for a full disk or a target that does not answer. What is complete stays.
+    `say` gets a line of text now and then; `engine` serves the target where it is installed. Raises UsageError for
+    data that cannot be used, before the target answers anything; PlatformError for a full disk or a target that does
+    not answer. What is complete stays.
     """
     work = Path(job.work)
     chat = load_chat(job.target, job.target_revision or "main")
     prepared = _read_prepared(work, _made_from(job, chat)) if all(map(_is_fixed, job.data)) else None
     if prepared is None:
-        prepared = _prepare_samples(job, chat, report, around)
+        prepared = _prepare_samples(job, chat, report, engine, dataset)
         say(_told(prepared))
     extractor = Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
     size = require_room((work / TRAIN, work / HELD_OUT), extractor)
@@ -116,17 +106,19 @@ def _told(prepared: Prepared) -> str:
     return "\n".join(lines)
 
 
-def _prepare_samples(job: TrainingJob, chat: Chat, report: Report, around: Surroundings) -> Prepared:
+def _prepare_samples(
+    job: TrainingJob, chat: Chat, report: Report, engine: TrainingEngine | None, dataset: HubDataset
+) -> Prepared:
     work, skipped = Path(job.work), Skipped()
     with writing(work):
         work.mkdir(parents=True, exist_ok=True)
         Path(job.checkpoints).mkdir(parents=True, exist_ok=True)
     own = [Path(source) for source in job.data if (Path(source) / INDEX).is_file()]
     _require_tokenizer(own, chat)
-    count, questions = _collect(job, skipped, around)
+    count, questions = _collect(job, skipped, dataset)
     report(TrainingProgress("data", 0, count))
     if job.responses != KEEP:
-        _respond(job, chat, count, report, around)
+        _respond(job, chat, count, report, engine)
     aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
     with ExitStack() as stack:
         writers = [stack.enter_context(SampleWriter(work / name, chat.digest)) for name in (TRAIN, HELD_OUT)]
@@ -159,19 +151,17 @@ def _is_fixed(source: str) -> bool:
 
 def _made_from(job: TrainingJob, chat: Chat) -> str:
     """A digest of all that decides the samples: settings, tokenizer, and the state of the files on this machine."""
-    keys = {"target_name", "data", "responses", "temperature", "max_new_tokens", "held_out", "max_length", "seed"}
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    return _digest(
-        [job.model_dump(include=keys | {"draft_vocab_size", "start_from", "target_revision"}), chat.digest, states]
-    )
+    settings = job.model_dump(include=_DECIDING | {"data", "held_out", "draft_vocab_size", "start_from"})
+    return digest([settings, chat.digest, states])
 
 
-def _collect(job: TrainingJob, skipped: Skipped, around: Surroundings) -> tuple[int, set[str]]:
+def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[int, set[str]]:
     """Write the different conversations of all sources to a file: how many, and their questions."""
     work = Path(job.work)
     sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
-    rows = (row for one in sources for row in source_rows(one, work / "downloads", around.objects, around.dataset))
+    rows = (row for one in sources for row in source_rows(one, work / "downloads", dataset=dataset))
     count, questions = 0, set()
     with writing(work / _CONVERSATIONS), (work / _CONVERSATIONS).open("w", encoding="utf-8") as stream:
         for conversation in distinct(rows, job.responses == KEEP, skipped):
@@ -198,24 +188,15 @@ def _conversations(job: TrainingJob) -> Iterator[Conversation]:
 
 
 def _responses(job: TrainingJob) -> Responses:
-    keys = {
-        "target_name",
-        "target_revision",
-        "responses",
-        "temperature",
-        "max_new_tokens",
-        "max_length",
-        "seed",
-        "dtype",
-    }
-    return Responses(Path(job.checkpoints) / "responses.jsonl", _digest(job.model_dump(include=keys)))
+    settings = job.model_dump(include=_DECIDING | {"dtype"})
+    return Responses(Path(job.checkpoints) / "responses.jsonl", digest(settings))
 
 
-def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, around: Surroundings) -> None:
+def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:
     responses = _responses(job)
     if all(conversation in responses for conversation in _conversations(job)):
         return
-    with around.target(chat) if around.target else _target(job, chat, around.engine) as generate:
+    with _target(job, chat, engine) as generate:
         respond(
             _conversations(job),
             responses,
@@ -241,7 +222,6 @@ def _target(job: TrainingJob, chat: Chat, engine: TrainingEngine | None) -> Iter
 
 
 def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample]]:
-    """All samples, each with its question."""
     for one in _answered(job, chat, skipped):
         cut = samples_of(one.turns, job.max_length)
         _count_lengths(cut, one.location, skipped)
@@ -285,9 +265,9 @@ def _count_lengths(cut: Cut, location: str, skipped: Skipped) -> None:
 def _ready(folders: Iterable[Path]) -> Iterator[tuple[str, Sample]]:
     """Samples that were prepared before, each with a digest of what precedes its first answer."""
     for folder in folders:
-        for sample in read_samples(folder):
+        for sample in Samples(folder):
             prompt = sample.input_ids[: int(sample.loss_mask.argmax())]
-            yield _digest(prompt.tolist()), sample
+            yield digest(prompt.tolist()), sample
 
 
 def _require_tokenizer(folders: list[Path], chat: Chat) -> None:
@@ -319,7 +299,3 @@ def _write_vocabulary(job: TrainingJob, chat: Chat) -> float:
         raise UsageError(f"the head in {job.start_from} drafts {len(vocabulary.d2t)} tokens, not {size}", hint=hint)
     vocabulary.write(work)
     return vocabulary.coverage(count_tokens(work / HELD_OUT, target.vocab_size))
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -14,8 +14,7 @@ from speculators.models.peagle import PEagleDraftModel
 from torch import Tensor
 from torch.nn import functional
 
-from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import Drafts, Segment, partition, sample_drafts
+from toolkit.training.partition import DraftMasks, Drafts, Segment, partition, sample_drafts
 from toolkit.training.samples import Sample, States
 
 
@@ -173,7 +172,9 @@ class PEagleLearner:
         hidden = _leaf(outputs)
         right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
         total = torch.zeros((), device=hidden.device)
-        for segment in partition(drafts, len(sequence), self._segments(len(sequence))):
+        longest = self.longest_segment or len(sequence)
+        segments = max(self.segments, math.ceil(len(sequence) / longest))
+        for segment in partition(drafts, len(sequence), segments):
             targets = self._targets(sequence, segment)
             best = targets.argmax(dim=-1)[0]
             loss = torch.zeros((), device=hidden.device)
@@ -193,9 +194,6 @@ class PEagleLearner:
         """None where attention masks what comes later by itself."""
         attention: Any = self.head.layers[0].self_attn
         return self.masks.causal(length) if attention.config._attn_implementation == "eager" else None
-
-    def _segments(self, length: int) -> int:
-        return max(self.segments, math.ceil(length / self.longest_segment) if self.longest_segment else 1)
 
     def _logits(
         self, segment: Segment, hidden: Tensor, prefix: dict[int, tuple[Tensor, Tensor]]

@@ -98,6 +98,7 @@ class Loop:
         self._folder = Path(job.checkpoints)
         self._optimizers = build_optimizers(head, _optimizer_settings(job))
         self._batches = plan_batches(data.train.lengths, job)
+        self._interval = max(1, len(self._batches) // EVALUATIONS)
         self._evaluations: list[tuple[int, float]] = []
         self._seconds = 0.0
         self._rank, self._world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
@@ -241,10 +242,6 @@ class Loop:
         flag = torch.tensor(float(here), device=self._device)
         dist.all_reduce(flag)
         return bool(flag > 0)
-
-    @property
-    def _interval(self) -> int:
-        return max(1, len(self._batches) // EVALUATIONS)
 
     def _report(self, done: int, outcome: Outcome, clock: _Clock, *, held_out: bool) -> None:
         if self._rank > 0:

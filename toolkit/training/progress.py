@@ -63,6 +63,7 @@ def report(progress: TrainingProgress, folder: Path, stream: TextIO | None = Non
         {key: value for key, value in asdict(progress).items() if value != defaults[key] or key == "stage"}
     )
     print(PREFIX + line, file=stream or sys.stdout, flush=True)
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / FILE).open("a") as file:
         file.write(line + "\n")
 
@@ -72,13 +73,9 @@ def forget_after(folder: Path, stage: Stage, done: int) -> None:
     path = folder / FILE
     if path.exists():
         lines = path.read_text().splitlines(keepends=True)
-        kept = [line for line in lines if not _after(parse(PREFIX + line), stage, done)]
+        told = [(line, parse(PREFIX + line)) for line in lines]  # None of a line that was cut off
+        kept = [line for line, one in told if one and not (one.stage == stage and one.done > done)]
         write_whole(path, "".join(kept))
-
-
-def _after(progress: TrainingProgress | None, stage: Stage, done: int) -> bool:
-    """Also of a line that was cut off."""
-    return progress is None or (progress.stage == stage and progress.done > done)
 
 
 def parse(line: str) -> TrainingProgress | None:

@@ -17,13 +17,12 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import overload
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -84,8 +83,12 @@ class SampleWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        if kind is None:
-            self._finish()
+        if kind is not None:
+            return
+        if self._pending:
+            self._write_shard()
+        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
+        write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
     def add(self, sample: Sample) -> None:
         """Write the sample, with others of its shard."""
@@ -108,39 +111,30 @@ class SampleWriter:
         self._tokens += self._pending_tokens
         self._shards, self._pending, self._pending_tokens = self._shards + 1, [], 0
 
-    def _finish(self) -> None:
-        if self._pending:
-            self._write_shard()
-        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
-        write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
-
-class Samples(Sequence[Sample]):
+class Samples:
     """The samples of a complete folder, in any order, each read when it is asked for. Raises UsageError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contents = read_contents(folder)
-        self._offsets = [self._read_offsets(shard) for shard in range(self.contents.shards)]
+        files = [samples_file(folder, shard) for shard in range(self.contents.shards)]
+        self._offsets: list[list[int]] = [read_tensors(file, ("offsets",))["offsets"].tolist() for file in files]
         self._starts = [0]
         for offsets in self._offsets:
             self._starts.append(self._starts[-1] + len(offsets) - 1)
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each sample."""
         return [end - start for offsets in self._offsets for start, end in pairwise(offsets)]
 
     def __len__(self) -> int:
         return self._starts[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Sample: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Sample]: ...
-    def __getitem__(self, index: int | slice) -> Sample | list[Sample]:
-        if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+    def __iter__(self) -> Iterator[Sample]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, index: int) -> Sample:
         shard, start, end = self._find(index)
         tensors = read_tensors(samples_file(self.folder, shard), ("input_ids", "loss_mask"), start, end)
         return Sample(**tensors)
@@ -156,17 +150,8 @@ class Samples(Sequence[Sample]):
         start, end = self._offsets[shard][index - self._starts[shard] :][:2]
         return shard, start, end
 
-    def _read_offsets(self, shard: int) -> list[int]:
-        offsets: list[int] = read_tensors(samples_file(self.folder, shard), ("offsets",))["offsets"].tolist()
-        return offsets
-
 
 _STATES = ("hidden_states", "last_hidden_states")
-
-
-def read_samples(folder: Path) -> Samples:
-    """The samples of a complete folder. Raises UsageError."""
-    return Samples(folder)
 
 
 def read_contents(folder: Path) -> Contents:
@@ -182,12 +167,10 @@ def read_contents(folder: Path) -> Contents:
 
 
 def samples_file(folder: Path, shard: int) -> Path:
-    """The samples of a shard."""
     return folder / f"samples-{shard:05}.safetensors"
 
 
 def states_file(folder: Path, shard: int) -> Path:
-    """The hidden states of a shard."""
     return folder / f"states-{shard:05}.safetensors"
 
 

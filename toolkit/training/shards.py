@@ -19,6 +19,7 @@ from toolkit.recipe.model_files import FolderFiles, StoredTensor, WeightsHeader,
 
 INDEX = "model.safetensors.index.json"
 _CHUNK_BYTES = 1 << 20
+_AGAIN = "Fetch the file again."
 _INDEX_LIMITS = documents.Limits(items=2_000_000)
 
 
@@ -53,13 +54,9 @@ def read_shards(folder: Path) -> tuple[Shard, ...]:
         try:
             named = set(documents.parse(_Index, documents.read_file(index, _INDEX_LIMITS)).weight_map.values())
         except (OSError, ValueError) as error:
-            raise UnreadableModel(
-                f"{index} is not an index of safetensors files: {error}", hint="Fetch the file again."
-            ) from error
+            raise UnreadableModel(f"{index} is not an index of safetensors files: {error}", hint=_AGAIN) from error
         if missing := sorted(named - {shard.path.name for shard in shards}):
-            raise UnreadableModel(
-                f"{folder / missing[0]} is missing, but {INDEX} names it", hint="Fetch the file again."
-            )
+            raise UnreadableModel(f"{folder / missing[0]} is missing, but {INDEX} names it", hint=_AGAIN)
     return shards
 
 

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from toolkit.errors import PlatformError, UsageError
+from toolkit.errors import HubError, PlatformError, UsageError
+from toolkit.training.job import TrainingJob
 from toolkit.training.samples import (
     States,
     content_digest,
@@ -30,9 +32,27 @@ from toolkit.training.samples import (
     write_tensors,
 )
 
+# Weights of other frameworks are as large, and nobody reads them.
+_TARGET_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 _TOKENS_AT_ONCE = 4096
 # Room that is left on the disk for checkpoints and logs.
 _SPARE_BYTES = 1024**3
+
+
+def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_download) -> TrainingJob:
+    """The job with its target as a folder: of a hub id, a snapshot at the job's revision. Raises HubError.
+
+    speculators reads a hub id at its main branch, whatever revision the job names.
+    """
+    if Path(job.target).is_dir():
+        return job
+    try:
+        folder = download(job.target, revision=job.target_revision, allow_patterns=_TARGET_FILES)
+    except (OSError, ValueError) as error:
+        at = f" at {job.target_revision}" if job.target_revision else ""
+        hint = "See that target.model is a folder or a hub id, that the hub is reached, and that HF_TOKEN may read it."
+        raise HubError(f"the target {job.target}{at} cannot be downloaded: {error}", hint=hint) from error
+    return job.model_copy(update={"target": folder})
 
 
 def load_target(target: str, revision: str = "main", dtype: str = "auto") -> PreTrainedModel:
@@ -101,15 +121,10 @@ def require_room(folders: Sequence[Path], extractor: Extractor) -> int:
     done = sum(_tokens_done(folder, extractor) for folder in folders)
     needed, free = (total - done) * extractor.bytes_per_token, shutil.disk_usage(folders[0]).free
     if needed and needed + _SPARE_BYTES > free:
-        hint = (
-            "Give the job a larger disk (training.volume_gb), less data, or a smaller training.max_length. "
-            "What is complete stays."
-        )
-        raise PlatformError(
-            f"the hidden states of {total - done:,} tokens take {needed / 1e9:,.1f} GB, and the disk of {folders[0]} "
-            f"has {free / 1e9:,.1f} GB",
-            hint=hint,
-        )
+        message = f"the hidden states of {total - done:,} tokens take {needed / 1e9:,.1f} GB, and the disk of "
+        message += f"{folders[0]} has {free / 1e9:,.1f} GB"
+        hint = "Give the job a larger disk (training.volume_gb), less data, or a smaller training.max_length. "
+        raise PlatformError(message, hint=hint + "What is complete stays.")
     return total * extractor.bytes_per_token
 
 

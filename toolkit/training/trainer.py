@@ -17,7 +17,7 @@ from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
 from toolkit.training.loop import Data, Loop, Result, compute_dtype
-from toolkit.training.masks import DraftMasks
+from toolkit.training.partition import DraftMasks
 from toolkit.training.vocabulary import Vocabulary
 
 # Positions of a segment, and what all matrices have a multiple of, on a CPU; a GPU wants large ones of any shape.

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from toolkit.errors import UsageError
-from toolkit.training.samples import read_samples, read_tensors, write_tensors
+from toolkit.training.samples import Samples, read_tensors, write_tensors
 
 FILE = "vocabulary.safetensors"
 
@@ -57,7 +57,7 @@ def head_vocabulary(head: Path, vocab_size: int) -> Vocabulary | None:
 def count_tokens(folder: Path, vocab_size: int) -> Tensor:
     """How often the target generates each token in the samples of a folder: int64 [vocab_size]. Raises UsageError."""
     counts = torch.zeros(vocab_size, dtype=torch.int64)
-    for sample in read_samples(folder):
+    for sample in Samples(folder):
         generated = sample.input_ids[sample.loss_mask.bool()]
         counts += torch.bincount(generated, minlength=vocab_size)
     return counts

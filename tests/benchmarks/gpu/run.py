@@ -38,7 +38,7 @@ from vllm_server import Engine, NotStarted, hardware, serving, write_model
 
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload, prompts_of
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
 from toolkit.measure.measurement import Interval
@@ -48,7 +48,6 @@ from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.what_if import other_acceptance, predict_speedup
-from toolkit.measure.workload import Workload, prompts_of
 from toolkit.version import __version__
 
 HERE = Path(__file__).parent

@@ -22,12 +22,11 @@ from streaming_server import Answer, Part, StreamingServer, streaming
 
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.wire import Client
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import HttpConnection, proxy_of
-from toolkit.measure.load import closed_loop
+from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 STREAM = event_stream(answer_events([7, 8, 9]))
 AT_ONCE = Answer((Part(0.0, STREAM),))

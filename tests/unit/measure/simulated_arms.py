@@ -10,11 +10,11 @@ from typing import Any
 
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.endpoint.wire import Chunk
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Load
+from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 SECONDS_PER_TOKEN = 0.01
 

@@ -17,12 +17,11 @@ from streaming_server import DONE, HANG_UP, Answer, Part, Served, document, even
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, PlatformError, UsageError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url
-from toolkit.measure.load import closed_loop
+from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 WORKLOAD = Workload("w", (Prompt(({"role": "user", "content": "hello"},)),))
 EVENTS = answer_events([7, 8, 9], histogram=[0, 0, 1])

@@ -14,11 +14,10 @@ from fakes import answer_events, event_stream
 
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
-from toolkit.measure.arm import Arm
-from toolkit.measure.load import closed_loop, open_loop
+from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.load import Ask, Timing, closed_loop, open_loop
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 WORKLOAD = Workload("w", tuple(Prompt(({"role": "user", "content": str(index)},)) for index in range(100)))
 BYTES = event_stream(answer_events([7, 8]))
@@ -58,16 +57,14 @@ async def until(condition: Any) -> None:
 
 
 def test_a_closed_loop_keeps_its_number_of_requests_running() -> None:
-    async def measure() -> tuple[Gated, list[RequestResult], list[RequestResult]]:
-        connection, seen = Gated(), list[RequestResult]()
+    async def measure() -> tuple[Gated, list[RequestResult]]:
+        connection = Gated()
         connection.gate.set()
         timing = Timing(asyncio.get_running_loop().time())
-        results = await closed_loop(Arm("a", connection), asks(20), 4, timing, done=seen.append)
-        return connection, results, seen
+        return connection, await closed_loop(Arm("a", connection), asks(20), 4, timing)
 
-    connection, results, seen = asyncio.run(measure())
+    connection, results = asyncio.run(measure())
     assert connection.most == 4
-    assert seen == results
     assert sorted(result.prompt for result in results) == list(range(20))
     assert [result.prompt for result in results if result.outcome == "failed"] == [3]
     assert {result.load for result in results} == {4}

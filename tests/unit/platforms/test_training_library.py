@@ -32,6 +32,7 @@ def test_it_imports_by_itself(tmp_path: Path) -> None:
         if in_library and file.content is not None:
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_bytes(file.content)
+    assert (tmp_path / "toolkit" / "training" / "card.json").is_file(), "data files too"
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     job, engine, command = done.stdout.splitlines()

@@ -11,7 +11,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson
 from toolkit.training.loop import Data
-from toolkit.training.samples import Sample, SampleWriter, read_samples, states_file, write_tensors
+from toolkit.training.samples import Sample, Samples, SampleWriter, states_file, write_tensors
 
 torch.set_num_threads(1)  # matrices are so small here that threads only wait for each other
 
@@ -82,4 +82,4 @@ def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
 def write_data(folder: Path) -> Data:
     write_samples(folder / "train", 24, 20, seed=1)
     write_samples(folder / "held-out", 4, 20, seed=2)
-    return Data(read_samples(folder / "train"), read_samples(folder / "held-out"))
+    return Data(Samples(folder / "train"), Samples(folder / "held-out"))

@@ -15,8 +15,7 @@ from torch import Tensor
 from tests.unit.training.heads import job_for, random_lesson, save_target
 from toolkit.training.head import build_head
 from toolkit.training.learn import Lesson, PEagleLearner
-from toolkit.training.masks import DraftMasks
-from toolkit.training.partition import partition, sample_drafts
+from toolkit.training.partition import DraftMasks, partition, sample_drafts
 from toolkit.training.trainer import learner_of
 
 DEPTHS, TOKENS = 5, 48

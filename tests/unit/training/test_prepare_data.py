@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
@@ -19,11 +20,11 @@ from scripted_http import Reply, scripted
 from toolkit.errors import PlatformError, UsageError
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.training.chat import Chat, Turn
-from toolkit.training.data import Prepared, Surroundings, prepare_data, read_draft_vocabulary
+from toolkit.training.data import Prepared, prepare_data, read_draft_vocabulary
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answer, Generator, Question
-from toolkit.training.samples import Sample, SampleWriter, read_samples
+from toolkit.training.samples import Sample, Samples, SampleWriter
 
 TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
 LAYERS = (2, 3, 5)
@@ -52,18 +53,19 @@ def job(folder: Path, *data: Path | str, **changes: Any) -> TrainingJob:
 class Prepares:
     """Prepares a job's data; `said` and `progress` are what it told."""
 
-    def __init__(self, **around: Any) -> None:
+    def __init__(self, target: Any = None, **options: Any) -> None:
         self.said: list[str] = []
         self.progress: list[TrainingProgress] = []
-        self._around = Surroundings(**around)
+        engine = SimpleNamespace(answering=lambda _, chat: target(chat)) if target else None
+        self._options = {"engine": engine, **options}
 
     def __call__(self, wanted: TrainingJob) -> Prepared:
-        return prepare_data(wanted, LAYERS, self.progress.append, self.said.append, self._around)
+        return prepare_data(wanted, LAYERS, self.progress.append, self.said.append, **self._options)
 
 
-def refusal(wanted: TrainingJob, **around: Any) -> str:
+def refusal(wanted: TrainingJob, **options: Any) -> str:
     with pytest.raises(UsageError) as error:
-        Prepares(**around)(wanted)
+        Prepares(**options)(wanted)
     return str(error.value)
 
 
@@ -72,8 +74,8 @@ def test_kept_answers_become_samples_with_states(tmp_path: Path) -> None:
     data = write(tmp_path / "a.jsonl", [*rows(20), rows(1)[0]])
     prepared = prepare(job(tmp_path, data, draft_vocab_size=40))
     assert (prepared.train.samples + prepared.held_out.samples, prepared.held_out.samples > 0) == (20, True)
-    samples = read_samples(tmp_path / "work" / "train")
-    samples = read_samples(tmp_path / "work" / "train")
+    samples = Samples(tmp_path / "work" / "train")
+    samples = Samples(tmp_path / "work" / "train")
     states = [samples.states(index) for index in range(len(samples))]
     assert [len(one.hidden_states) for one in states] == samples.lengths
     assert states[0].hidden_states.shape[1] == 3 * 256
@@ -91,7 +93,7 @@ def test_kept_answers_become_samples_with_states(tmp_path: Path) -> None:
 def test_no_question_stands_on_both_sides(tmp_path: Path) -> None:
     Prepares()(job(tmp_path, write(tmp_path / "a.jsonl", rows(20))))
     train, held_out = (
-        {tuple(sample.input_ids[sample.loss_mask == 0].tolist()) for sample in read_samples(tmp_path / "work" / side)}
+        {tuple(sample.input_ids[sample.loss_mask == 0].tolist()) for sample in Samples(tmp_path / "work" / side)}
         for side in ("train", "held-out")
     )
     assert train
@@ -138,7 +140,7 @@ def nobody(_: Chat) -> Any:
 def test_answers_of_the_target_are_asked_for_once(tmp_path: Path) -> None:
     wanted = job(tmp_path, write(tmp_path / "a.jsonl", rows(6)), responses="target")
     Prepares(target=echo)(wanted)
-    for sample in read_samples(tmp_path / "work" / "train"):
+    for sample in Samples(tmp_path / "work" / "train"):
         assert sample.input_ids[sample.loss_mask == 1].tolist() == [28, 2]
     (tmp_path / "work" / "data.json").unlink()
     assert Prepares(target=nobody)(wanted).train.tokens > 0
@@ -153,7 +155,7 @@ def test_a_server_with_the_target_answers(tmp_path: Path, monkeypatch: pytest.Mo
     with scripted(models, answer) as server:
         prepared = Prepares()(job(tmp_path, data, responses=f"{server.url}/v1"))
     assert prepared.train.samples + prepared.held_out.samples == 10
-    assert read_samples(tmp_path / "work" / "train")[0].input_ids.tolist() == [1, 287, 23, 24, 2]
+    assert Samples(tmp_path / "work" / "train")[0].input_ids.tolist() == [1, 287, 23, 24, 2]
     listing, *asked = server.requests
     assert listing.path == "/v1/models"
     assert {json.loads(request.body)["model"] for request in asked} == {"served"}
@@ -203,7 +205,7 @@ def test_a_folder_of_captured_requests(tmp_path: Path) -> None:
 def test_samples_that_were_prepared_before(tmp_path: Path) -> None:
     Prepares()(job(tmp_path / "one", write(tmp_path / "a.jsonl", rows(12))))
     prepared = Prepares()(job(tmp_path / "two", tmp_path / "one" / "work" / "train"))
-    assert prepared.train.samples + prepared.held_out.samples == len(read_samples(tmp_path / "one" / "work" / "train"))
+    assert prepared.train.samples + prepared.held_out.samples == len(Samples(tmp_path / "one" / "work" / "train"))
 
 
 def test_samples_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
@@ -229,8 +231,8 @@ def test_samples_of_another_tokenizer_are_refused(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_data_that_cannot_be_used(tmp_path: Path, content: str, changes: dict[str, Any], words: list[str]) -> None:
     (tmp_path / "a.jsonl").write_text(content)
-    around = {} if changes.pop("target_answers", True) else {"target": echo}
-    message = refusal(job(tmp_path, tmp_path / "a.jsonl", **changes), **around)
+    options = {} if changes.pop("target_answers", True) else {"target": echo}
+    message = refusal(job(tmp_path, tmp_path / "a.jsonl", **changes), **options)
     assert all(word in message for word in words), message
 
 
@@ -268,5 +270,5 @@ def test_longer_answers_are_cut_and_counted(tmp_path: Path) -> None:
     )
     prepared = Prepares()(job(tmp_path, data))
     assert prepared.skipped == f"ends of answers that are longer than max_length: 1 ({data}:7)"
-    lengths = [length for side in ("train", "held-out") for length in read_samples(tmp_path / "work" / side).lengths]
+    lengths = [length for side in ("train", "held-out") for length in Samples(tmp_path / "work" / side).lengths]
     assert max(lengths) == 64

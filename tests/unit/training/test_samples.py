@@ -13,8 +13,8 @@ import torch
 from toolkit.errors import PlatformError, UsageError
 from toolkit.training.samples import (
     Sample,
+    Samples,
     SampleWriter,
-    read_samples,
     states_file,
     write_tensors,
 )
@@ -39,9 +39,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_samples_come_back_in_their_order_and_by_index(folder: Path) -> None:
-    samples = read_samples(folder)
+    samples = Samples(folder)
     assert [one.input_ids.tolist() for one in samples] == [one.input_ids.tolist() for one in SAMPLES]
-    assert [one.loss_mask.tolist() for one in samples[:2]] == [[0, 0, 1], [0, 1]]
+    assert [one.loss_mask.tolist() for one in (samples[0], samples[1])] == [[0, 0, 1], [0, 1]]
     assert samples[-1].input_ids.tolist() == [10]
     assert (samples[0].input_ids.dtype, samples[0].loss_mask.dtype) == (torch.int32, torch.uint8)
     assert samples.lengths == [3, 2, 4, 1]
@@ -50,7 +50,7 @@ def test_samples_come_back_in_their_order_and_by_index(folder: Path) -> None:
 
 
 def test_the_contents_say_what_there_is(folder: Path) -> None:
-    contents = read_samples(folder).contents
+    contents = Samples(folder).contents
     assert (contents.tokenizer, contents.shards, contents.samples) == ("tokenizer's digest", 2, 4)
     assert (contents.tokens, contents.trained_tokens) == (10, 4)
 
@@ -63,7 +63,7 @@ def test_each_sample_has_its_own_states(folder: Path) -> None:
             {"hidden_states": states.expand(-1, 6).contiguous(), "last_hidden_states": states},
             {},
         )
-    samples = read_samples(folder)
+    samples = Samples(folder)
     assert [samples.states(index).last_hidden_states[:, 0].tolist() for index in range(4)] == [
         [0, 1, 2],
         [3, 4],
@@ -77,19 +77,19 @@ def test_an_interrupted_writer_leaves_a_folder_that_is_not_taken_for_complete(fo
     with pytest.raises(ZeroDivisionError), SampleWriter(folder, "tokenizer's digest"):
         1 / 0  # noqa: B018 - anything that interrupts
     with pytest.raises(UsageError, match=r"train are not complete: index\.json is missing\n.*continues"):
-        read_samples(folder)
+        Samples(folder)
 
 
 @pytest.mark.parametrize("name", ["samples-00001.safetensors", "index.json"])
 def test_a_damaged_file_is_named(folder: Path, name: str) -> None:
     (folder / name).write_bytes((folder / name).read_bytes()[:-20])
     with pytest.raises(UsageError, match=f"{name}.*\n.*Remove that file"):
-        list(read_samples(folder))
+        list(Samples(folder))
 
 
 def test_missing_states_are_named(folder: Path) -> None:
     with pytest.raises(UsageError, match=r"states-00000\.safetensors is missing"):
-        read_samples(folder).states(0)
+        Samples(folder).states(0)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from toolkit.errors import PlatformError, UsageError
-from toolkit.training.samples import Sample, SampleWriter, read_samples, states_file
+from toolkit.training.samples import Sample, Samples, SampleWriter, states_file
 from toolkit.training.states import Extractor, extract_states, require_room
 
 LAYERS = (3, 0, 1)
@@ -46,7 +46,7 @@ def test_states_are_those_that_transformers_gives_for_each_sample_alone(
     target: Qwen3ForCausalLM, extractor: Extractor, folder: Path
 ) -> None:
     assert list(extract_states(folder, extractor)) == [0, 1, 2]
-    samples = read_samples(folder)
+    samples = Samples(folder)
     last: list[torch.Tensor] = []
     target.model.norm.register_forward_pre_hook(lambda _, inputs: last.append(inputs[0][0].detach()))
     for index, sample in enumerate(samples):
@@ -66,7 +66,7 @@ def test_what_is_there_is_not_computed_again(extractor: Extractor, folder: Path)
     states_file(folder, 1).write_bytes(b"damaged")
     assert list(extract_states(folder, extractor)) == [0, 1, 2]
     assert states_file(folder, 0).stat().st_ino == before
-    assert read_samples(folder).states(2).last_hidden_states.shape == (7, 16)
+    assert Samples(folder).states(2).last_hidden_states.shape == (7, 16)
 
 
 def test_other_layers_or_samples_are_computed_anew(
@@ -74,7 +74,7 @@ def test_other_layers_or_samples_are_computed_anew(
 ) -> None:
     list(extract_states(folder, extractor))
     list(extract_states(folder, Extractor(target, (2,))))
-    assert read_samples(folder).states(0).hidden_states.shape == (18, 16)
+    assert Samples(folder).states(0).hidden_states.shape == (18, 16)
 
 
 def test_the_size_is_known_before(extractor: Extractor, folder: Path) -> None:

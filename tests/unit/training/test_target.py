@@ -12,7 +12,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from tests.unit.training.heads import SHIPPED, job_for, save_target
 from toolkit.errors import HubError
 from toolkit.training.head import build_head
-from toolkit.training.target import with_local_target
+from toolkit.training.states import with_local_target
 
 PINNED, NEWER = "a" * 40, "b" * 40
 

@@ -12,10 +12,10 @@ from fakes import event_stream
 from toolkit.endpoint.generation import Arrival
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError, PlatformError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload
+from toolkit.measure.load import Ask, Timing, time_request
 from toolkit.measure.result import RequestResult
-from toolkit.measure.stream_clock import Ask, Timing, time_request
-from toolkit.measure.workload import Prompt, Workload
+from toolkit.recipe.prompts import Prompt
 
 Event = Mapping[str, Any]
 PROMPT = Prompt(({"role": "user", "content": "hello"},))
