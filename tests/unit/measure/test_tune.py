@@ -57,6 +57,11 @@ def test_under_an_slo_only_settings_that_meet_it_count() -> None:
     assert choose([candidates[1]], Aim(slo=Slo(tpot=between))) is None
 
 
+@pytest.mark.parametrize("limit", ["ttft", "tpot", "e2e"])
+def test_each_limit_of_an_slo_counts(limit: str) -> None:
+    assert choose([at_k(4)], Aim(slo=Slo(**{limit: 1e-6}))) is None
+
+
 def test_for_cost_a_setting_is_judged_at_the_concurrency_that_suits_it_best() -> None:
     slow_alone = at_k(1, report_at(1, {"chat": 0.7}, loads=(1, 32)))
     fast_alone = at_k(3, report_at(3, {"chat": 0.7}, loads=(1, 32)))

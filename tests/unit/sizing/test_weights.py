@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from models import FP8, GPT_OSS_20B, GPT_OSS_120B, LLAMA_8B, LLAMA_8B_HEAD, QWEN3_14B, QWEN3_CODER_30B, facts
+from models import (
+    FP8,
+    GEMMA_4_31B,
+    GPT_OSS_20B,
+    GPT_OSS_120B,
+    LLAMA_8B,
+    LLAMA_8B_HEAD,
+    QWEN3_14B,
+    QWEN3_CODER_30B,
+    facts,
+)
 
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
@@ -62,6 +72,12 @@ SPLIT_OVER_16 = [
 @pytest.mark.parametrize(("name", "shape", "held"), SPLIT_OVER_16)
 def test_what_one_of_16_accelerators_holds(name: str, shape: tuple[int, ...], held: int) -> None:
     assert rank_bytes(facts(LLAMA_8B, {name: Tensor("BF16", shape)}), 16, "bfloat16") == held
+
+
+@pytest.mark.parametrize(("layer", "heads"), [(0, 16), (5, 4)], ids=["sliding", "global"])
+def test_keys_are_split_by_the_heads_of_their_own_layer(layer: int, heads: int) -> None:
+    tensors = {f"model.layers.{layer}.self_attn.k_proj.weight": Tensor("BF16", (64, 64))}
+    assert rank_bytes(facts(GEMMA_4_31B, tensors), 16, "bfloat16") == 2 * 64 * 64 // heads
 
 
 def test_the_serving_dtype_decides_but_for_quantized_tensors() -> None:

@@ -299,6 +299,12 @@ def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe)
         assert words in told
 
 
+@pytest.mark.parametrize(("count", "words"), [(1, "one more accelerator"), (2, "2 more GPUs")])
+def test_the_notes_count_the_accelerators_that_an_update_takes(gpu: Recipe, count: int, words: str) -> None:
+    engine = gpu.engine.edit(args={**gpu.engine.args, "tensor-parallel-size": count})
+    assert words in "\n".join(RULES.notes(replace(gpu, engine=engine), Account("", "")))
+
+
 def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
     assert gpu.price_per_hour is None
     assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
