@@ -27,7 +27,7 @@ from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageEr
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.sagemaker.aws_errors import is_missing
+from toolkit.platforms.sagemaker.aws_errors import is_missing, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
@@ -156,21 +156,14 @@ def _require_here(role: str | None, account: Account) -> None:
 def _role(reading: Reading, arn: str) -> ExecutionRole:
     """A role by its ARN or name, as far as we may look at it."""
     name = arn.rpartition("/")[2]
-    role = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
-    if role is None:
+    find = partial(reading.clients.iam.get_role, RoleName=name)
+    found: Any = reading.ask(
+        f"the role {name}", "iam:GetRole", lambda: unless_missing(reading.clients, find) or {"Role": None}
+    )
+    if found is None:
         return ExecutionRole(arn)
-    return ExecutionRole(arn, bool(role), check_trust(role) if role else None)
-
-
-def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
-    """The trust policy of a role, empty when there is no such role."""
-    try:
-        trust: Any = clients.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]  # botocore has parsed it
-        return dict(trust)
-    except ClientError as error:
-        if is_missing(error):
-            return {}
-        raise
+    role = found["Role"]
+    return ExecutionRole(arn, role is not None, check_trust(role["AssumeRolePolicyDocument"]) if role else None)
 
 
 def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:

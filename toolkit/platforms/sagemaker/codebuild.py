@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -25,6 +25,7 @@ from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
 from toolkit.platforms.sagemaker.images import ECR_HOST
+from toolkit.platforms.sagemaker.observe import log_pages
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
 from toolkit.text import without_colours
@@ -138,10 +139,6 @@ class CodeBuildBuilder:
             log(f"cannot stop the build {identity}, which may still be running: {error}")
 
 
-class _Token(TypedDict, total=False):
-    nextToken: str
-
-
 @dataclass
 class _Tail:
     """A build's log: each line goes to `log` once, and the last ones are kept."""
@@ -149,7 +146,7 @@ class _Tail:
     clients: Clients
     log: Log
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
-    _token: _Token = field(default_factory=_Token)
+    _token: str | None = None
     _phase: str = ""
     _is_closed: bool = False
 
@@ -171,18 +168,11 @@ class _Tail:
                 raise
 
     def _take(self, group: str, stream: str) -> None:
-        while True:
-            page = self.clients.logs.get_log_events(
-                logGroupName=group, logStreamName=stream, startFromHead=True, **self._token
-            )
+        for page in log_pages(self.clients, group, stream, self._token):
             for line in [line for event in page["events"] for line in without_colours(event["message"]).splitlines()]:
                 self.lines.append(line)
                 self.log(line)
-            # CloudWatch Logs says that this was the last page by giving the same token again.
-            was_last = page["nextForwardToken"] == self._token.get("nextToken")
-            self._token = {"nextToken": page["nextForwardToken"]}
-            if was_last:
-                return
+            self._token = page["nextForwardToken"]
 
 
 def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:

@@ -17,7 +17,7 @@ from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.publish import STAGED
 from toolkit.images.reference import Reference, parse
-from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
+from toolkit.platforms.sagemaker.aws_errors import is_denied, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 
@@ -120,13 +120,9 @@ def _ask(
 
 def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
     """The digest of an image of the account's registry, None when it is not there."""
-    try:
-        described = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
-        return described["imageDetails"][0]["imageDigest"]
-    except ClientError as error:
-        if is_missing(error):
-            return None
-        raise
+    ask = partial(clients.ecr.describe_images, repositoryName=repository, imageIds=[{"imageTag": tag}])
+    described = unless_missing(clients, ask)
+    return described["imageDetails"][0]["imageDigest"] if described else None
 
 
 def remove_staged(clients: Clients, repository: str, tag: str, log: Callable[[str], None]) -> None:

@@ -6,12 +6,13 @@ import json
 from dataclasses import asdict
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
-from toolkit.platforms.sagemaker.aws_errors import is_missing
+from toolkit.platforms.sagemaker.aws_errors import code_of, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
@@ -20,11 +21,6 @@ if TYPE_CHECKING:
 
 _LARGEST_BYTES = 64 * 1024
 _CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
-
-
-class _Condition(TypedDict, total=False):
-    IfMatch: str
-    IfNoneMatch: str
 
 
 class BucketLease:
@@ -44,12 +40,10 @@ class BucketLease:
         return self._put(holder, IfNoneMatch="*")
 
     def read(self) -> Entry | None:
-        try:
-            answer = self._clients.s3.get_object(Bucket=self._bucket, Key=self._name)
-        except ClientError as error:
-            if is_missing(error):
-                return None
-            raise
+        ask = partial(self._clients.s3.get_object, Bucket=self._bucket, Key=self._name)
+        answer = unless_missing(self._clients, ask)
+        if answer is None:
+            return None
         try:
             holder = read_holder(answer["Body"].read(_LARGEST_BYTES))
         except ValueError:
@@ -74,7 +68,7 @@ class BucketLease:
             raise
         return True
 
-    def _put(self, holder: Holder, **condition: Unpack[_Condition]) -> str:
+    def _put(self, holder: Holder, **condition: Any) -> str:
         body = json.dumps(asdict(holder)).encode()
         # The bucket's name can be guessed: weights shall not go to one that somebody else made.
         owner = self._clients.account_id
@@ -91,4 +85,4 @@ class BucketLease:
 
 def _is_changed(error: ClientError) -> bool:
     """Whether S3 refused a write since the object is another than its condition says."""
-    return error.response["Error"]["Code"] in _CHANGED
+    return code_of(error) in _CHANGED

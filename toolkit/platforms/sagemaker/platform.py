@@ -53,7 +53,6 @@ from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
-    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
@@ -231,7 +230,7 @@ class SageMakerPlatform:
         created = self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
         with aws_errors(f"reading the log of {endpoint}"):
-            for stream, start in self._streams(group):
+            for stream, start in observe.log_streams(self.clients, group):
                 if start >= max(created, since) - _LOG_CLOCK_SECONDS:
                     yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
@@ -241,7 +240,7 @@ class SageMakerPlatform:
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         with aws_errors(f"reading the log of {name}"):
-            for stream, _ in self._streams(TRAINING_LOG_GROUP, f"{name}/"):
+            for stream, _ in observe.log_streams(self.clients, TRAINING_LOG_GROUP, f"{name}/"):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
 
     def log_command(self, name: str) -> str:
@@ -303,35 +302,12 @@ class SageMakerPlatform:
         with _found(name):
             return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
-    def _streams(self, group: str, prefix: str = "") -> list[tuple[str, float]]:
-        """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
-        try:
-            request: DescribeLogStreamsRequestPaginateTypeDef = {"logGroupName": group}
-            if prefix:
-                request["logStreamNamePrefix"] = prefix
-            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(**request)
-            streams = [
-                (item["logStreamName"], item["creationTime"] / 1000) for page in pages for item in page["logStreams"]
-            ]
-        except ClientError as error:
-            if is_missing(error):
-                return []
-            raise
-        return sorted(streams, key=lambda stream: stream[1])
-
     def _lines(self, group: str, stream: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """Lines of a stream from its bookmark on, which is moved behind each page when its lines were taken."""
-        while True:
-            token: dict[str, Any] = {"nextToken": bookmarks[stream]} if stream in bookmarks else {}
-            page = self.clients.logs.get_log_events(
-                logGroupName=group, logStreamName=stream, startFromHead=True, **token
-            )
+        for page in observe.log_pages(self.clients, group, stream, bookmarks.get(stream)):
             for event in page["events"]:
                 yield LogLine(stream, event["timestamp"] / 1000, without_colours(event["message"]))
             bookmarks[stream] = page["nextForwardToken"]
-            # CloudWatch Logs says that this was the last page by giving the same token again.
-            if page["nextForwardToken"] == token.get("nextToken"):
-                return
 
 
 def _repository_and_tag(image: str) -> tuple[str, str]:

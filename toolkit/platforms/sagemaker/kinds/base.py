@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import unless_missing, unless_unknown
+from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation, unless
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -201,6 +201,31 @@ class AwsKind(TemplateForm, Kind):
         return False
 
 
+class SageMakerKind(AwsKind):
+    """A kind of SageMaker's own: `create_model`, `describe_model` and `delete_model` take its `ModelName`.
+
+    `call` is its name in these calls, such as `model`.
+    """
+
+    call: str = ""
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {f"{self.kind}Name": existing.name}
+
+    def create(self, work: Work, request: Any) -> None:
+        getattr(work.clients.sagemaker, f"create_{self.call}")(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        getattr(clients.sagemaker, f"delete_{self.call}")(**{f"{self.kind}Name": name})
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        return sagemaker_tags(clients, self.describe(clients, name)[f"{self.kind}Arn"])
+
+    def describe(self, clients: Clients, name: str) -> Any:
+        """SageMaker's description of an existing one."""
+        return getattr(clients.sagemaker, f"describe_{self.call}")(**{f"{self.kind}Name": name})
+
+
 def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) -> Existing:
     """An existing resource of the endpoint `owner`, or of somebody else if None."""
     return Existing(kind, name, owner is not None, (owner or "",), state)
@@ -208,10 +233,8 @@ def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) ->
 
 def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
     """The inference component of that name, if it exists."""
-    clients, request = look.clients, {"InferenceComponentName": name}
-    ask = partial(unless_missing, clients, lambda: clients.sagemaker.describe_inference_component(**request))
-    described: Mapping[str, Any] | None = unless_unknown(clients, ask)
-    return described
+    ask = partial(look.clients.sagemaker.describe_inference_component, InferenceComponentName=name)
+    return unless(look.clients, ask, is_missing, is_unknown_operation)
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
@@ -232,8 +255,8 @@ def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _components(look: Look, endpoint: str) -> tuple[str, ...]:
     pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
-    listed = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
-    return tuple(item["InferenceComponentName"] for item in listed or ())
+    names = (item["InferenceComponentName"] for page in pages for item in page["InferenceComponents"])
+    return unless(look.clients, lambda: tuple(names), is_unknown_operation) or ()
 
 
 class ContentKind(AwsKind):

@@ -12,9 +12,10 @@ from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws_rollout
 from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.endpoint_config import endpoint_config
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, on_aws, ran_before, remembered, tags
 from toolkit.recipe.recipe import Recipe
@@ -25,19 +26,12 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
-_UPDATES = {
-    "all-at-once": "ALL_AT_ONCE",
-    "canary": "CANARY",
-    "linear": "LINEAR",
-}
-# Maximum duration of an update; SageMaker requires it to be longer than all pauses.
-_LONGEST_UPDATE_SECONDS = 14400
 
-
-class EndpointKind(AwsKind):
+class EndpointKind(SageMakerKind):
     """The endpoint itself, for which a deployment waits."""
 
     kind = "Endpoint"
+    call = "endpoint"
     resource_type = "AWS::SageMaker::Endpoint"
     references: ClassVar[Mapping[str, str | None]] = {"EndpointName": "EndpointName"}
 
@@ -61,22 +55,30 @@ class EndpointKind(AwsKind):
             "reuse", "is in service with this configuration" if in_service else f"is {status.lower()} already"
         )
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"EndpointName": existing.name}
-
     def serves(self, request: Mapping[str, Any]) -> str:
         return str(request["EndpointConfigName"])
 
     def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
-        described = unless_missing(look.clients, lambda: _read(look.clients, name))
-        return [described] if described else []
+        read = unless_missing(look.clients, lambda: self._read(look.clients, name))
+        return [read] if read else []
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_endpoint(**request)
+    def _read(self, clients: Clients, name: str) -> Existing:
+        answer = self.describe(clients, name)
+        tags = sagemaker_tags(clients, answer["EndpointArn"])
+        # During an update, EndpointConfigName is still the old one.
+        config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
+        state = {
+            "EndpointStatus": answer["EndpointStatus"],
+            "EndpointConfigName": config,
+            "Running": answer["EndpointConfigName"],
+            "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
+            "Ran": tags.get(PREVIOUS_TAG, ""),
+        }
+        return tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
-        described = clients.sagemaker.describe_endpoint(EndpointName=name)
+        described = self.describe(clients, name)
         arn, running = described["EndpointArn"], described["EndpointConfigName"]
         if running == wanted:  # an update that was in progress has led to this
             return
@@ -87,23 +89,17 @@ class EndpointKind(AwsKind):
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
             # Refused because an update is in progress: possibly our own, whose answer was lost.
-            described = clients.sagemaker.describe_endpoint(EndpointName=name)
+            described = self.describe(clients, name)
             coming = described.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
             if wanted not in (described["EndpointConfigName"], coming):
                 raise
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_endpoint(EndpointName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        return sagemaker_tags(clients, clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"])
-
     def runs(self, clients: Clients, request: Mapping[str, Any]) -> str:
-        running = clients.sagemaker.describe_endpoint(EndpointName=request["EndpointName"])["EndpointConfigName"]
+        running: str = self.describe(clients, request["EndpointName"])["EndpointConfigName"]
         return "" if running == request["EndpointConfigName"] else running
 
     def is_going(self, clients: Clients, name: str) -> bool:
-        return clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Deleting"
+        return bool(self.describe(clients, name)["EndpointStatus"] == "Deleting")
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         """In CloudFormation, the deployment configuration is a property of the resource."""
@@ -135,8 +131,8 @@ def _deployment(recipe: Recipe) -> dict[str, Any]:
         return rolling_update(recipe, variants(recipe))
     step = _step(recipe)
     sizes = {"canary": {"CanarySize": step}, "linear": {"LinearStepSize": step}}.get(rollout.update, {})
-    routing = {"Type": _UPDATES[rollout.update], "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
-    policy = {"TrafficRoutingConfiguration": routing, "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS}
+    routing = {"Type": rollout.update.upper().replace("-", "_"), "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
+    policy = {"TrafficRoutingConfiguration": routing, "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_SECONDS}
     return {"BlueGreenUpdatePolicy": policy, **_rollback(recipe, variants(recipe))}
 
 
@@ -145,7 +141,7 @@ def rolling_update(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     policy = {
         "MaximumBatchSize": _step(recipe),
         "WaitIntervalInSeconds": aws_rollout(recipe).wait_seconds,
-        "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
+        "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_SECONDS,
     }
     return {"RollingUpdatePolicy": policy, **_rollback(recipe, variants)}
 
@@ -165,18 +161,3 @@ def _remember(clients: Clients, arn: str, running: str) -> None:
     names = remembered(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
     previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
     clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
-
-
-def _read(clients: Clients, name: str) -> Existing:
-    answer = clients.sagemaker.describe_endpoint(EndpointName=name)
-    tags = sagemaker_tags(clients, answer["EndpointArn"])
-    # During an update, EndpointConfigName is still the old one.
-    config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
-    state = {
-        "EndpointStatus": answer["EndpointStatus"],
-        "EndpointConfigName": config,
-        "Running": answer["EndpointConfigName"],
-        "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
-        "Ran": tags.get(PREVIOUS_TAG, ""),
-    }
-    return tagged("Endpoint", name, tags.get(ENDPOINT_TAG), state)

@@ -10,7 +10,7 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, owner_of
 from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
@@ -40,10 +40,11 @@ _HIGHEST_THRESHOLD = 1024
 _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
 
 
-class EndpointConfigKind(AwsKind):
+class EndpointConfigKind(SageMakerKind):
     """Its name has a digest of its content."""
 
     kind = "EndpointConfig"
+    call = "endpoint_config"
     resource_type = "AWS::SageMaker::EndpointConfig"
     lacking = frozenset(
         {
@@ -60,9 +61,6 @@ class EndpointConfigKind(AwsKind):
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"EndpointConfigName": existing.name}
-
     def observe_endpoint(self, look: Look, name: str) -> list[Existing]:
         clients = look.clients
         pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
@@ -75,16 +73,6 @@ class EndpointConfigKind(AwsKind):
             if is_content_name(name, config := item["EndpointConfigName"])
             and owner_of(clients, item["EndpointConfigArn"]) == name
         ]
-
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_endpoint_config(**request)
-
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_endpoint_config(EndpointConfigName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        described = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
-        return sagemaker_tags(clients, described["EndpointConfigArn"])
 
 
 def endpoint_config(recipe: Recipe, account: Account) -> Resource:

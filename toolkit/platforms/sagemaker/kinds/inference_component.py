@@ -13,8 +13,8 @@ from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, R
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
-    AwsKind,
     Look,
+    SageMakerKind,
     Work,
     describe_component,
     sagemaker_tags,
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 
-class InferenceComponentKind(AwsKind):
+class InferenceComponentKind(SageMakerKind):
     """Created once its endpoint is in service."""
 
     kind = "InferenceComponent"
+    call = "inference_component"
     needs_service = True
     resource_type = "AWS::SageMaker::InferenceComponent"
     lacking = frozenset(
@@ -65,9 +66,6 @@ class InferenceComponentKind(AwsKind):
             return Decision("update", f"is {status.lower()} already")  # wait until it is in service
         return Decision("reuse", "is in service with this model")
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"InferenceComponentName": existing.name}
-
     def observe(self, look: Look) -> Iterator[Existing]:
         for name in look.endpoints:
             if described := look.once(describe_component, name):
@@ -81,30 +79,25 @@ class InferenceComponentKind(AwsKind):
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_inference_component(**request)
-
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)
-        if _status(clients, name) == ("InService", wanted):
+        if self._status(clients, name) == ("InService", wanted):
             return  # an update that was in progress has led to this
         try:
             clients.sagemaker.update_inference_component(**request)
         except clients.refusal:
-            status, models = _status(clients, name)
+            status, models = self._status(clients, name)
             # It was not changing before, so this must be our own earlier call, whose answer was lost.
             if status != "Updating" and models != wanted:
                 raise
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_inference_component(InferenceComponentName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-        return sagemaker_tags(clients, described["InferenceComponentArn"])
-
     def is_going(self, clients: Clients, name: str) -> bool:
-        return _status(clients, name)[0] == "Deleting"
+        return self._status(clients, name)[0] == "Deleting"
+
+    def _status(self, clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:
+        """Its status and its models."""
+        described = self.describe(clients, name)
+        return described["InferenceComponentStatus"], models_of(described)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         updates = {key: value for key, value in item.update.items() if key == "DeploymentConfig"}
@@ -162,9 +155,3 @@ def _specification(recipe: Recipe, settings: ComponentSection, account: Account)
 def _accelerators(recipe: Recipe) -> int:
     """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
     return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.types[0]))
-
-
-def _status(clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:
-    """Its status and its models."""
-    described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-    return described["InferenceComponentStatus"], models_of(described)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.engines.arguments import builds
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.image import store_of
-from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing
+from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.recipe import Recipe
@@ -106,12 +107,9 @@ def repository_of(recipe: Recipe) -> str:
 
 def _describe(clients: Clients, name: str) -> RepositoryTypeDef | None:
     """The repository; None if it does not exist, or if we may not read it, as most users need no repository."""
-    try:
-        return clients.ecr.describe_repositories(repositoryNames=[name])["repositories"][0]
-    except clients.refusal as error:
-        if is_missing(error) or is_denied(error):
-            return None
-        raise
+    ask = partial(clients.ecr.describe_repositories, repositoryNames=[name])
+    answer = unless(clients, ask, is_missing, is_denied)
+    return answer["repositories"][0] if answer else None
 
 
 def _is_ours(clients: Clients, request: Mapping[str, Any]) -> bool:

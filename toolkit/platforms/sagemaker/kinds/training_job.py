@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.planning import artifacts
 from toolkit.planning.kinds import Decision
-from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import is_denied
+from toolkit.platforms.sagemaker.aws_errors import is_denied, unless
 from toolkit.platforms.sagemaker.kinds.artifacts import (
     UNDER_WAY,
     compiled_state,
@@ -25,13 +24,13 @@ from toolkit.platforms.sagemaker.kinds.artifacts import (
     listed,
     missing,
 )
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, owner_of
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
 
 
-class TrainingJobKind(AwsKind):
+class TrainingJobKind(SageMakerKind):
     """Not created if a job of the same key has completed already, or is under way.
 
     The state is that of the key: whether its result is complete, its jobs as (name, status, reason), newest first, and
@@ -39,6 +38,7 @@ class TrainingJobKind(AwsKind):
     """
 
     kind = "TrainingJob"
+    call = "training_job"
     is_job = True
     seen_when_new = True
 
@@ -57,9 +57,6 @@ class TrainingJobKind(AwsKind):
         reason = missing(existing, _parts(resource)) if _compiles(resource) else _why_again(newest, status, existing)
         return _decide(resource, "create", reason, name)
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"TrainingJobName": existing.name}
-
     def observe(self, look: Look) -> Iterator[Existing]:
         """The desired jobs, or if nothing is desired, jobs that are running for the endpoints."""
         if not look.desired:
@@ -68,9 +65,6 @@ class TrainingJobKind(AwsKind):
         for item in look.wanted(self.kind):
             yield Existing(self.kind, item.name, True, (), _state(look, item))
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_training_job(**request)
-
     def update(self, work: Work, request: Any) -> None:
         """Does nothing: the job runs already."""
 
@@ -78,13 +72,9 @@ class TrainingJobKind(AwsKind):
         """Stop it; it remains in SageMaker's list."""
         clients.sagemaker.stop_training_job(TrainingJobName=name)
 
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        described = clients.sagemaker.describe_training_job(TrainingJobName=name)
-        return sagemaker_tags(clients, described["TrainingJobArn"])
-
     def is_going(self, clients: Clients, name: str) -> bool:
         """Whether it has ended, or is stopping."""
-        return clients.sagemaker.describe_training_job(TrainingJobName=name)["TrainingJobStatus"] != "InProgress"
+        return bool(self.describe(clients, name)["TrainingJobStatus"] != "InProgress")
 
 
 def _compiles(resource: Resource) -> bool:
@@ -118,11 +108,9 @@ def _decide(job: Resource, verb: Verb, reason: str, name: str) -> Decision:
 
 def _running(clients: Clients, endpoint: str) -> list[Existing]:
     """Running jobs of an endpoint; empty if the caller may not list jobs and so has started none."""
-    try:
-        jobs = list(listed(clients, NameContains=endpoint, StatusEquals="InProgress"))
-    except clients.refusal as error:
-        if is_denied(error):
-            return []
-        raise
-    owners = {item["TrainingJobName"]: sagemaker_tags(clients, item["TrainingJobArn"])[ENDPOINT_TAG] for item in jobs}
-    return [Existing("TrainingJob", name, True, (endpoint,), {}) for name, owner in owners.items() if owner == endpoint]
+    running = listed(clients, NameContains=endpoint, StatusEquals="InProgress")
+    return [
+        Existing("TrainingJob", item["TrainingJobName"], True, (endpoint,), {})
+        for item in unless(clients, lambda: list(running), is_denied) or ()
+        if owner_of(clients, item["TrainingJobArn"]) == endpoint
+    ]
