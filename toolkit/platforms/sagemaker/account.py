@@ -11,16 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import (
-    ClientError,
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore.exceptions import ClientError, ProfileNotFound
 
 from toolkit.engines.arguments import builds
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
@@ -29,7 +20,7 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image
 from toolkit.platforms.sagemaker.aws_errors import is_missing, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
+from toolkit.platforms.sagemaker.errors import NOT_LOGGED_IN, aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws, aws_network
@@ -52,16 +43,6 @@ from toolkit.recipe.recipe import Recipe
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
-# Nobody needs a permission to ask who they are: any refusal is one of the credentials.
-_NOT_LOGGED_IN = (
-    ClientError,
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
 _ATTEMPTS = 3
 
 
@@ -94,7 +75,8 @@ def examine(
         with aws_errors("reading the AWS identity"):
             caller = clients.sts.get_caller_identity()
     except PlatformError as error:
-        if isinstance(error.__cause__, _NOT_LOGGED_IN):
+        # Nobody needs a permission to ask who they are: any refusal is one of the credentials.
+        if isinstance(error.__cause__, (ClientError, *NOT_LOGGED_IN)):
             return AccountFacts(region, problem=error)
         raise
     reading = Reading(clients)

@@ -12,11 +12,10 @@ from toolkit.errors import BuildError
 from toolkit.images import buildah, docker
 from toolkit.images.append import AppendBuilder
 from toolkit.images.docker_config import docker_credentials
-from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
 from toolkit.platforms.image import spec_of
-from toolkit.platforms.sagemaker import codebuild_project, images
+from toolkit.platforms.sagemaker import codebuild_project
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
 from toolkit.platforms.sagemaker.images import ECR_HOST, registry_access, remove_staged
@@ -40,21 +39,6 @@ def build_image(
     if builder.name in _STAGING:
         remove_staged(clients, request["Repository"], request["Tag"], progress.update)
     return digest
-
-
-def pinned_base(clients: Clients, base: str) -> dict[str, str]:
-    """The base with its digest, by its address; nothing for one that has it, or whose registry does not tell."""
-    reference = parse(base)
-    if reference.digest:
-        return {}
-    if ECR_HOST.fullmatch(reference.registry):
-        return images.digests(clients, [base])
-    try:
-        with Registry(reference.registry, docker_credentials) as registry:
-            manifest = registry.find_manifest(reference.repository, reference.selector)
-    except BuildError:  # the build will say what is wrong
-        return {}
-    return {base: f"{reference.registry}/{reference.repository}@{manifest.digest}"} if manifest else {}
 
 
 @dataclass(frozen=True)

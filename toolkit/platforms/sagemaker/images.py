@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
@@ -40,12 +41,28 @@ _MOST_DELETED = 100  # in one call, by the service model of ECR
 
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
-    """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep their tag."""
+    """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep what they have."""
     by_address = {}
     for uri in uris:
-        with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so
-            by_address[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
+        reference = parse(uri)
+        with suppress(BuildError):  # not allowed, or no such image: CreateModel, or the build, will say so
+            if reference.digest is None:
+                in_ecr = ECR_HOST.fullmatch(reference.registry)
+                digest = ecr_digest(clients, uri) if in_ecr else registry_digest(uri)
+                by_address[uri] = str(replace(reference, tag=None, digest=digest))
     return by_address
+
+
+def registry_digest(image: str) -> str:
+    """The digest of an image elsewhere than in ECR, with the login of `docker login` or none. Raises BuildError."""
+    from toolkit.images.registry import Registry  # imports httpx
+
+    reference = parse(image)
+    with Registry(reference.registry, docker_credentials) as registry:
+        manifest = registry.find_manifest(reference.repository, reference.selector)
+    if manifest is None:
+        raise BuildError(f"{reference.registry} has no image {image}", hint="Correct the engine's version or the base.")
+    return manifest.digest
 
 
 def layer_bytes(clients: Clients, image: str) -> int | None:

@@ -83,12 +83,10 @@ class SageMakerPlatform:
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)
         if builds(recipe):
-            from toolkit.platforms.sagemaker.build import pinned_base  # imports the builders, and httpx
-
-            digests = pinned_base(self.clients, base_image(recipe, account))
+            uris = {base_image(recipe, account)}
         else:
             uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types}
-            digests = images.digests(self.clients, sorted(uris))
+        digests = images.digests(self.clients, sorted(uris))
         role = self._role(recipe)
         arn, source = (role.arn, role.source) if role else (None, "")
         return replace(account, role=arn, role_source=source, digests=digests)

@@ -11,6 +11,7 @@ from toolkit.planning.resources import Account, Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import code_of, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, bucket_name
+from toolkit.platforms.sagemaker.staging import object_sizes
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import (
@@ -149,15 +150,9 @@ def read_uses(look: Look, bucket: str) -> Uses | None:
     def read() -> Uses:
         clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=look.account.id)
         uses: dict[str, tuple[str, ...]] = {}
-        for key in sizes(clients, bucket, USES_PREFIX):
+        for key in object_sizes(clients, bucket, USES_PREFIX):
             weights, _, endpoint = key.removeprefix(USES_PREFIX).partition("/")
             uses[weights] = (*uses.get(weights, ()), endpoint)
         return uses
 
     return unless_missing(clients, read)  # somebody may delete it at this moment, with their last endpoint
-
-
-def sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
-    """Sizes of all objects under a prefix, by key."""
-    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}

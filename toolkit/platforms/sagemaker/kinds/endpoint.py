@@ -11,9 +11,9 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws_rollout
-from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.endpoint_config import endpoint_config
+from toolkit.platforms.sagemaker.kinds.monitoring import rollback_alarms
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.metrics import log_groups

@@ -113,7 +113,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
-    role = role_arn(recipe, account, endpoint_name(recipe))
+    role = role_arn(account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not aws(recipe).inference_component:
         body |= network(recipe)

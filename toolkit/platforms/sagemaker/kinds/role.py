@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
 from toolkit.planning.kinds import Decision
-from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
+from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
@@ -131,7 +131,7 @@ class RolePolicyKind(AwsKind):
         clients.iam.delete_role_policy(**request)
 
 
-def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
+def role_arn(account: Account, endpoint: str) -> str:
     """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
     return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
 
@@ -144,36 +144,21 @@ def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelDa
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
 
-def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
-    """Role and policy to create for compile jobs of the recipe and its baseline; empty if a role was found.
+def job_role(
+    recipe: Recipe, account: Account, data: Sequence[ModelData], owner: str, prefix: str, *also: str
+) -> list[Resource]:
+    """Role and policy to create for the recipe's jobs that compile or train; empty if a role was found.
 
-    They may write below all keys of compiled code, because a job for another K may use the role at the same time.
-    """
-    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    artifacts = [
-        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
-        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
-        {
-            **_allow("s3:ListBucket", bucket),
-            "Condition": {"StringLike": {"s3:prefix": [f"{ARTIFACTS_PREFIX}*"]}},
-        },
-    ]
-    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
-    return _role_and_policy(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
-
-
-def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], prefix: str) -> list[Resource]:
-    """Role and policy to create for jobs that train the recipe's head; empty if a role was found.
-
-    They read their own data, and write below `prefix` of the toolkit's bucket.
+    They read their own data, and write below `prefix` of the toolkit's bucket; `also` are further actions there.
     """
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     written = [
-        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"], f"{bucket}/{prefix}*"),
-        {**_allow("s3:ListBucket", bucket), "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}}},
+        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
+        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
+        _list(bucket, [prefix]),
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
-    return _role_and_policy(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
+    return _role_and_policy(role_name(owner, account), tags(recipe), recipe, account, statements)
 
 
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
@@ -258,16 +243,18 @@ def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
         for bucket, keys in prefixes.items()
         for statement in (
             _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
-            {
-                **_allow("s3:ListBucket", f"{arn}:s3:::{bucket}"),
-                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in keys]}},
-            },
+            _list(f"{arn}:s3:::{bucket}", keys),
         )
     ]
 
 
 def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
+
+
+def _list(bucket: str, prefixes: Sequence[str]) -> dict[str, Any]:
+    condition = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}}
+    return {**_allow("s3:ListBucket", bucket), "Condition": condition}
 
 
 def _policy(statements: Sequence[Mapping[str, Any]]) -> str:

@@ -10,10 +10,9 @@ from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
+from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, no_copy, owner_of_alarm, read_alarms
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import (
     COMPONENT,
     FROM_ZERO,
@@ -211,15 +210,7 @@ def _scale_from_zero(recipe: Recipe, resource_id: str) -> Resource:
     alarm = {
         "AlarmName": scale_from_zero_alarm(resource_id),
         "AlarmDescription": f"{recipe.name} has no copy and got a request: starts the first copy.",
-        "Namespace": INVOCATIONS,
-        "MetricName": "NoCapacityInvocationFailures",
-        "Dimensions": [{"Name": "InferenceComponentName", "Value": recipe.name}],
-        "Statistic": "Sum",
-        "Period": 60,
-        "EvaluationPeriods": 1,
-        "DatapointsToAlarm": 1,
-        "Threshold": 1.0,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        **no_copy(recipe),
         "TreatMissingData": "notBreaching",
         "Tags": tags(recipe),
     }

@@ -11,10 +11,16 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, put_object
-from toolkit.platforms.sagemaker.kinds.bucket import read_uses, sizes
+from toolkit.platforms.sagemaker.kinds.bucket import read_uses
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, USES_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.platforms.sagemaker.stored import read_mark, stored_sha256
+from toolkit.platforms.sagemaker.staging import (
+    delete_prefix,
+    object_sizes,
+    read_mark,
+    stage_weights,
+    stored_sha256,
+)
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -87,13 +93,9 @@ class WeightsKind(AwsKind):
                     yield Existing(self.kind, name, True, users, state)
 
     def create(self, work: Work, request: Any) -> None:
-        from toolkit.platforms.sagemaker.staging import stage_weights  # imports huggingface-hub
-
         stage_weights(work.clients, request, work.progress, work.open_files)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        from toolkit.platforms.sagemaker.staging import delete_prefix
-
         clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Mark"])
         delete_prefix(clients, request["Bucket"], request["Prefix"])
 
@@ -123,7 +125,7 @@ def _state(look: Look, bucket: str, name: str, wanted: Resource | None) -> dict[
     state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
     if wanted and "Hub" in wanted.request:
         return {**state, "Complete": read_mark(look.clients, bucket, mark).is_whole(look.clients, bucket, prefix)}
-    found = sizes(look.clients, bucket, prefix)
+    found = object_sizes(look.clients, bucket, prefix)
     files = wanted.request["Files"] if wanted else []
     content = {
         prefix + file["path"]: file["sha256"] for file in files if found.get(prefix + file["path"]) == file["size"]

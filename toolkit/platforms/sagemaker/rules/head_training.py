@@ -6,10 +6,9 @@ the job's key, so that the next attempt, or the same one after a spot interrupti
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from toolkit.platforms.sagemaker.kinds.bucket import bucket
 from toolkit.platforms.sagemaker.kinds.image import built_image
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.repository import repository
-from toolkit.platforms.sagemaker.kinds.role import role_arn, training_role
+from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
 from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.compilation import (
@@ -36,7 +35,7 @@ from toolkit.platforms.sagemaker.rules.compilation import (
     channels,
     output,
 )
-from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
+from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data, text_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.recipe import Recipe
@@ -78,7 +77,7 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
     """All resources that the job needs, and the job. Raises UsageError, UnreadableModel."""
     data = _data(recipe, account)
     job = _job(recipe, data)
-    data.append(_staged_text(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
+    data.append(text_data(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
     image = _image(recipe, account)
     staged = [item for item in data if item.weights]
     wanted = [
@@ -87,7 +86,7 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
         image,
         *(reference(item, recipe.name) for item in staged),
         *(item.weights for item in staged),
-        *training_role(recipe, account, data, _prefix(recipe)),
+        *job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), "s3:AbortMultipartUpload"),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
     return in_order([item for item in wanted if item], ORDER)
@@ -138,7 +137,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
         "AlgorithmSpecification": algorithm(
             recipe, image, _ENTRYPOINT, ContainerArguments=[folder], MetricDefinitions=_METRICS
         ),
-        "RoleArn": role_arn(recipe, account, trainer(recipe.name)),
+        "RoleArn": role_arn(account, trainer(recipe.name)),
         **channels(data),
         "OutputDataConfig": output(recipe, f"{address}output", CompressionType="NONE"),
         "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},
@@ -174,8 +173,7 @@ def _prefix(recipe: Recipe) -> str:
 
 
 def _image(recipe: Recipe, account: Account) -> Resource:
-    store = store_of(recipe)
-    return built_image(recipe, account, training_image(recipe, account), store)
+    return built_image(recipe, account, training_image(recipe, account), store_of(recipe))
 
 
 def _data(recipe: Recipe, account: Account) -> list[ModelData]:
@@ -227,18 +225,6 @@ def _staged_files(channel: str, path: Path, recipe: Recipe, account: Account) ->
         while piece := stream.read(1024**2):
             content.update(piece)
     return files_data(channel, path.parent, (WeightsFile(path.name, size, content.hexdigest()),), recipe, account)
-
-
-def _staged_text(channel: str, name: str, text: str, recipe: Recipe, account: Account) -> ModelData:
-    file = WeightsFile(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
-    made = files_data(channel, Path(), (file,), recipe, account)
-    assert made.weights
-    request: Mapping[str, Any] = {
-        **{key: value for key, value in made.weights.request.items() if key != "Source"},
-        "Content": {name: text},
-        "Files": [asdict(file)],
-    }
-    return replace(made, weights=replace(made.weights, request=request))
 
 
 def training_image(recipe: Recipe, account: Account) -> ImageSpec:

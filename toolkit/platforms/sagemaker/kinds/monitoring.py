@@ -1,17 +1,19 @@
-"""Alarms on an endpoint, some of which roll back an update."""
+"""Alarms on an endpoint, some of which roll back an update, and its dashboard."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
-from toolkit.platforms.sagemaker.kinds.log_group import has_alarms
-from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.kinds.log_group import has_alarms, has_dashboard
+from toolkit.platforms.sagemaker.rules import metrics, widgets
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import resource_ids, scale_from_zero_alarm, tags
 from toolkit.recipe.recipe import Recipe
@@ -67,6 +69,38 @@ class AlarmKind(ContentKind):
         clients.cloudwatch.delete_alarms(AlarmNames=[name])
 
 
+class DashboardKind(ContentKind):
+    """A dashboard's tags cannot be read, so its first widget says to which endpoint it belongs."""
+
+    kind = "Dashboard"
+    resource_type = "AWS::CloudWatch::Dashboard"
+    content_keys = ("DashboardBody",)
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe, account, variants = deployment.recipe, deployment.account, deployment.variants
+        if not has_dashboard(recipe):
+            return []
+        names = [item.name for item in alarms(recipe, variants)]
+        body = json.dumps(widgets.body(recipe, account, variants, names))
+        name = dashboard_name(recipe.name, account.region)
+        return [Resource(self.kind, name, {"DashboardName": name, "DashboardBody": body, "Tags": tags(recipe)})]
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"DashboardBody": json.loads(request["DashboardBody"])}
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        dashboard, cloudwatch = dashboard_name(name, look.clients.session.region_name), look.clients.cloudwatch
+        answer = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
+        if answer:
+            yield self.described(dashboard, widgets.owner(answer["DashboardBody"]), answer)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.cloudwatch.put_dashboard(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.cloudwatch.delete_dashboards(DashboardNames=[name])
+
+
 def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
     """The alarms of a recipe; empty if it wants none.
 
@@ -95,6 +129,11 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
 def alarm_prefix(name: str) -> str:
     """Prefix of the names of an endpoint's alarms."""
     return f"toolkit-{name}-"
+
+
+def dashboard_name(name: str, region: str) -> str:
+    """Name of an endpoint's dashboard. It has the region, because dashboards of an account are global."""
+    return f"toolkit-{name}-{region}"
 
 
 def read_alarms(look: Look, endpoint: str) -> dict[str, Mapping[str, Any]]:
@@ -161,17 +200,24 @@ def _no_copy(recipe: Recipe) -> list[Resource]:
         recipe,
         "no-copy",
         f"No copy of {recipe.name} was in service for a request. See: toolkit status",
-        Namespace=INVOCATIONS,
-        MetricName="NoCapacityInvocationFailures",
-        Dimensions=_pairs(metrics.dimensions(recipe, "")),
-        Statistic="Sum",
-        Period=60,
-        EvaluationPeriods=1,
-        DatapointsToAlarm=1,
-        Threshold=1.0,
-        ComparisonOperator="GreaterThanOrEqualToThreshold",
+        **no_copy(recipe),
     )
     return [alarm]
+
+
+def no_copy(recipe: Recipe) -> dict[str, Any]:
+    """An alarm's condition: a request to the inference component found no copy in service."""
+    return {
+        "Namespace": INVOCATIONS,
+        "MetricName": "NoCapacityInvocationFailures",
+        "Dimensions": _pairs(metrics.dimensions(recipe, "")),
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "DatapointsToAlarm": 1,
+        "Threshold": 1.0,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+    }
 
 
 def _acceptance(recipe: Recipe) -> list[Resource]:
