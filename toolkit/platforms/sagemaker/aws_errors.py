@@ -59,6 +59,11 @@ def is_denied(error: Refusal) -> bool:
     return code_of(error) in DENIED
 
 
+def has_code(*codes: str) -> Callable[[Refusal], bool]:
+    """Whether AWS's name for what is wrong is one of these."""
+    return lambda error: code_of(error) in codes
+
+
 def unless_missing(clients: Clients, ask: Callable[[], _T]) -> _T | None:
     """What `ask` returns, None where AWS says that the thing does not exist."""
     return unless(clients, ask, is_missing)

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from botocore.exceptions import ClientError
 
@@ -50,6 +50,7 @@ _HINTS = {
 }
 
 
+@dataclass(frozen=True)
 class CodeBuildBuilder:
     """Builds in the project `toolkit-image-build`, which is made if it is not there.
 
@@ -57,18 +58,10 @@ class CodeBuildBuilder:
     two looks at a build.
     """
 
-    name = "codebuild"
-
-    def __init__(
-        self,
-        clients: Clients,
-        credentials: Credentials,
-        *,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._clients = clients
-        self._credentials = credentials
-        self._sleep = sleep
+    clients: Clients
+    credentials: Credentials
+    sleep: Callable[[float], None] = time.sleep
+    name: ClassVar[str] = "codebuild"
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
         """Build, push to `destination`, and give the digest. Raises BuildError, and UsageError for a wrong name.
@@ -77,35 +70,35 @@ class CodeBuildBuilder:
         """
         target = parse(destination)
         variables = _variables(spec, target)
-        ensure_project(self._clients, log, self._sleep)
-        bucket = bucket_name(Account(self._clients.account_id, self._clients.session.region_name))
+        ensure_project(self.clients, log, self.sleep)
+        bucket = bucket_name(Account(self.clients.account_id, self.clients.session.region_name))
         with build_context(spec) as context:
             archive = context.parent / "source.zip"
             key = f"{SOURCES}{pack(context, archive)}.zip"
-            self._clients.s3.upload_file(str(archive), bucket, key)
+            self.clients.s3.upload_file(str(archive), bucket, key)
         request = {
             "projectName": PROJECT,
             "sourceLocationOverride": f"{bucket}/{key}",
             "environmentVariablesOverride": [{"name": name, "value": value} for name, value in variables.items()],
         }
         identity = self._start(request)
-        tail = _Tail(self._clients, log)
+        tail = _Tail(self.clients, log)
         try:
             build = self._follow(identity, tail)
         except KeyboardInterrupt:
             self._stop(identity, log)
-            self._clients.s3.delete_object(Bucket=bucket, Key=key)
+            self.clients.s3.delete_object(Bucket=bucket, Key=key)
             raise
-        self._clients.s3.delete_object(Bucket=bucket, Key=key)
+        self.clients.s3.delete_object(Bucket=bucket, Key=key)
         if build["buildStatus"] != "SUCCEEDED":
             raise _failure(build, tuple(tail.lines), spec, target)
-        with Registry(target.registry, self._credentials) as registry:
+        with Registry(target.registry, self.credentials) as registry:
             pushed = find_image(registry, staging_reference(target, identity.rpartition(":")[2]))
             return publish(registry, target, pushed.as_schema_2())
 
     def _start(self, request: Mapping[str, Any]) -> str:
         """Start a build, or take up the one that an earlier try of the same content has started; its id."""
-        codebuild, token, identity = self._clients.codebuild, digest(request), ""
+        codebuild, token, identity = self.clients.codebuild, digest(request), ""
         for _ in range(_REMEMBERED_BUILDS):
             answer = codebuild.start_build(**request, idempotencyToken=token[:_TOKEN_CHARACTERS])
             identity = answer["build"]["id"]
@@ -123,18 +116,18 @@ class CodeBuildBuilder:
             tail.read(build)
             if build["buildComplete"]:
                 break
-            self._sleep(_POLL_SECONDS)
-        self._sleep(_POLL_SECONDS)  # its last lines, which say why, come a little later than its end
+            self.sleep(_POLL_SECONDS)
+        self.sleep(_POLL_SECONDS)  # its last lines, which say why, come a little later than its end
         tail.read(build)
         return build
 
     def _look(self, identity: str) -> BuildTypeDef:
-        (build,) = self._clients.codebuild.batch_get_builds(ids=[identity])["builds"]
+        (build,) = self.clients.codebuild.batch_get_builds(ids=[identity])["builds"]
         return build
 
     def _stop(self, identity: str, log: Log) -> None:
         try:
-            self._clients.codebuild.stop_build(id=identity)
+            self.clients.codebuild.stop_build(id=identity)
         except ClientError as error:
             log(f"cannot stop the build {identity}, which may still be running: {error}")
 

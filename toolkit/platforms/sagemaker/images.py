@@ -18,7 +18,7 @@ from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.publish import STAGED
 from toolkit.images.reference import Reference, parse
-from toolkit.platforms.sagemaker.aws_errors import is_denied, unless_missing
+from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 
@@ -86,12 +86,10 @@ def is_missing_image(clients: Clients, uri: str) -> bool:
     named = _IMAGE.fullmatch(uri)
     if named is None:
         return False
-    try:
-        answer = _ask(clients, named["account"], named["repository"], {"imageTag": named["tag"]})
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "RepositoryNotFoundException":
-            return True
-        raise
+    ask = partial(_ask, clients, named["account"], named["repository"], {"imageTag": named["tag"]})
+    answer = unless(clients, ask, has_code("RepositoryNotFoundException"))
+    if answer is None:
+        return True
     # What fails for another reason is not known to be missing.
     return not answer["images"] and all(item.get("failureCode") == "ImageNotFound" for item in answer["failures"])
 

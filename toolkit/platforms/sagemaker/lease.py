@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
-from toolkit.platforms.sagemaker.aws_errors import code_of, unless_missing
+from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from types_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 _LARGEST_BYTES = 64 * 1024
-_CHANGED = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
+# The object is another than the condition of the write says.
+_IS_CHANGED = has_code("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 
 
 class BucketLease:
@@ -60,29 +61,13 @@ class BucketLease:
         return self._put(holder, IfMatch=version)
 
     def delete(self, version: str) -> bool:
-        try:
-            self._clients.s3.delete_object(Bucket=self._bucket, Key=self._name, IfMatch=version)
-        except ClientError as error:
-            if _is_changed(error):
-                return False
-            raise
-        return True
+        ask = partial(self._clients.s3.delete_object, Bucket=self._bucket, Key=self._name, IfMatch=version)
+        return unless(self._clients, ask, _IS_CHANGED) is not None
 
     def _put(self, holder: Holder, **condition: Any) -> str:
         body = json.dumps(asdict(holder)).encode()
         # The bucket's name can be guessed: weights shall not go to one that somebody else made.
         owner = self._clients.account_id
-        try:
-            written = self._clients.s3.put_object(
-                Bucket=self._bucket, Key=self._name, Body=body, ExpectedBucketOwner=owner, **condition
-            )
-        except ClientError as error:
-            if _is_changed(error):
-                return ""
-            raise
-        return written["ETag"]
-
-
-def _is_changed(error: ClientError) -> bool:
-    """Whether S3 refused a write since the object is another than its condition says."""
-    return code_of(error) in _CHANGED
+        ask = partial(self._clients.s3.put_object, Bucket=self._bucket, Key=self._name, Body=body)
+        written = unless(self._clients, partial(ask, ExpectedBucketOwner=owner, **condition), _IS_CHANGED)
+        return written["ETag"] if written else ""

@@ -24,7 +24,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, namespace_of
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, namespace
 from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _values(
         for key, metric in wanted.items()
     ]
     for key, metric in (("accepted", ACCEPTED), ("drafted", DRAFTED)):
-        queries.append(_query(f"{key}_0", _Metric(metric, "Sum", f"toolkit/{component or name}"), {}, seconds))
+        queries.append(_query(f"{key}_0", _Metric(metric, "Sum", namespace(component or name)), {}, seconds))
     start, end = (datetime.fromtimestamp(moment, UTC) for moment in (now - seconds, now))
     values: dict[str, list[float]] = defaultdict(list)
     get = clients.cloudwatch.get_paginator("get_metric_data")
@@ -166,11 +166,11 @@ def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[
 
 def publish(clients: Clients, name: str, figures: Sequence[Figure]) -> str:
     """Put the figures of an endpoint or component; where they are. Raises PlatformError."""
-    namespace, rest = namespace_of(name), iter(figures)
+    place, rest = namespace(name), iter(figures)
     with aws_errors(f"publishing the figures of {name}"):
         while data := [_datum(figure) for figure in islice(rest, _AT_ONCE)]:
-            clients.cloudwatch.put_metric_data(Namespace=namespace, MetricData=data)
-    return f"CloudWatch's namespace {namespace}"
+            clients.cloudwatch.put_metric_data(Namespace=place, MetricData=data)
+    return f"CloudWatch's namespace {place}"
 
 
 def _ascii(value: str) -> str:

@@ -15,6 +15,7 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import HubError, PlatformError, UsageError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.staging import object_sizes
 from toolkit.recipe.content import PART_BYTES, part_bytes
 from toolkit.recipe.folder import model_files
 from toolkit.recipe.model_files import LARGEST_DOCUMENT
@@ -53,12 +54,10 @@ def fetch_head(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
     address = described["ModelArtifacts"]["S3ModelArtifacts"]
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     prefix = prefix.rstrip("/") + "/head/"
-    files = 0
-    for page in clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", []):
-            _download(clients, bucket, item["Key"], folder, item["Key"].removeprefix(prefix))
-            files += 1
-    if not files:
+    keys = object_sizes(clients, bucket, prefix)
+    for key in keys:
+        _download(clients, bucket, key, folder, key.removeprefix(prefix))
+    if not keys:
         hint = "Remove the recipe's `seed`, or set another one, to train it again."
         raise PlatformError(f"the head of {name} is not in {address} any more", hint=hint)
 

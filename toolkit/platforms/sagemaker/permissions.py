@@ -16,8 +16,8 @@ from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
+from toolkit.platforms.sagemaker.kinds.image import repository_of
 from toolkit.platforms.sagemaker.kinds.monitoring import alarm_prefix, dashboard_name
-from toolkit.platforms.sagemaker.kinds.repository import repository_of
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission

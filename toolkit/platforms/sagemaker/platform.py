@@ -32,7 +32,7 @@ from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.images import image_digest, scan_findings
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
@@ -98,7 +98,7 @@ class SageMakerPlatform:
         with aws_errors("reading existing resources"):
             account = self.account()
             look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
-            return observe.observe(look, self._kinds)
+            return observe.observe(look, self.rules.kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
@@ -155,7 +155,7 @@ class SageMakerPlatform:
         return role
 
     def execute(self, action: Action, progress: Progress) -> None:
-        kind = next(kind for kind in self._kinds if kind.kind == action.kind)
+        kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
         work = Work(self.clients, progress, self.open_files, self.build_image)
         with aws_errors(str(action)):
             if action.verb != "create":
@@ -171,10 +171,6 @@ class SageMakerPlatform:
                 execute.update(kind, work, action, self.sleep)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
-
-    @property
-    def _kinds(self) -> Sequence[AwsKind]:
-        return self.rules.kinds
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

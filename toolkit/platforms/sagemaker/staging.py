@@ -85,7 +85,7 @@ def _send(clients: Clients, request: Mapping[str, Any], file: _File) -> str:
         clients.upload(stream, bucket, key, PART_BYTES, part_bytes(file.size), encryption)
         stored = stored_sha256(clients, bucket, [key]).get(key)
         try:
-            sent = file.sent(stream)
+            sent = file.sha256 or _digest(stream)
             if stored != sent:
                 what = f"{file.name} changed after it was planned, or on its way"
                 raise PlatformError(f"{what}: S3 has SHA-256 {stored}, not {sent}", hint="Plan and deploy again.")
@@ -120,14 +120,12 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
 class _File:
     """A file to send: its name under the prefix, its size in bytes, how to open it.
 
-    `sha256` is its ContentHash, None where only sending it tells; `sent` then has it of the stream that was sent. `hub`
-    is the hub's digest of it, empty for others.
+    `sha256` is its ContentHash, None for one of the hub, where only sending it tells; `hub` is the hub's digest of it.
     """
 
     name: str
     size: int
     open: Callable[[], IO[bytes]]
-    sent: Callable[[IO[bytes]], str]
     sha256: str | None = None
     hub: str = ""
 
@@ -163,7 +161,7 @@ def _download(url: str, file: Mapping[str, Any]) -> IO[bytes]:
 
 def _from_request(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
     """A file that the request lists with its content."""
-    return _File(file["path"], file["size"], opened, lambda stream: str(file["sha256"]), file["sha256"])
+    return _File(file["path"], file["size"], opened, file["sha256"])
 
 
 def _on_the_hub(files: ModelFiles) -> list[_File]:
@@ -172,13 +170,7 @@ def _on_the_hub(files: ModelFiles) -> list[_File]:
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
     return [
-        _File(
-            name,
-            sizes[name],
-            partial(_open_on_the_hub, files, name, sizes[name]),
-            _digest,
-            hub=digests.get(name, ""),
-        )
+        _File(name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), hub=digests.get(name, ""))
         for name in staged_names(sizes)
     ]
 
@@ -188,6 +180,7 @@ def _open_on_the_hub(files: ModelFiles, name: str, size: int) -> IO[bytes]:
 
 
 def _digest(stream: IO[bytes]) -> str:
+    """The ContentHash of what was read of a file of the hub. Raises PlatformError."""
     raw = cast(io.BufferedReader, stream).raw
     assert isinstance(raw, _HubFile)
     return raw.verified()

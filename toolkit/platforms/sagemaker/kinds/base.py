@@ -5,7 +5,6 @@ None of it imports an SDK: boto3's clients are passed in.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -87,11 +86,6 @@ def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
 def capitalized(request: Mapping[str, Any]) -> dict[str, Any]:
     """Keys with a capital first letter, as in CloudFormation; CloudWatch Logs uses lower case."""
     return {key[0].upper() + key[1:]: value for key, value in request.items()}
-
-
-def put_object(bucket: str, key: str) -> str:
-    """The command that creates an empty object."""
-    return shlex.join(["aws", "s3api", "put-object", "--bucket", bucket, "--key", key])
 
 
 @dataclass(frozen=True)

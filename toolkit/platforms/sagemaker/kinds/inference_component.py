@@ -20,8 +20,7 @@ from toolkit.platforms.sagemaker.kinds.base import (
     sagemaker_tags,
     tagged,
 )
-from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update
-from toolkit.platforms.sagemaker.kinds.endpoint_config import startup
+from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update, startup
 from toolkit.platforms.sagemaker.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import log_groups

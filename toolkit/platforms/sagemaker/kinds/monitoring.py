@@ -232,8 +232,8 @@ def _acceptance(recipe: Recipe) -> list[Resource]:
         f"the lowest published for K={k}: the traffic, its chat template or the drafter is not what it was. "
         f"See: toolkit prove {recipe.name}",
         Metrics=[
-            _sum("accepted", metrics.namespace(recipe), ACCEPTED, 300),
-            _sum("drafted", metrics.namespace(recipe), DRAFTED, 300),
+            _sum("accepted", metrics.namespace(recipe.name), ACCEPTED, 300),
+            _sum("drafted", metrics.namespace(recipe.name), DRAFTED, 300),
             _math(metrics.acceptance_length(k), "acceptance length"),
         ],
         EvaluationPeriods=3,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 _LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
-_IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
 # From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
 _VPC_ACTIONS = [
     "ec2:CreateNetworkInterface",
@@ -139,7 +139,7 @@ def role_arn(account: Account, endpoint: str) -> str:
 def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
     """Role and policy to create; empty if a role was found."""
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
-    captures = [_allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
+    captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
     statements = _statements(recipe, account, log_group(recipe), data, captures)
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
@@ -154,7 +154,7 @@ def job_role(
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     written = [
         # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
-        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
+        allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
         _list(bucket, [prefix]),
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
@@ -207,8 +207,8 @@ def _role_and_policy(
             "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
         },
     }
-    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
-    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
+    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), "Tags": its_tags}
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": json.dumps(policy(*statements))}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
 
 
@@ -219,16 +219,16 @@ def _statements(
     logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
     statements = [
         *_storage(arn, data),
-        _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
+        allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
     ]
     if on_aws(recipe):
-        statements.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
-        statements.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
+        statements.append(allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
+        statements.append(allow(IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     statements += also
     if key := aws(recipe).kms_key:
-        statements.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
+        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
     if aws_network(recipe).subnets:
-        statements.append(_allow(_VPC_ACTIONS, "*"))
+        statements.append(allow(_VPC_ACTIONS, "*"))
     return statements
 
 
@@ -242,20 +242,22 @@ def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
         statement
         for bucket, keys in prefixes.items()
         for statement in (
-            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
+            allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
             _list(f"{arn}:s3:::{bucket}", keys),
         )
     ]
 
 
-def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+    """A statement of a policy."""
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
 
 
 def _list(bucket: str, prefixes: Sequence[str]) -> dict[str, Any]:
     condition = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}}
-    return {**_allow("s3:ListBucket", bucket), "Condition": condition}
+    return {**allow("s3:ListBucket", bucket), "Condition": condition}
 
 
-def _policy(statements: Sequence[Mapping[str, Any]]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+def policy(*statements: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a policy."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}

@@ -28,13 +28,11 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.kinds.image import image_uri, images
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, reference
+from toolkit.platforms.sagemaker.kinds.image import image_uri, images, repositories
 from toolkit.platforms.sagemaker.kinds.model import network
-from toolkit.platforms.sagemaker.kinds.repository import repositories
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
 from toolkit.platforms.sagemaker.kinds.training_job import needed
-from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
 from toolkit.recipe.recipe import Recipe

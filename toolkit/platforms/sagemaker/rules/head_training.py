@@ -20,12 +20,10 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
 from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.kinds.image import built_image
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, reference
+from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
-from toolkit.platforms.sagemaker.kinds.repository import repository
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
-from toolkit.platforms.sagemaker.kinds.weights import reference
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.compilation import (
     CHECKPOINTS_DIR,
@@ -78,7 +76,7 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
     data = _data(recipe, account)
     job = _job(recipe, data)
     data.append(text_data(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
-    image = _image(recipe, account)
+    image = built_image(recipe, account, training_image(recipe, account), store_of(recipe))
     staged = [item for item in data if item.weights]
     wanted = [
         bucket(account),
@@ -170,10 +168,6 @@ def _machines(recipe: Recipe) -> dict[str, Any]:
 def _prefix(recipe: Recipe) -> str:
     """Below which the job writes, in the toolkit's bucket."""
     return f"{TRAINING_PREFIX}{recipe.name}/{training_key(recipe)}/"
-
-
-def _image(recipe: Recipe, account: Account) -> Resource:
-    return built_image(recipe, account, training_image(recipe, account), store_of(recipe))
 
 
 def _data(recipe: Recipe, account: Account) -> list[ModelData]:

@@ -39,14 +39,6 @@ class _Change:
     before: Mapping[str, Sequence[str]]
     after: Mapping[str, Sequence[str]]
 
-    @property
-    def renames(self) -> bool:
-        return self.before.keys() != self.after.keys()
-
-    @property
-    def keeps_one(self) -> bool:
-        return bool(self.before.keys() & self.after.keys())
-
     def reason(self, variant: str) -> str:
         """Why autoscaling of the variant stands in the way; empty if it does not."""
         if variant not in self.before or self.before[variant] == self.after.get(variant):
@@ -76,13 +68,7 @@ def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
             raise PlatformError(message, hint="Set `platform.inference_component.endpoint` to another endpoint.")
 
 
-def removed_before(endpoint: str, config: Existing, observed: Observed) -> tuple[Action, ...]:
-    """Autoscaling that stands in the way of an update to an existing configuration, as actions that remove it."""
-    change = _change(endpoint, config.state.get("Variants", {}), observed)
-    return _removals(change, observed) if change else ()
-
-
-def registered_again(
+def _registered_again(
     endpoint: str, removed: Sequence[Action], config: Existing, observed: Observed
 ) -> tuple[Action, ...]:
     """What registers the removed autoscaling again, with the same settings, for variants that the configuration has."""
@@ -111,8 +97,8 @@ def _with_update(
     if change is None:
         return so_far
     removals, notes, resources = _removals(change, observed), list(so_far.notes), so_far.desired
-    if change.renames:
-        dropped = _GUARDRAILS if change.keeps_one else (*_GUARDRAILS, *_RETAINED)
+    if change.before.keys() != change.after.keys():
+        dropped = _GUARDRAILS if change.before.keys() & change.after.keys() else (*_GUARDRAILS, *_RETAINED)
         plain = replace(item, update={key: value for key, value in item.update.items() if key not in dropped})
         resources = tuple(plain if other is item else other for other in resources)
         if "DeploymentConfig" in item.update:
@@ -200,8 +186,9 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) 
     request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
     seconds = lookup.platform(platform).endpoint_seconds
     action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
-    removed = removed_before(endpoint, config, observed)
-    again = registered_again(endpoint, removed, config, observed)
+    change = _change(endpoint, config.state.get("Variants", {}), observed)
+    removed = _removals(change, observed) if change else ()
+    again = _registered_again(endpoint, removed, config, observed)
     notes = (_NOT_SCALED.format(endpoint=endpoint),) if len(again) < len(removed) else ()
     return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
 

@@ -227,7 +227,7 @@ _MEASURED = {
 
 def _measurements(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """What `toolkit prove --publish` measured: both arms side by side, by workload and load."""
-    schema = f'{{"{metrics.namespace(recipe)}",{",".join(DIMENSIONS)}}}'
+    schema = f'{{"{metrics.namespace(recipe.name)}",{",".join(DIMENSIONS)}}}'
     label = " ".join(f"${{PROP('Dim.{name}')}}" for name in DIMENSIONS)
     return [
         _metric(
@@ -244,7 +244,7 @@ def _acceptance_from_the_log(recipe: Recipe, region: str) -> list[dict[str, Any]
     k, floor = expected.draft_length(recipe), expected.acceptance_floor(recipe)
     if k is None:
         return []
-    namespace = metrics.namespace(recipe)
+    namespace = metrics.namespace(recipe.name)
     sums: list[Row] = [
         [namespace, ACCEPTED, {"id": "accepted", "stat": "Sum", "visible": False}],
         [namespace, DRAFTED, {"id": "drafted", "stat": "Sum", "visible": False}],
