@@ -24,7 +24,7 @@ from toolkit.platforms.sagemaker.errors import NOT_LOGGED_IN, aws_errors, hint_f
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws, aws_network
-from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.image import image_uri, image_uris
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
@@ -235,8 +235,7 @@ def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, Too
 
 def _images(recipe: Recipe, account: Account) -> Sequence[str]:
     if recipe.target.kind == "jumpstart":
-        types = recipe.platform.types if account.jumpstart else ()  # else it is said elsewhere why
-        return sorted({image_uri(recipe.on(name), account) for name in types})
+        return sorted(image_uris(recipe, account)) if account.jumpstart else ()  # else it is said elsewhere why
     has_base = recipe.container is not None and recipe.container.base is not None
     if recipe.image is None and not has_base:  # checks.container says so
         return ()

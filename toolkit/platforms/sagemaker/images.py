@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
-from toolkit.errors import BuildError, PlatformError
+from toolkit.errors import BuildError, PlatformError, UsageError
 from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.publish import STAGED
@@ -44,8 +44,8 @@ def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
     """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep what they have."""
     by_address = {}
     for uri in uris:
-        reference = parse(uri)
-        with suppress(BuildError):  # not allowed, or no such image: CreateModel, or the build, will say so
+        with suppress(BuildError, UsageError):  # not allowed, or no such image: CreateModel, or the build, will say so
+            reference = parse(uri)
             if reference.digest is None:
                 in_ecr = ECR_HOST.fullmatch(reference.registry)
                 digest = ecr_digest(clients, uri) if in_ecr else registry_digest(uri)

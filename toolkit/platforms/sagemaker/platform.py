@@ -34,7 +34,7 @@ from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
-from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.image import image_uris
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
 from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
@@ -82,11 +82,8 @@ class SageMakerPlatform:
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)
-        if builds(recipe):
-            uris = {base_image(recipe, account)}
-        else:
-            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types}
-        digests = images.digests(self.clients, sorted(uris))
+        uris = [base_image(recipe, account)] if builds(recipe) else sorted(image_uris(recipe, account))
+        digests = images.digests(self.clients, uris)
         role = self._role(recipe)
         arn, source = (role.arn, role.source) if role else (None, "")
         return replace(account, role=arn, role_source=source, digests=digests)

@@ -24,60 +24,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class TemplateForm:
-    """The form of a kind in a CloudFormation template, by default none. Properties are named as in the API's requests.
-
-    Class attributes:
-        resource_type: CloudFormation's type; empty if it has none.
-        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
-        references: fields in which other resources name it, with the attribute to use (None: Ref).
-    """
-
-    resource_type: str = ""
-    lacking: frozenset[str] = frozenset()
-    references: ClassVar[Mapping[str, str | None]] = {}
-
-    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        """The resource's properties, from the request without the fields that CloudFormation lacks."""
-        return dict(request)
-
-    def attributes(self, item: Resource) -> dict[str, Any]:
-        """Attributes beside the properties, such as Condition."""
-        return {}
-
-    def sections(self, item: Resource) -> dict[str, Any]:
-        """Sections that it adds to the template: parameters, conditions."""
-        return {}
-
-    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """Further resources that belong to it, by logical id."""
-        return {}
-
-    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
-        """Kind and name of resources that must exist first and that no property refers to."""
-        return ()
-
-    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        """What must exist before the stack is created, with the command that creates it."""
-        return iter(())
-
-    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """Outputs of the stack."""
-        return {}
-
-    def named(self, reference: str) -> str:
-        """The name of the resource that a field refers to."""
-        return reference
-
-    def loss(self, field: str, lost: Any) -> str:
-        """The effect of a request field that the stack lacks, as a sentence."""
-        return "the stack differs from what `toolkit deploy` creates"
-
-    def fails_without(self, field: str) -> bool:
-        """Whether the stack cannot work without that field of the request."""
-        return False
-
-
 def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
     """A mapping as a list of Key and Value."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
@@ -141,14 +87,23 @@ class Work:
     build: Callable[[Mapping[str, Any], Progress], None]
 
 
-class AwsKind(TemplateForm, Kind):
-    """A kind of AWS resource. The methods here are the defaults.
+class AwsKind(Kind):
+    """A kind of AWS resource. The methods here are the defaults; by default it has no form in CloudFormation.
 
-    `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or
-    overwrite somebody else's. `on_aws`: it is AWS's, and not a stand-in's on this machine.
+    `on_aws`: it is AWS's, and not a stand-in's on this machine. In a template, properties are named as in requests.
+
+    Class attributes:
+        seen_when_new: existing ones are read even if the endpoint is new, because creating one would repeat work or
+            overwrite somebody else's.
+        resource_type: CloudFormation's type; empty if it has none.
+        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
+        references: fields in which other resources name it, with the attribute to use (None: Ref).
     """
 
     seen_when_new: bool = False
+    resource_type: str = ""
+    lacking: frozenset[str] = frozenset()
+    references: ClassVar[Mapping[str, str | None]] = {}
 
     def __init__(self, *, on_aws: bool) -> None:
         self.on_aws = on_aws
@@ -192,6 +147,46 @@ class AwsKind(TemplateForm, Kind):
 
     def is_going(self, clients: Clients, name: str) -> bool:
         """Whether it is being deleted, by an earlier call whose answer was lost: SageMaker refuses a second call."""
+        return False
+
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """The resource's properties, from the request without the fields that CloudFormation lacks."""
+        return dict(request)
+
+    def attributes(self, item: Resource) -> dict[str, Any]:
+        """Attributes beside the properties, such as Condition."""
+        return {}
+
+    def sections(self, item: Resource) -> dict[str, Any]:
+        """Sections that it adds to the template: parameters, conditions."""
+        return {}
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Further resources that belong to it, by logical id."""
+        return {}
+
+    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
+        """Kind and name of resources that must exist first and that no property refers to."""
+        return ()
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """What must exist before the stack is created, with the command that creates it."""
+        return iter(())
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Outputs of the stack."""
+        return {}
+
+    def named(self, reference: str) -> str:
+        """The name of the resource that a field refers to."""
+        return reference
+
+    def loss(self, field: str, lost: Any) -> str:
+        """The effect of a request field that the stack lacks, as a sentence."""
+        return "the stack differs from what `toolkit deploy` creates"
+
+    def fails_without(self, field: str) -> bool:
+        """Whether the stack cannot work without that field of the request."""
         return False
 
 

@@ -18,6 +18,7 @@ from toolkit.platforms.image import ImageStore, address, base_address, render, r
 from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -47,7 +48,7 @@ class RepositoryKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [item for arm in deployment.arms for item in repositories(arm)]
+        return [item for arm in arms(deployment.recipe) for item in repositories(arm)]
 
     def kept_note(self, existing: Existing) -> str:
         if not self.on_aws:
@@ -141,7 +142,7 @@ class ImageKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [item for arm in deployment.arms for item in images(arm, deployment.account)]
+        return [item for arm in arms(deployment.recipe) for item in images(arm, deployment.account)]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         return super().decide(resource, existing, observed) if existing else _build(resource.request, observed)
@@ -208,10 +209,12 @@ def base_images(recipe: Recipe, account: Account) -> tuple[str, ...]:
     """
     if builds(recipe):
         return (base_address(recipe, account, store_of(recipe)),)
-    if not on_aws(recipe):
-        return ()
-    uris = (image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types)
-    return tuple(dict.fromkeys(uris))
+    return image_uris(recipe, account) if on_aws(recipe) else ()
+
+
+def image_uris(recipe: Recipe, account: Account) -> tuple[str, ...]:
+    """The images of the recipe's instance types. Raises UsageError if one is not known in that region."""
+    return tuple(dict.fromkeys(image_uri(recipe.on(name), account) for name in recipe.platform.types))
 
 
 def _base_bytes(recipe: Recipe) -> int | None:

@@ -141,16 +141,14 @@ def models_of(component: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _specification(recipe: Recipe, settings: ComponentSection, account: Account) -> dict[str, Any]:
     """A copy on the recipe's first instance type."""
+    instance = lookup.instance(recipe.platform.types[0])
+    accelerators = settings.accelerators or recipe.engine_rules.accelerators(recipe, instance)
     return {
         "ModelName": model_of(recipe, account).name,
         "StartupParameters": startup(recipe),
         "ComputeResourceRequirements": {
-            "NumberOfAcceleratorDevicesRequired": settings.accelerators or _accelerators(recipe),
+            # GPUs, or Trainium chips (unverified: SageMaker may count cores).
+            "NumberOfAcceleratorDevicesRequired": accelerators,
             "MinMemoryRequiredInMb": settings.memory_mib,
         },
     }
-
-
-def _accelerators(recipe: Recipe) -> int:
-    """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
-    return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.types[0]))

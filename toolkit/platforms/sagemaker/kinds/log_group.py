@@ -117,7 +117,7 @@ class MetricFilterKind(ContentKind):
         clients.logs.delete_metric_filter(logGroupName=group, filterName=filter_name)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        transformations = [_transformation(each) for each in request["metricTransformations"]]
+        transformations = [capitalized(each) for each in request["metricTransformations"]]
         return capitalized({**request, "metricTransformations": transformations})
 
 
@@ -155,11 +155,6 @@ def _filter(recipe: Recipe, metric: str, pattern: str) -> Resource:
 
 def _name(log_group: str, name: str) -> str:
     return f"{log_group}:{name}"
-
-
-def _transformation(request: Mapping[str, Any]) -> dict[str, Any]:
-    dimensions = {"dimensions": key_values(request["dimensions"])} if "dimensions" in request else {}
-    return capitalized({**request, **dimensions})
 
 
 def _describe(look: Look, group: str) -> Mapping[str, Any] | None:

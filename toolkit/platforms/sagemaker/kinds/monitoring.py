@@ -14,6 +14,7 @@ from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
 from toolkit.platforms.sagemaker.kinds.log_group import has_alarms, has_dashboard
 from toolkit.platforms.sagemaker.rules import metrics, widgets
+from toolkit.platforms.sagemaker.rules.arms import variants
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import resource_ids, scale_from_zero_alarm, tags
 from toolkit.recipe.recipe import Recipe
@@ -52,7 +53,7 @@ class AlarmKind(ContentKind):
     )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return alarms(deployment.recipe, deployment.variants)
+        return alarms(deployment.recipe, variants(deployment.recipe))
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         from_zero = [scale_from_zero_alarm(resource_id) for resource_id in resource_ids(name)]
@@ -77,11 +78,11 @@ class DashboardKind(ContentKind):
     content_keys = ("DashboardBody",)
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        recipe, account, variants = deployment.recipe, deployment.account, deployment.variants
+        recipe, account, shown = deployment.recipe, deployment.account, variants(deployment.recipe)
         if not has_dashboard(recipe):
             return []
-        names = [item.name for item in alarms(recipe, variants)]
-        body = json.dumps(widgets.body(recipe, account, variants, names))
+        names = [item.name for item in alarms(recipe, shown)]
+        body = json.dumps(widgets.body(recipe, account, shown, names))
         name = dashboard_name(recipe.name, account.region)
         return [Resource(self.kind, name, {"DashboardName": name, "DashboardBody": body, "Tags": tags(recipe)})]
 
@@ -123,7 +124,7 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     """
     if not has_alarms(recipe):
         return []
-    return [_alarm_name(recipe, _what("errors", variant, variants)) for variant in variants]
+    return [alarm_prefix(recipe.name) + _what("errors", variant, variants) for variant in variants]
 
 
 def alarm_prefix(name: str) -> str:
@@ -246,7 +247,7 @@ def _acceptance(recipe: Recipe) -> list[Resource]:
 
 def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Resource:
     notify = [aws_observability(recipe).notify] if aws_observability(recipe).notify else []
-    name = _alarm_name(recipe, what)
+    name = alarm_prefix(recipe.name) + what
     request = {
         "AlarmName": name,
         "AlarmDescription": description,
@@ -258,10 +259,6 @@ def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Res
         "Tags": tags(recipe),
     }
     return Resource("Alarm", name, request)
-
-
-def _alarm_name(recipe: Recipe, what: str) -> str:
-    return alarm_prefix(recipe.name) + what
 
 
 def _what(alarm: str, variant: str, variants: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -56,7 +57,7 @@ class RoleKind(AwsKind):
     references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return _of_kind(self.kind, _endpoint_role(deployment))
+        return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {"RoleName": existing.name}
@@ -100,7 +101,7 @@ class RolePolicyKind(AwsKind):
     kind = "RolePolicy"
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return _of_kind(self.kind, _endpoint_role(deployment))
+        return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         """Compares parsed policies, because IAM returns them reformatted."""
@@ -136,11 +137,12 @@ def role_arn(account: Account, endpoint: str) -> str:
     return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
 
 
-def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
+def _endpoint_role(deployment: Deployment) -> list[Resource]:
     """Role and policy to create; empty if a role was found."""
+    recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
-    statements = _statements(recipe, account, log_group(recipe), data, captures)
+    statements = _statements(recipe, account, log_group(recipe), deployment.data, captures)
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
 
@@ -159,14 +161,6 @@ def job_role(
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
     return _role_and_policy(role_name(owner, account), tags(recipe), recipe, account, statements)
-
-
-def _endpoint_role(deployment: Deployment) -> list[Resource]:
-    return role(deployment.recipe, deployment.account, deployment.endpoint, deployment.data)
-
-
-def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
-    return [item for item in resources if item.kind == kind]
 
 
 def _job_owners(look: Look) -> list[str]:

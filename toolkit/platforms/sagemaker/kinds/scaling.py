@@ -12,7 +12,7 @@ from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
 from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, no_copy, owner_of_alarm, read_alarms
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.names import (
     COMPONENT,
     FROM_ZERO,
@@ -41,7 +41,7 @@ class ScalableTargetKind(ContentKind):
     content_keys = ("MinCapacity", "MaxCapacity")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [_target(deployment.recipe, name) for name in _variants_to_scale(deployment.recipe, deployment.variants)]
+        return [_target(deployment.recipe, name) for name in _variants_to_scale(deployment.recipe)]
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for target, its_tags in look.once(_targets, name):
@@ -83,7 +83,7 @@ class ScalingPolicyKind(ContentKind):
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
-        ids = _variants_to_scale(recipe, deployment.variants)
+        ids = _variants_to_scale(recipe)
         from_zero = [_scale_from_zero(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
         return [*(_tracking(recipe, name) for name in ids), *from_zero]
 
@@ -143,12 +143,12 @@ class ScalingPolicyKind(ContentKind):
         yield "ScalableTarget", item.request["ResourceId"]
 
 
-def _variants_to_scale(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+def _variants_to_scale(recipe: Recipe) -> list[str]:
     """Resource ids that scale; empty unless `scaling.max_instances` is above `scaling.min_instances`."""
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []
     if aws(recipe).inference_component is None:
-        return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants]
+        return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants(recipe)]
     return [f"{COMPONENT}{recipe.name}"]
 
 

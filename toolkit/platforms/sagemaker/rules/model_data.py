@@ -25,7 +25,7 @@ from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
@@ -192,26 +192,11 @@ class Deployment:
     account: Account
 
     @cached_property
-    def endpoint(self) -> str:
-        """The name of the endpoint that serves the recipe, which may be shared."""
-        return endpoint_name(self.recipe)
-
-    @cached_property
-    def variants(self) -> Sequence[str]:
-        """Names of the variants that answer requests."""
-        return variants(self.recipe)
-
-    @cached_property
-    def arms(self) -> Sequence[Recipe]:
-        """The recipe of each variant, including the shadow variant."""
-        return arms(self.recipe)
-
-    @cached_property
     def data(self) -> Sequence[ModelData]:
         """The model data of every arm on every instance type, between which compiled code and settings may differ."""
         every = [
             item
-            for arm in self.arms
+            for arm in arms(self.recipe)
             for instance_type in arm.platform.types
             for item in model_data(arm.on(instance_type), self.account)
         ]

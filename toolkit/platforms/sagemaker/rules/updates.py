@@ -139,14 +139,11 @@ def _request(item: Existing) -> Mapping[str, Any]:
     """The request that creates an existing target or policy again, with the tags that it had."""
     content = item.state["Content"]
     if item.kind == "ScalableTarget":
-        return {**scalable(item.name), **content, "Tags": _settable(item.state["Tags"])}
+        # AWS keeps the tags of `aws:` for itself.
+        tags = {key: value for key, value in item.state["Tags"].items() if not key.startswith("aws:")}
+        return {**scalable(item.name), **content, "Tags": tags}
     resource_id, _, name = item.name.rpartition("/")
     return {"PolicyName": name, **scalable(resource_id), **content}
-
-
-def _settable(tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that a request may set: AWS keeps those of `aws:` for itself."""
-    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _foreign(item: Existing) -> PlatformError:
