@@ -36,9 +36,8 @@ from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.kinds.image import image_uris
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
-from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
-from toolkit.platforms.sagemaker.objects import read_objects
+from toolkit.platforms.sagemaker.objects import BucketLease, read_objects
 from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
