@@ -88,11 +88,9 @@ class _Login:
 
     def __call__(self, registry: str) -> tuple[str, str] | None:
         if registry == self.own:
-            _, user, password = registry_access(self.clients)
-            return user, password
+            return registry_access(self.clients)[1:]
         if ecr := ECR_HOST.fullmatch(registry):
-            _, user, password = registry_access(self.clients, ecr[1])
-            return user, password
+            return registry_access(self.clients, ecr[1])[1:]
         return docker_credentials(registry)
 
 

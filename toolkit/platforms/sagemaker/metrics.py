@@ -87,6 +87,7 @@ def read_metrics(
     with aws_errors(f"reading the metrics of {endpoint}"):
         values = _values(clients, endpoint, variants, minutes * 60, now)
     worst = {key: max(measured) for key, measured in values.items() if measured}
+    p50, p99 = worst.get("model_p50"), worst.get("model_p99")
     engine, notes = _engine(clients, endpoint, minutes * 60, now)
     if engine.acceptance_rate is None and (drafted := sum(values["drafted"])):  # which the log's metric filters count
         engine = replace(engine, acceptance_rate=sum(values["accepted"]) / drafted)
@@ -96,7 +97,7 @@ def read_metrics(
         invocations=int(sum(values["invocations"])),
         client_errors=int(sum(values["client_errors"])),
         server_errors=int(sum(values["server_errors"])),
-        model_latency=_model_latency(worst),
+        model_latency=None if p50 is None or p99 is None else Percentiles(p50 / _MICROSECONDS, p99 / _MICROSECONDS),
         overhead_latency=worst["overhead"] / _MICROSECONDS if "overhead" in worst else None,
         concurrent_requests=int(worst["concurrent"]) if "concurrent" in worst else None,
         gpu_utilization=worst.get("gpu"),
@@ -143,12 +144,6 @@ def _query(name: str, metric: _Metric, scope: Mapping[str, str], seconds: int) -
             "Stat": metric.statistic,
         },
     }
-
-
-def _model_latency(worst: Mapping[str, float]) -> Percentiles | None:
-    if "model_p50" not in worst or "model_p99" not in worst:
-        return None
-    return Percentiles(worst["model_p50"] / _MICROSECONDS, worst["model_p99"] / _MICROSECONDS)
 
 
 def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[EngineMetrics, tuple[str, ...]]:

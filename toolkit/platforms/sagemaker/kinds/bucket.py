@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -178,8 +178,7 @@ class WeightsReferenceKind(AwsKind):
     kind = "WeightsReference"
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        marks = [reference(item, deployment.recipe.name) for item in deployment.data]
-        return [mark for mark in marks if mark]
+        return [_mark(item.weights, deployment.recipe.name) for item in deployment.data if item.weights]
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {key: existing.state[key] for key in ("Bucket", "Key")}
@@ -248,12 +247,15 @@ class WeightsKind(AwsKind):
             yield {"what": f"weights {item.name}{part}{doubt}", "command": _upload(request)}
 
 
-def reference(data: ModelData, endpoint: str) -> Resource | None:
-    """The mark of an endpoint on weights that were staged."""
-    if data.weights is None:
-        return None
-    name = f"{data.weights.name}/{endpoint}"
-    return Resource("WeightsReference", name, {"Bucket": data.weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+def staged(data: Iterable[ModelData], owner: str) -> list[Resource]:
+    """The weights that are staged, and their owner's marks on them."""
+    weights = [item.weights for item in data if item.weights]
+    return [*(_mark(item, owner) for item in weights), *weights]
+
+
+def _mark(weights: Resource, owner: str) -> Resource:
+    name = f"{weights.name}/{owner}"
+    return Resource("WeightsReference", name, {"Bucket": weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
 
 
 def _all() -> Decision:

@@ -80,15 +80,14 @@ class RepositoryKind(AwsKind):
 
 def repositories(recipe: Recipe) -> list[Resource]:
     """The repository of the image that serves the recipe, if one is built and the toolkit creates it."""
-    wanted = repository(recipe) if builds(recipe) else None
-    return [wanted] if wanted else []
+    return repository(recipe) if builds(recipe) else []
 
 
-def repository(recipe: Recipe) -> Resource | None:
-    """The repository of images that are built for the recipe; None if it names another one."""
+def repository(recipe: Recipe) -> list[Resource]:
+    """The repository of images that are built for the recipe; none if it names another one."""
     section = recipe.container or ContainerSection()
     if section.repository or store_of(recipe).registry:
-        return None
+        return []
     rule = {
         "rulePriority": 1,
         "description": f"keep the newest {_KEPT_UNTAGGED} without a tag",
@@ -103,7 +102,7 @@ def repository(recipe: Recipe) -> Resource | None:
         "tags": tags(recipe),
         "lifecyclePolicyText": json.dumps({"rules": [rule]}),
     }
-    return Resource("Repository", name, request)
+    return [Resource("Repository", name, request)]
 
 
 def repository_name(endpoint: str) -> str:

@@ -48,8 +48,7 @@ class InferenceComponentKind(SageMakerKind):
     )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        wanted = component(deployment.recipe, deployment.account)
-        return [wanted] if wanted else []
+        return component(deployment.recipe, deployment.account)
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
@@ -109,11 +108,11 @@ class InferenceComponentKind(SageMakerKind):
         return {f"{logical_id}Name": {"Description": "Name of the inference component", "Value": item.name}}
 
 
-def component(recipe: Recipe, account: Account) -> Resource | None:
-    """The inference component; None for a plain endpoint."""
+def component(recipe: Recipe, account: Account) -> list[Resource]:
+    """The inference component; none for a plain endpoint."""
     wanted = aws(recipe).inference_component
     if wanted is None:
-        return None
+        return []
     types = recipe.platform.types
     specifications = [_specification(recipe.on(name), wanted, account) for name in types]
     # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
@@ -130,7 +129,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     }
     rolling = {"DeploymentConfig": rolling_update(recipe, [VARIANT])} if aws_rollout(recipe).update == "rolling" else {}
     update = {"InferenceComponentName": recipe.name, **specified, **rolling}
-    return Resource("InferenceComponent", recipe.name, create, update)
+    return [Resource("InferenceComponent", recipe.name, create, update)]
 
 
 def models_of(component: Mapping[str, Any]) -> dict[str, str | None]:

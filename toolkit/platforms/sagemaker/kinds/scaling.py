@@ -89,11 +89,9 @@ class ScalingPolicyKind(ContentKind):
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         content = super().content(request)
-        return (
-            {**content, "Alarm": AlarmKind(on_aws=self.on_aws).content(content["Alarm"])}
-            if "Alarm" in content
-            else content
-        )
+        if "Alarm" in content:
+            content["Alarm"] = AlarmKind(on_aws=self.on_aws).content(content["Alarm"])
+        return content
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)

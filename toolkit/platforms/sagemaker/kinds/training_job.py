@@ -20,7 +20,7 @@ from toolkit.planning import artifacts
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.plan import Verb
-from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_denied, unless, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, SageMakerKind, Work, owner_of, sagemaker_tags
 from toolkit.platforms.sagemaker.kinds.model import read_models
@@ -53,7 +53,20 @@ class ArtifactsKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return compiled_code(deployment.recipe, deployment.account) if self.on_aws else []
+        return [
+            Resource(
+                self.kind,
+                key,
+                {
+                    "Bucket": bucket_name(deployment.account),
+                    "Prefix": artifacts.prefix(key),
+                    "Key": key,
+                    "Parts": artifacts.parts(here),
+                    "ExpectedSeconds": artifacts.expected_seconds(here),
+                },
+            )
+            for key, here in (needed([deployment.recipe]) if self.on_aws else {}).items()
+        ]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing and existing.state["Complete"]:
@@ -83,24 +96,6 @@ class ArtifactsKind(AwsKind):
             yield Existing(
                 self.kind, item.name, True, (), compiled_state(look, item.request["Key"], item.request["Parts"])
             )
-
-
-def compiled_code(recipe: Recipe, account: Account) -> list[Resource]:
-    """The compiled code that the recipe's endpoint needs."""
-    return [
-        Resource(
-            "Artifacts",
-            key,
-            {
-                "Bucket": bucket_name(account),
-                "Prefix": artifacts.prefix(key),
-                "Key": key,
-                "Parts": artifacts.parts(here),
-                "ExpectedSeconds": artifacts.expected_seconds(here),
-            },
-        )
-        for key, here in needed([recipe]).items()
-    ]
 
 
 def needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:

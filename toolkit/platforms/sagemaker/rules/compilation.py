@@ -28,7 +28,7 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket, reference
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
 from toolkit.platforms.sagemaker.kinds.image import image_uri, images, repositories
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
@@ -56,17 +56,15 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Reso
     """All resources that compiling for the recipes needs. The first is the recipe itself. Raises UsageError."""
     compiled_code = needed(recipes)
     data = {item.uri: item for here in compiled_code.values() for item in job_data(here, account)}
-    weights = [item for item in data.values() if item.weights]
     wanted = [
         bucket(account),
         *(item for here in compiled_code.values() for item in (*repositories(here), *images(here, account))),
-        *(reference(item, recipes[0].name) for item in weights),
-        *(item.weights for item in weights),
+        *staged(data.values(), recipes[0].name),
         # A job for another K may use the role at the same time: it may write below all keys of compiled code.
         *job_role(recipes[0], account, list(data.values()), compiler(recipes[0].name), ARTIFACTS_PREFIX),
         *(job(here, recipes[0], account) for here in compiled_code.values()),
     ]
-    return in_order([item for item in wanted if item], ORDER)
+    return in_order(wanted, ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:

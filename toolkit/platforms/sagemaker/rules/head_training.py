@@ -20,7 +20,7 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
 from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket, reference
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
 from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
@@ -77,17 +77,15 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
     job = _job(recipe, data)
     data.append(text_data(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
     image = built_image(recipe, account, training_image(recipe, account), store_of(recipe))
-    staged = [item for item in data if item.weights]
     wanted = [
         bucket(account),
-        repository(recipe),
+        *repository(recipe),
         image,
-        *(reference(item, recipe.name) for item in staged),
-        *(item.weights for item in staged),
+        *staged(data, recipe.name),
         *job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), "s3:AbortMultipartUpload"),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
-    return in_order([item for item in wanted if item], ORDER)
+    return in_order(wanted, ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:

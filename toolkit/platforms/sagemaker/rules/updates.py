@@ -49,12 +49,32 @@ class _Change:
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
     """What the updates of endpoints need besides. Raises PlatformError for somebody else's autoscaling in the way."""
     configs = {item.name: item for item in desired if item.kind == "EndpointConfig"}
-    changed = Transition(tuple(desired))
-    for item in desired:
-        if item.kind == "Endpoint":
-            wanted = configs[item.request["EndpointConfigName"]]
-            changed = _with_update(changed, item, instance_types(wanted.request), observed)
-    return changed
+    resources, removed_first, notes = list(desired), list[Action](), list[str]()
+    for index, item in enumerate(desired):
+        if item.kind != "Endpoint":
+            continue
+        wanted = configs[item.request["EndpointConfigName"]]
+        change = _change(item.name, instance_types(wanted.request), observed)
+        if change is None:
+            continue
+        removals = _removals(change, observed)
+        removed_first += removals
+        if change.before.keys() != change.after.keys():
+            dropped = _GUARDRAILS if change.before.keys() & change.after.keys() else (*_GUARDRAILS, *_RETAINED)
+            kept = {key: value for key, value in item.update.items() if key not in dropped}
+            resources[index] = replace(item, update=kept)
+            if "DeploymentConfig" in item.update:
+                notes.append(
+                    f"The variants of {item.name} change from {', '.join(change.before)} to {', '.join(change.after)}: "
+                    "SageMaker does that only all at once, without `rollout.update` and without alarms that roll it "
+                    "back"
+                )
+        if removals:
+            notes.append(
+                f"{item.name} is not scaled while it is updated, because SageMaker refuses this update otherwise. If "
+                "the update fails, deploy the older recipe to scale it again"
+            )
+    return Transition(tuple(resources), tuple(removed_first), tuple(notes))
 
 
 def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
@@ -68,18 +88,6 @@ def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
             raise PlatformError(message, hint="Set `platform.inference_component.endpoint` to another endpoint.")
 
 
-def _registered_again(
-    endpoint: str, removed: Sequence[Action], config: Existing, observed: Observed
-) -> tuple[Action, ...]:
-    """What registers the removed autoscaling again, with the same settings, for variants that the configuration has."""
-    actions: list[Action] = []
-    for action in reversed(removed):
-        item = observed.get(action.kind, action.name)
-        if item and variant_of(endpoint, item.name) in config.state["Variants"]:
-            actions.append(Action(item.kind, item.name, "create", "again, after the update", _request(item)))
-    return tuple(actions)
-
-
 def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
     """The instance types of each variant of an endpoint configuration, shadow variants too, first choice first."""
     lists = [config.get(key) for key in ("ProductionVariants", "ShadowProductionVariants")]
@@ -88,30 +96,6 @@ def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
         variant["VariantName"]: [pool["InstanceType"] for pool in variant.get("InstancePools", [variant])]
         for variant in variants
     }
-
-
-def _with_update(
-    so_far: Transition, item: Resource, after: Mapping[str, Sequence[str]], observed: Observed
-) -> Transition:
-    change = _change(item.name, after, observed)
-    if change is None:
-        return so_far
-    removals, notes, resources = _removals(change, observed), list(so_far.notes), so_far.desired
-    if change.before.keys() != change.after.keys():
-        dropped = _GUARDRAILS if change.before.keys() & change.after.keys() else (*_GUARDRAILS, *_RETAINED)
-        plain = replace(item, update={key: value for key, value in item.update.items() if key not in dropped})
-        resources = tuple(plain if other is item else other for other in resources)
-        if "DeploymentConfig" in item.update:
-            notes.append(
-                f"The variants of {item.name} change from {', '.join(change.before)} to {', '.join(change.after)}: "
-                "SageMaker does that only all at once, without `rollout.update` and without alarms that roll it back"
-            )
-    if removals:
-        notes.append(
-            f"{item.name} is not scaled while it is updated, because SageMaker refuses this update otherwise. If the "
-            "update fails, deploy the older recipe to scale it again"
-        )
-    return Transition(resources, (*so_far.removed_first, *removals), tuple(notes))
 
 
 def _change(endpoint: str, after: Mapping[str, Sequence[str]], observed: Observed) -> _Change | None:
@@ -185,7 +169,13 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) 
     action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
     change = _change(endpoint, config.state.get("Variants", {}), observed)
     removed = _removals(change, observed) if change else ()
-    again = _registered_again(endpoint, removed, config, observed)
+    # With the same settings, for variants that the configuration has.
+    again = tuple(
+        Action(item.kind, item.name, "create", "again, after the update", _request(item))
+        for action in reversed(removed)
+        if (item := observed.get(action.kind, action.name))
+        and variant_of(endpoint, item.name) in config.state["Variants"]
+    )
     notes = (_NOT_SCALED.format(endpoint=endpoint),) if len(again) < len(removed) else ()
     return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
 
