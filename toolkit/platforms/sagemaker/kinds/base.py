@@ -126,7 +126,6 @@ class AwsKind(Kind):
         return ()
 
     def create(self, work: Work, request: Any) -> None:
-        """Create it."""
         raise NotImplementedError(self.kind)
 
     def update(self, work: Work, request: Any) -> None:
@@ -134,7 +133,6 @@ class AwsKind(Kind):
         self.create(work, request)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """Delete it."""
         raise NotImplementedError(self.kind)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:

@@ -27,6 +27,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
     variants,
 )
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
+from toolkit.platforms.sagemaker.rules.checks.settings import LARGEST_VOLUME_GB
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
 # Time to look for capacity. VariantInstanceProvisionTimeoutInSeconds is the total over all pools (developer guide,
 # realtime-endpoints-heterogeneous), at most an hour.
 _PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
-_LARGEST_VOLUME_GB = 512
 _SPARE_VOLUME_GB = 30
 # botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
 _HIGHEST_THRESHOLD = 1024
@@ -166,7 +166,7 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     if not any(_has_local_disk(name) for name in recipe.platform.types) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
-        settings["VolumeSizeInGB"] = min(needed, _LARGEST_VOLUME_GB)
+        settings["VolumeSizeInGB"] = min(needed, LARGEST_VOLUME_GB)
     if aws(recipe).capacity_reservation:
         settings["CapacityReservationConfig"] = {
             "CapacityReservationPreference": "capacity-reservations-only",

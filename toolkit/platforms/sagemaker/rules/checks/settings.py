@@ -37,7 +37,7 @@ _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 # Of a KMS key: in its short form, and in its ARN.
 _ALIAS = "alias/"
 # Without an instance store, SageMaker downloads to an EBS volume of at most this size.
-_VOLUME_GB = 512
+LARGEST_VOLUME_GB = 512
 
 
 def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def _drives_blackwell(image: Image) -> bool:
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     needed = _weight_bytes(models) / 1e9
-    room = instance.local_nvme_gb or _VOLUME_GB
+    room = instance.local_nvme_gb or LARGEST_VOLUME_GB
     if needed > room:
         message = f"{needed:.0f} GB of weights do not fit the {room} GB disk of {instance.name}"
         yield Finding("sagemaker.disk", message, path, hint="Use a type with a larger instance store.")
