@@ -26,9 +26,8 @@ from toolkit.images.manifest import OCI, SCHEMA_2
 from toolkit.images.registry import Registry
 from toolkit.loading import load
 from toolkit.planning.resources import Account
-from toolkit.platforms.sagemaker.build import build_image
+from toolkit.platforms.sagemaker.build import CodeBuildBuilder, build_image
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.codebuild import CodeBuildBuilder
 from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.kinds.image import images

@@ -33,7 +33,7 @@ from toolkit.home import home
 from toolkit.planning.record import Record
 from toolkit.platforms.lease import lease, this_process
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.lease import BucketLease
+from toolkit.platforms.sagemaker.objects import BucketLease
 
 EVERYWHERE = bool(os.environ.get("TOOLKIT_EVERY_CRASH"))
 pytestmark = pytest.mark.timeout(7200 if EVERYWHERE else 300)

@@ -62,7 +62,7 @@ from toolkit.platforms.sagemaker import runtime  # noqa: E402
 from toolkit.platforms.sagemaker.clients import Clients  # noqa: E402
 from toolkit.platforms.sagemaker.errors import aws_errors  # noqa: E402
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart  # noqa: E402
-from toolkit.platforms.sagemaker.lease import BucketLease  # noqa: E402
+from toolkit.platforms.sagemaker.objects import BucketLease  # noqa: E402
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform  # noqa: E402
 from toolkit.platforms.sagemaker.role import find_role  # noqa: E402
 from toolkit.platforms.sagemaker.rules.jumpstart_entry import parse as parse_jumpstart  # noqa: E402

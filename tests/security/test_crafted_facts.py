@@ -32,9 +32,9 @@ from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.lease import this_process
-from toolkit.platforms.sagemaker.kinds.artifacts import ArtifactsKind
-from toolkit.platforms.sagemaker.kinds.weights import WeightsKind, WeightsReferenceKind
-from toolkit.platforms.sagemaker.lease import BucketLease
+from toolkit.platforms.sagemaker.kinds.bucket import WeightsKind, WeightsReferenceKind
+from toolkit.platforms.sagemaker.kinds.training_job import ArtifactsKind
+from toolkit.platforms.sagemaker.objects import BucketLease
 from toolkit.platforms.sagemaker.rules.updates import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 

@@ -17,11 +17,10 @@ from toolkit.errors import ToolkitError
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.machine import runs_here
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.credentials import has_credentials
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, find_role
 from toolkit.platforms.sagemaker.rules.names import bucket_name
-from toolkit.platforms.sagemaker.session import SESSION
+from toolkit.platforms.sagemaker.session import SESSION, has_credentials
 from toolkit.version import DISTRIBUTION, REINSTALL, __version__, install_command
 
 # An endpoint of the tiny pair holds 1.9 GB (three processes of vLLM), its weights and log some MB.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from toolkit.errors import BuildError
 from toolkit.images.reference import parse
 from toolkit.recipe.model_files import ModelFiles
 from toolkit.recipe.source import ModelSource
@@ -27,19 +26,11 @@ def find_digest(image: str) -> str:
 
     ECR is asked through AWS's API, any other registry through its own, with the login of `docker login` or none.
     """
-    from toolkit.images.docker_config import docker_credentials
-    from toolkit.images.registry import Registry  # imports httpx
-    from toolkit.platforms.sagemaker.images import ECR_HOST, ecr_digest
+    import boto3
 
-    reference = parse(image)
-    if ecr := ECR_HOST.fullmatch(reference.registry):
-        import boto3
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.images import ECR_HOST, ecr_digest, registry_digest
 
-        from toolkit.platforms.sagemaker.clients import Clients
-
+    if ecr := ECR_HOST.fullmatch(parse(image).registry):
         return ecr_digest(Clients(boto3.Session(region_name=ecr[1]), attempts=2), image)
-    with Registry(reference.registry, docker_credentials) as registry:
-        manifest = registry.find_manifest(reference.repository, reference.selector)
-    if manifest is None:
-        raise BuildError(f"{reference.registry} has no image {image}", hint="Correct the engine's version or the base.")
-    return manifest.digest
+    return registry_digest(image)

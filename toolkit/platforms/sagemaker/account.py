@@ -11,29 +11,20 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import (
-    ClientError,
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    ProfileNotFound,
-    SSOError,
-    TokenRetrievalError,
-)
+from botocore.exceptions import ClientError, ProfileNotFound
 
 from toolkit.engines.arguments import builds
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.findings import Finding
 from toolkit.planning.resources import Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.sagemaker.aws_errors import is_missing
+from toolkit.platforms.sagemaker.aws_errors import is_missing, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.errors import aws_errors, hint_for
+from toolkit.platforms.sagemaker.errors import NOT_LOGGED_IN, aws_errors, hint_for
 from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws, aws_network
-from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.image import image_uri, image_uris
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
@@ -52,16 +43,6 @@ from toolkit.recipe.recipe import Recipe
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
-# Nobody needs a permission to ask who they are: any refusal is one of the credentials.
-_NOT_LOGGED_IN = (
-    ClientError,
-    CredentialRetrievalError,
-    LoginError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    SSOError,
-    TokenRetrievalError,
-)
 _ATTEMPTS = 3
 
 
@@ -94,7 +75,8 @@ def examine(
         with aws_errors("reading the AWS identity"):
             caller = clients.sts.get_caller_identity()
     except PlatformError as error:
-        if isinstance(error.__cause__, _NOT_LOGGED_IN):
+        # Nobody needs a permission to ask who they are: any refusal is one of the credentials.
+        if isinstance(error.__cause__, (ClientError, *NOT_LOGGED_IN)):
             return AccountFacts(region, problem=error)
         raise
     reading = Reading(clients)
@@ -156,21 +138,14 @@ def _require_here(role: str | None, account: Account) -> None:
 def _role(reading: Reading, arn: str) -> ExecutionRole:
     """A role by its ARN or name, as far as we may look at it."""
     name = arn.rpartition("/")[2]
-    role = reading.ask(f"the role {name}", "iam:GetRole", lambda: _found_role(reading.clients, name))
-    if role is None:
+    find = partial(reading.clients.iam.get_role, RoleName=name)
+    found: Any = reading.ask(
+        f"the role {name}", "iam:GetRole", lambda: unless_missing(reading.clients, find) or {"Role": None}
+    )
+    if found is None:
         return ExecutionRole(arn)
-    return ExecutionRole(arn, bool(role), check_trust(role) if role else None)
-
-
-def _found_role(clients: Clients, name: str) -> Mapping[str, Any]:
-    """The trust policy of a role, empty when there is no such role."""
-    try:
-        trust: Any = clients.iam.get_role(RoleName=name)["Role"]["AssumeRolePolicyDocument"]  # botocore has parsed it
-        return dict(trust)
-    except ClientError as error:
-        if is_missing(error):
-            return {}
-        raise
+    role = found["Role"]
+    return ExecutionRole(arn, role is not None, check_trust(role["AssumeRolePolicyDocument"]) if role else None)
 
 
 def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:
@@ -260,8 +235,7 @@ def _image(reading: Reading, recipe: Recipe, account: Account) -> tuple[str, Too
 
 def _images(recipe: Recipe, account: Account) -> Sequence[str]:
     if recipe.target.kind == "jumpstart":
-        types = recipe.platform.types if account.jumpstart else ()  # else it is said elsewhere why
-        return sorted({image_uri(recipe.on(name), account) for name in types})
+        return sorted(image_uris(recipe, account)) if account.jumpstart else ()  # else it is said elsewhere why
     has_base = recipe.container is not None and recipe.container.base is not None
     if recipe.image is None and not has_base:  # checks.container says so
         return ()

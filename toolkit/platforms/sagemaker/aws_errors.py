@@ -59,21 +59,21 @@ def is_denied(error: Refusal) -> bool:
     return code_of(error) in DENIED
 
 
+def has_code(*codes: str) -> Callable[[Refusal], bool]:
+    """Whether AWS's name for what is wrong is one of these."""
+    return lambda error: code_of(error) in codes
+
+
 def unless_missing(clients: Clients, ask: Callable[[], _T]) -> _T | None:
     """What `ask` returns, None where AWS says that the thing does not exist."""
+    return unless(clients, ask, is_missing)
+
+
+def unless(clients: Clients, ask: Callable[[], _T], *reasons: Callable[[Refusal], bool]) -> _T | None:
+    """What `ask` returns, None where AWS refuses for one of the reasons, such as `is_denied`."""
     try:
         return ask()
     except clients.refusal as error:
-        if is_missing(error):
-            return None
-        raise
-
-
-def unless_unknown(clients: Clients, ask: Callable[[], _T]) -> _T | None:
-    """What `ask` returns; None if the service lacks the operation, so that nothing can have been made with it."""
-    try:
-        return ask()
-    except clients.refusal as error:
-        if is_unknown_operation(error):
+        if any(is_reason(error) for is_reason in reasons):
             return None
         raise

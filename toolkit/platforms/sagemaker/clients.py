@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, ClassVar
 
 import boto3
 from boto3.s3.transfer import TransferConfig
@@ -47,12 +47,31 @@ _RUNTIME = Config(
 _CONNECT_SECONDS = 3
 
 
+def _open(service: str) -> Any:
+    """A client of Clients, made when it is first used."""
+    return cached_property(lambda clients: clients._session.client(service, config=clients._config))
+
+
 @dataclass(frozen=True)
 class Clients:
     """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all."""
 
     session: boto3.Session
     attempts: int = 10
+
+    sagemaker: ClassVar[cached_property[SageMakerClient]] = _open("sagemaker")
+    s3: ClassVar[cached_property[S3Client]] = _open("s3")
+    iam: ClassVar[cached_property[IAMClient]] = _open("iam")
+    sts: ClassVar[cached_property[STSClient]] = _open("sts")
+    logs: ClassVar[cached_property[CloudWatchLogsClient]] = _open("logs")
+    cloudwatch: ClassVar[cached_property[CloudWatchClient]] = _open("cloudwatch")
+    application_autoscaling: ClassVar[cached_property[ApplicationAutoScalingClient]] = _open("application-autoscaling")
+    service_quotas: ClassVar[cached_property[ServiceQuotasClient]] = _open("service-quotas")
+    ecr: ClassVar[cached_property[ECRClient]] = _open("ecr")
+    codebuild: ClassVar[cached_property[CodeBuildClient]] = _open("codebuild")
+    secretsmanager: ClassVar[cached_property[SecretsManagerClient]] = _open("secretsmanager")
+    tagging: ClassVar[cached_property[ResourceGroupsTaggingAPIClient]] = _open("resourcegroupstaggingapi")
+    ec2: ClassVar[cached_property[Any]] = _open("ec2")  # not typed: its stubs are larger than all others together
 
     @property
     def refusal(self) -> type[ClientError]:
@@ -65,16 +84,8 @@ class Clients:
         return self.sts.get_caller_identity()["Account"]
 
     @cached_property
-    def sagemaker(self) -> SageMakerClient:
-        return self._session.client("sagemaker", config=self._config)
-
-    @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
         return self._session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
-
-    @cached_property
-    def s3(self) -> S3Client:
-        return self._session.client("s3", config=self._config)
 
     def upload(
         self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int, encryption: Mapping[str, str]
@@ -83,51 +94,6 @@ class Clients:
         # The classic client: that of AWS's common runtime chooses parts of its own.
         parts = TransferConfig(whole_below, multipart_chunksize=part, preferred_transfer_client="classic")
         self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256", **encryption}, Config=parts)
-
-    @cached_property
-    def iam(self) -> IAMClient:
-        return self._session.client("iam", config=self._config)
-
-    @cached_property
-    def sts(self) -> STSClient:
-        return self._session.client("sts", config=self._config)
-
-    @cached_property
-    def logs(self) -> CloudWatchLogsClient:
-        return self._session.client("logs", config=self._config)
-
-    @cached_property
-    def cloudwatch(self) -> CloudWatchClient:
-        return self._session.client("cloudwatch", config=self._config)
-
-    @cached_property
-    def application_autoscaling(self) -> ApplicationAutoScalingClient:
-        return self._session.client("application-autoscaling", config=self._config)
-
-    @cached_property
-    def service_quotas(self) -> ServiceQuotasClient:
-        return self._session.client("service-quotas", config=self._config)
-
-    @cached_property
-    def ecr(self) -> ECRClient:
-        return self._session.client("ecr", config=self._config)
-
-    @cached_property
-    def codebuild(self) -> CodeBuildClient:
-        return self._session.client("codebuild", config=self._config)
-
-    @cached_property
-    def ec2(self) -> Any:
-        """Subnets and what they reach. Not typed: its stubs are larger than all others together."""
-        return self._session.client("ec2", config=self._config)
-
-    @cached_property
-    def secretsmanager(self) -> SecretsManagerClient:
-        return self._session.client("secretsmanager", config=self._config)
-
-    @cached_property
-    def tagging(self) -> ResourceGroupsTaggingAPIClient:
-        return self._session.client("resourcegroupstaggingapi", config=self._config)
 
     @cached_property
     def _session(self) -> boto3.Session:

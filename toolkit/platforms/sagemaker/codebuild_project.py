@@ -19,6 +19,7 @@ from toolkit.planning.names import VERSION_TAG
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.aws_errors import is_denied
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.kinds.role import IMAGE_ACTIONS, allow, policy
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.version import __version__
 
@@ -40,7 +41,6 @@ _TAG: TagTypeDef = {"Key": VERSION_TAG, "Value": __version__}
 _IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
 _COMPUTE: Final = "BUILD_GENERAL1_LARGE"  # AWS's vLLM images take more disk than the smaller ones have to spare
 _TIMEOUT_MINUTES = 60
-_PULL = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
 _PUSH = ["ecr:InitiateLayerUpload", "ecr:UploadLayerPart", "ecr:CompleteLayerUpload", "ecr:PutImage"]
 # A role that was just made is not known everywhere at once.
 _ROLE_ATTEMPTS = 12
@@ -80,11 +80,11 @@ def ensure_project(clients: Clients, log: Callable[[str], None], sleep: Callable
 
 def template(account: Account) -> dict[str, Any]:
     """Project and role for CloudFormation, just as a build would make them. Whether AWS takes it is unverified."""
-    policy = {"PolicyName": _POLICY, "PolicyDocument": _document(*_statements(account))}
+    inline = {"PolicyName": _POLICY, "PolicyDocument": policy(*_statements(account))}
     role = {
         "RoleName": project_role(account),
-        "AssumeRolePolicyDocument": _document(_trust(account)),
-        "Policies": [policy],
+        "AssumeRolePolicyDocument": policy(_trust(account)),
+        "Policies": [inline],
         "Tags": [_TAG],
     }
     project = {**_in_cloudformation(_project(account)), "ServiceRole": {"Fn::GetAtt": ["Role", "Arn"]}}
@@ -113,7 +113,7 @@ def project_role(account: Account) -> str:
 
 
 def _make_role(clients: Clients, account: Account) -> None:
-    name, trust, tag = project_role(account), json.dumps(_document(_trust(account))), _TAG
+    name, trust, tag = project_role(account), json.dumps(policy(_trust(account))), _TAG
     try:
         clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=[tag])
     except ClientError as error:
@@ -122,7 +122,7 @@ def _make_role(clients: Clients, account: Account) -> None:
         if VERSION_TAG not in {tag["Key"] for tag in clients.iam.list_role_tags(RoleName=name)["Tags"]}:
             message = f"codebuild: role {name} exists and was not created by the toolkit"
             raise BuildError(message, hint=f"Remove that role, or create the project {PROJECT} yourself.") from error
-    document = json.dumps(_document(*_statements(account)))
+    document = json.dumps(policy(*_statements(account)))
     clients.iam.put_role_policy(RoleName=name, PolicyName=_POLICY, PolicyDocument=document)
 
 
@@ -144,11 +144,11 @@ def _statements(account: Account) -> list[dict[str, Any]]:
     registries = [account.id, *filter(None, [lookup.registries().get(account.region)])]
     bases = [f"{arn}:ecr:{account.region}:{number}:repository/*" for number in registries]
     return [
-        _allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [group, f"{group}:*"]),
-        _allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{arn}:s3:::{bucket_name(account)}/{SOURCES}*"]),
-        _allow(["ecr:GetAuthorizationToken"], ["*"]),  # which no resource limits
-        _allow(_PULL, bases),
-        _allow(_PUSH, [f"{arn}:ecr:{owner}:repository/toolkit/*"]),
+        allow(["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"], [group, f"{group}:*"]),
+        allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{arn}:s3:::{bucket_name(account)}/{SOURCES}*"]),
+        allow(["ecr:GetAuthorizationToken"], ["*"]),  # which no resource limits
+        allow(IMAGE_ACTIONS, bases),
+        allow(_PUSH, [f"{arn}:ecr:{owner}:repository/toolkit/*"]),
     ]
 
 
@@ -203,11 +203,3 @@ def _make_project(
             sleep(_ROLE_PAUSE_SECONDS)
         else:
             return
-
-
-def _allow(actions: list[str], resources: list[str]) -> dict[str, Any]:
-    return {"Effect": "Allow", "Action": actions, "Resource": resources}
-
-
-def _document(*statements: dict[str, Any]) -> dict[str, Any]:
-    return {"Version": "2012-10-17", "Statement": list(statements)}

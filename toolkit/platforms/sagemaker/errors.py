@@ -25,6 +25,16 @@ from botocore.exceptions import ConnectionError as BotoConnectionError
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.aws_errors import DENIED
 
+NOT_LOGGED_IN = (
+    CredentialRetrievalError,
+    LoginError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
+)
+"""What boto3 raises that has nothing to sign with."""
+
 _LOG_IN = "Log in: aws sso login, aws login or aws configure; AWS_PROFILE chooses a profile."
 _EXPIRED = "The AWS credentials have expired. Log in again: aws sso login, or get new keys the way you got these."
 _UNKNOWN = (
@@ -83,9 +93,7 @@ def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
             if any(words in error.response["Error"]["Message"] for words in _WRONG_TIME):
                 return _CLOCK
             return _hint_for_denial(error) if code in DENIED else _HINTS.get(code, "")
-        case NoCredentialsError() | PartialCredentialsError() | CredentialRetrievalError():
-            return _LOG_IN
-        case SSOError() | LoginError() | TokenRetrievalError():
+        case _ if isinstance(error, NOT_LOGGED_IN):
             return _LOG_IN
         case ProfileNotFound():
             return "See: aws configure list-profiles"

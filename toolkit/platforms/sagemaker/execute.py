@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from botocore.exceptions import ClientError
 
 from toolkit.errors import PlatformError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
-from toolkit.platforms.sagemaker.aws_errors import is_missing, message_of
+from toolkit.platforms.sagemaker.aws_errors import is_missing, message_of, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Work, by_key
 
@@ -66,8 +67,9 @@ def delete(kind: AwsKind, clients: Clients, action: Action) -> None:
     try:
         kind.delete(clients, action.name, action.request)
     except ClientError as error:
-        if not (is_missing(error) or _is_going(kind, clients, action.name)):
-            raise
+        if is_missing(error) or unless_missing(clients, partial(kind.is_going, clients, action.name)) is not False:
+            return
+        raise
 
 
 def _require_ours(kind: AwsKind, clients: Clients, action: Action) -> None:
@@ -81,12 +83,3 @@ def _require_ours(kind: AwsKind, clients: Clients, action: Action) -> None:
         )
     if runs := kind.runs(clients, action.request):
         raise PlatformError(f"somebody else has just created endpoint {action.name}, which runs {runs}")
-
-
-def _is_going(kind: AwsKind, clients: Clients, name: str) -> bool:
-    try:
-        return kind.is_going(clients, name)
-    except ClientError as error:
-        if is_missing(error):
-            return True
-        raise

@@ -6,18 +6,19 @@ import base64
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
-from toolkit.errors import BuildError, PlatformError
+from toolkit.errors import BuildError, PlatformError, UsageError
 from toolkit.images.docker_config import docker_credentials
 from toolkit.images.manifest import ACCEPTED, INDEXES, Manifest, for_our_platform, parts
 from toolkit.images.publish import STAGED
 from toolkit.images.reference import Reference, parse
-from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
+from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 
@@ -40,12 +41,28 @@ _MOST_DELETED = 100  # in one call, by the service model of ECR
 
 
 def digests(clients: Clients, uris: Sequence[str]) -> dict[str, str]:
-    """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep their tag."""
+    """`repository@sha256:…` by image URI, as far as the registry returns digests; other images keep what they have."""
     by_address = {}
     for uri in uris:
-        with suppress(BuildError):  # not allowed, or no such image: CreateModel will say so
-            by_address[uri] = f"{uri.rpartition(':')[0]}@{ecr_digest(clients, uri)}"
+        with suppress(BuildError, UsageError):  # not allowed, or no such image: CreateModel, or the build, will say so
+            reference = parse(uri)
+            if reference.digest is None:
+                in_ecr = ECR_HOST.fullmatch(reference.registry)
+                digest = ecr_digest(clients, uri) if in_ecr else registry_digest(uri)
+                by_address[uri] = str(replace(reference, tag=None, digest=digest))
     return by_address
+
+
+def registry_digest(image: str) -> str:
+    """The digest of an image elsewhere than in ECR, with the login of `docker login` or none. Raises BuildError."""
+    from toolkit.images.registry import Registry  # imports httpx
+
+    reference = parse(image)
+    with Registry(reference.registry, docker_credentials) as registry:
+        manifest = registry.find_manifest(reference.repository, reference.selector)
+    if manifest is None:
+        raise BuildError(f"{reference.registry} has no image {image}", hint="Correct the engine's version or the base.")
+    return manifest.digest
 
 
 def layer_bytes(clients: Clients, image: str) -> int | None:
@@ -69,12 +86,10 @@ def is_missing_image(clients: Clients, uri: str) -> bool:
     named = _IMAGE.fullmatch(uri)
     if named is None:
         return False
-    try:
-        answer = _ask(clients, named["account"], named["repository"], {"imageTag": named["tag"]})
-    except ClientError as error:
-        if error.response["Error"]["Code"] == "RepositoryNotFoundException":
-            return True
-        raise
+    ask = partial(_ask, clients, named["account"], named["repository"], {"imageTag": named["tag"]})
+    answer = unless(clients, ask, has_code("RepositoryNotFoundException"))
+    if answer is None:
+        return True
     # What fails for another reason is not known to be missing.
     return not answer["images"] and all(item.get("failureCode") == "ImageNotFound" for item in answer["failures"])
 
@@ -120,13 +135,9 @@ def _ask(
 
 def image_digest(clients: Clients, repository: str, tag: str) -> str | None:
     """The digest of an image of the account's registry, None when it is not there."""
-    try:
-        described = clients.ecr.describe_images(repositoryName=repository, imageIds=[{"imageTag": tag}])
-        return described["imageDetails"][0]["imageDigest"]
-    except ClientError as error:
-        if is_missing(error):
-            return None
-        raise
+    ask = partial(clients.ecr.describe_images, repositoryName=repository, imageIds=[{"imageTag": tag}])
+    described = unless_missing(clients, ask)
+    return described["imageDetails"][0]["imageDigest"] if described else None
 
 
 def remove_staged(clients: Clients, repository: str, tag: str, log: Callable[[str], None]) -> None:

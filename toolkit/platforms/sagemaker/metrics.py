@@ -24,7 +24,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, namespace_of
+from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, namespace
 from toolkit.recipe.rules import MetricNames
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def read_metrics(
     with aws_errors(f"reading the metrics of {endpoint}"):
         values = _values(clients, endpoint, variants, minutes * 60, now)
     worst = {key: max(measured) for key, measured in values.items() if measured}
+    p50, p99 = worst.get("model_p50"), worst.get("model_p99")
     engine, notes = _engine(clients, endpoint, minutes * 60, now)
     if engine.acceptance_rate is None and (drafted := sum(values["drafted"])):  # which the log's metric filters count
         engine = replace(engine, acceptance_rate=sum(values["accepted"]) / drafted)
@@ -96,7 +97,7 @@ def read_metrics(
         invocations=int(sum(values["invocations"])),
         client_errors=int(sum(values["client_errors"])),
         server_errors=int(sum(values["server_errors"])),
-        model_latency=_model_latency(worst),
+        model_latency=None if p50 is None or p99 is None else Percentiles(p50 / _MICROSECONDS, p99 / _MICROSECONDS),
         overhead_latency=worst["overhead"] / _MICROSECONDS if "overhead" in worst else None,
         concurrent_requests=int(worst["concurrent"]) if "concurrent" in worst else None,
         gpu_utilization=worst.get("gpu"),
@@ -120,7 +121,7 @@ def _values(
         for key, metric in wanted.items()
     ]
     for key, metric in (("accepted", ACCEPTED), ("drafted", DRAFTED)):
-        queries.append(_query(f"{key}_0", _Metric(metric, "Sum", f"toolkit/{component or name}"), {}, seconds))
+        queries.append(_query(f"{key}_0", _Metric(metric, "Sum", namespace(component or name)), {}, seconds))
     start, end = (datetime.fromtimestamp(moment, UTC) for moment in (now - seconds, now))
     values: dict[str, list[float]] = defaultdict(list)
     get = clients.cloudwatch.get_paginator("get_metric_data")
@@ -145,12 +146,6 @@ def _query(name: str, metric: _Metric, scope: Mapping[str, str], seconds: int) -
     }
 
 
-def _model_latency(worst: Mapping[str, float]) -> Percentiles | None:
-    if "model_p50" not in worst or "model_p99" not in worst:
-        return None
-    return Percentiles(worst["model_p50"] / _MICROSECONDS, worst["model_p99"] / _MICROSECONDS)
-
-
 def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[EngineMetrics, tuple[str, ...]]:
     """The engine's own metrics, and why there are none: they are an extra, whose lack is no failure."""
     try:
@@ -166,11 +161,11 @@ def _engine(clients: Clients, endpoint: str, seconds: int, now: float) -> tuple[
 
 def publish(clients: Clients, name: str, figures: Sequence[Figure]) -> str:
     """Put the figures of an endpoint or component; where they are. Raises PlatformError."""
-    namespace, rest = namespace_of(name), iter(figures)
+    place, rest = namespace(name), iter(figures)
     with aws_errors(f"publishing the figures of {name}"):
         while data := [_datum(figure) for figure in islice(rest, _AT_ONCE)]:
-            clients.cloudwatch.put_metric_data(Namespace=namespace, MetricData=data)
-    return f"CloudWatch's namespace {namespace}"
+            clients.cloudwatch.put_metric_data(Namespace=place, MetricData=data)
+    return f"CloudWatch's namespace {place}"
 
 
 def _ascii(value: str) -> str:

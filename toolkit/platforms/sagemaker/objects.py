@@ -1,9 +1,13 @@
-"""What lies in S3: captured requests, the heads that training jobs made, and the files of a model."""
+"""What lies in S3: captured requests, the heads that training jobs made, the files of a model, and leases."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from dataclasses import asdict
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -13,17 +17,25 @@ from botocore.exceptions import BotoCoreError, ClientError
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import HubError, PlatformError, UsageError
+from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
+from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
+from toolkit.platforms.sagemaker.staging import object_sizes
 from toolkit.recipe.content import PART_BYTES, part_bytes
 from toolkit.recipe.folder import model_files
 from toolkit.recipe.model_files import LARGEST_DOCUMENT
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
+    from types_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 _LIMITS = documents.Limits(size=256 * 1024**2, seconds=600)
 _CHUNK_BYTES = 1024**2
+_LARGEST_LEASE = 64 * 1024
+# The object is another than the condition of the write says.
+_IS_CHANGED = has_code("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
 
 
 def read_objects(clients: Clients, prefix: str) -> Iterator[tuple[str, bytes]]:
@@ -53,12 +65,10 @@ def fetch_head(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
     address = described["ModelArtifacts"]["S3ModelArtifacts"]
     bucket, _, prefix = address.removeprefix("s3://").partition("/")
     prefix = prefix.rstrip("/") + "/head/"
-    files = 0
-    for page in clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
-        for item in page.get("Contents", []):
-            _download(clients, bucket, item["Key"], folder, item["Key"].removeprefix(prefix))
-            files += 1
-    if not files:
+    keys = object_sizes(clients, bucket, prefix)
+    for key in keys:
+        _download(clients, bucket, key, folder, key.removeprefix(prefix))
+    if not keys:
         hint = "Remove the recipe's `seed`, or set another one, to train it again."
         raise PlatformError(f"the head of {name} is not in {address} any more", hint=hint)
 
@@ -126,3 +136,52 @@ class S3Files:
             hint = "Correct the address, or your permissions: s3:ListBucket and s3:GetObject are needed."
             raise HubError(f"cannot list {self.location}: {error}", hint=hint) from error
         return sizes
+
+
+class BucketLease:
+    """An endpoint's lease in the toolkit's bucket, a LeaseStore. Raises ClientError without the bucket."""
+
+    # Holders' clocks count: nobody would wait for five minutes to see whether a lease is renewed.
+    rules = Rules(seconds=300.0, renewal_seconds=60.0, poll_seconds=None)
+    errors: tuple[type[Exception], ...] = (ClientError, BotoCoreError)
+
+    def __init__(self, clients: Clients, bucket: str, endpoint: str) -> None:
+        self._clients = clients
+        self._bucket = bucket
+        self._name = f"{LEASES_PREFIX}{endpoint}"
+        self.key = f"s3://{bucket}/{self._name}"
+
+    def create(self, holder: Holder) -> str:
+        return self._put(holder, IfNoneMatch="*")
+
+    def read(self) -> Entry | None:
+        ask = partial(self._clients.s3.get_object, Bucket=self._bucket, Key=self._name)
+        answer = unless_missing(self._clients, ask)
+        if answer is None:
+            return None
+        try:
+            holder = read_holder(answer["Body"].read(_LARGEST_LEASE))
+        except ValueError:
+            return Entry(answer["ETag"], None, self.rules.seconds)
+        return Entry(answer["ETag"], None if self._is_stale(answer) else holder, self.rules.seconds)
+
+    def _is_stale(self, answer: GetObjectOutputTypeDef) -> bool:
+        """Whether nobody has renewed it for its time, by S3's own clock: it may say that it lasts for years."""
+        now = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        asked = parsedate_to_datetime(now) if now else datetime.now(UTC)
+        return (asked - answer["LastModified"]).total_seconds() > self.rules.seconds
+
+    def replace(self, holder: Holder, version: str) -> str:
+        return self._put(holder, IfMatch=version)
+
+    def delete(self, version: str) -> bool:
+        ask = partial(self._clients.s3.delete_object, Bucket=self._bucket, Key=self._name, IfMatch=version)
+        return unless(self._clients, ask, _IS_CHANGED) is not None
+
+    def _put(self, holder: Holder, **condition: Any) -> str:
+        body = json.dumps(asdict(holder)).encode()
+        # The bucket's name can be guessed: weights shall not go to one that somebody else made.
+        owner = self._clients.account_id
+        ask = partial(self._clients.s3.put_object, Bucket=self._bucket, Key=self._name, Body=body)
+        written = unless(self._clients, partial(ask, ExpectedBucketOwner=owner, **condition), _IS_CHANGED)
+        return written["ETag"] if written else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
@@ -13,12 +13,13 @@ from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.platform import Deployed
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Observed
-from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation
+from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
 from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 if TYPE_CHECKING:
+    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef, GetLogEventsResponseTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
 
 # 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
@@ -76,6 +77,31 @@ def _hopeless(endpoint: str, status: str) -> str:
     )
 
 
+def log_streams(clients: Clients, group: str, prefix: str = "") -> list[tuple[str, float]]:
+    """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
+    request: DescribeLogStreamsRequestPaginateTypeDef = {"logGroupName": group}
+    if prefix:
+        request["logStreamNamePrefix"] = prefix
+    pages = clients.logs.get_paginator("describe_log_streams").paginate(**request)
+    items = unless_missing(clients, lambda: [item for page in pages for item in page["logStreams"]]) or []
+    streams = [(item["logStreamName"], item["creationTime"] / 1000) for item in items]
+    return sorted(streams, key=lambda stream: stream[1])
+
+
+def log_pages(
+    clients: Clients, group: str, stream: str, token: str | None = None
+) -> Iterator[GetLogEventsResponseTypeDef]:
+    """Pages of a stream from that token on, to the last one; each names the token of the next."""
+    while True:
+        following: dict[str, Any] = {"nextToken": token} if token else {}
+        page = clients.logs.get_log_events(logGroupName=group, logStreamName=stream, startFromHead=True, **following)
+        yield page
+        # CloudWatch Logs says that this was the last page by giving the same token again.
+        if page["nextForwardToken"] == token:
+            return
+        token = page["nextForwardToken"]
+
+
 def training_status(clients: Clients, name: str) -> TrainingJob:
     """How far a job is."""
     answer = clients.sagemaker.describe_training_job(TrainingJobName=name)
@@ -99,14 +125,23 @@ def read_deployed(clients: Clients, platform: str) -> list[Deployed]:
         return [item for item in endpoints if item]
 
 
-def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:
-    try:
+def read_endpoint(
+    clients: Clients, name: str
+) -> tuple[DescribeEndpointOutputTypeDef, DescribeEndpointConfigOutputTypeDef] | None:
+    """An endpoint and its configuration; None when one of them has gone."""
+
+    def read() -> tuple[DescribeEndpointOutputTypeDef, DescribeEndpointConfigOutputTypeDef]:
         endpoint = clients.sagemaker.describe_endpoint(EndpointName=name)
-        config = clients.sagemaker.describe_endpoint_config(EndpointConfigName=endpoint["EndpointConfigName"])
-    except ClientError as error:
-        if is_missing(error):
-            return None
-        raise
+        config = endpoint["EndpointConfigName"]
+        return endpoint, clients.sagemaker.describe_endpoint_config(EndpointConfigName=config)
+
+    return unless_missing(clients, read)
+
+
+def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:
+    if (found := read_endpoint(clients, name)) is None:
+        return None
+    endpoint, config = found
     instances = _instances(endpoint, config)
     return Deployed(
         name=name,

@@ -1,7 +1,7 @@
 """What the caller must be allowed to do: every action that plan, deploy, prove, logs and destroy take, and on what.
 
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
-allowed to do is another matter: rules/kinds/role.py. ecr:BatchGetImage and ecr:DescribeRepositories are not in it:
+allowed to do is another matter: kinds/role.py. ecr:BatchGetImage and ecr:DescribeRepositories are not in it:
 without them images are not pinned, and the images of a destroyed endpoint are not named. Rights on KMS keys, which the
 key's own policy may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are
 not needed.
@@ -16,9 +16,8 @@ from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
-from toolkit.platforms.sagemaker.kinds.alarm import alarm_prefix
-from toolkit.platforms.sagemaker.kinds.dashboard import dashboard_name
-from toolkit.platforms.sagemaker.kinds.repository import repository_of
+from toolkit.platforms.sagemaker.kinds.image import repository_of
+from toolkit.platforms.sagemaker.kinds.monitoring import alarm_prefix, dashboard_name
 from toolkit.platforms.sagemaker.role import PRINCIPAL
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
@@ -64,7 +63,9 @@ def permissions(
     if compiles_ahead(recipe) or recipe.training:
         needed += _training(account)
     if key := aws(recipe).kms_key:
-        needed.append(_key(key_arn(key, account)))
+        # Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions).
+        actions = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
+        needed.append(Permission(actions, (key_arn(key, account),), unless="the key's own policy allows it"))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
@@ -119,12 +120,6 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
         yield from _project(account)
 
 
-def _key(arn: str) -> Permission:
-    """Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions)."""
-    actions = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
-    return Permission(actions, (arn,), unless="the key's own policy allows it")
-
-
 def _project(account: Account) -> Iterator[Permission]:
     """The project and its role; see `toolkit build --admin-template`."""
     role = f"arn:{account.partition}:iam::{account.id}:role/{project_role(account)}"
@@ -144,10 +139,8 @@ def _training(account: Account) -> Iterator[Permission]:
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
     ours = _role_arns(account, _roles(recipe))
-    reading, making = (
-        "ListRoleTags ListRolePolicies GetRolePolicy",
-        "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole",
-    )
+    reading = "ListRoleTags ListRolePolicies GetRolePolicy"
+    making = "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
     creates = aws(recipe).role == "create"
     yield _allow("iam", f"{reading} {making}" if creates else reading, *ours)
     passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))

@@ -32,13 +32,12 @@ from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.images import image_digest, scan_findings
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
-from toolkit.platforms.sagemaker.kinds.image import image_uri
+from toolkit.platforms.sagemaker.kinds.image import image_uris
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
-from toolkit.platforms.sagemaker.lease import BucketLease
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
-from toolkit.platforms.sagemaker.objects import read_objects
+from toolkit.platforms.sagemaker.objects import BucketLease, read_objects
 from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
@@ -53,7 +52,6 @@ from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
-    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
@@ -83,13 +81,8 @@ class SageMakerPlatform:
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
         recipe = with_jumpstart_defaults(recipe, account.jumpstart)
-        if builds(recipe):
-            from toolkit.platforms.sagemaker.build import pinned_base  # imports the builders, and httpx
-
-            digests = pinned_base(self.clients, base_image(recipe, account))
-        else:
-            uris = {image_uri(recipe.on(instance_type), account) for instance_type in recipe.platform.types}
-            digests = images.digests(self.clients, sorted(uris))
+        uris = [base_image(recipe, account)] if builds(recipe) else sorted(image_uris(recipe, account))
+        digests = images.digests(self.clients, uris)
         role = self._role(recipe)
         arn, source = (role.arn, role.source) if role else (None, "")
         return replace(account, role=arn, role_source=source, digests=digests)
@@ -101,7 +94,7 @@ class SageMakerPlatform:
         with aws_errors("reading existing resources"):
             account = self.account()
             look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
-            return observe.observe(look, self._kinds)
+            return observe.observe(look, self.rules.kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
@@ -158,7 +151,7 @@ class SageMakerPlatform:
         return role
 
     def execute(self, action: Action, progress: Progress) -> None:
-        kind = next(kind for kind in self._kinds if kind.kind == action.kind)
+        kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
         work = Work(self.clients, progress, self.open_files, self.build_image)
         with aws_errors(str(action)):
             if action.verb != "create":
@@ -174,10 +167,6 @@ class SageMakerPlatform:
                 execute.update(kind, work, action, self.sleep)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
-
-    @property
-    def _kinds(self) -> Sequence[AwsKind]:
-        return self.rules.kinds
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""
@@ -231,7 +220,7 @@ class SageMakerPlatform:
         created = self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
         with aws_errors(f"reading the log of {endpoint}"):
-            for stream, start in self._streams(group):
+            for stream, start in observe.log_streams(self.clients, group):
                 if start >= max(created, since) - _LOG_CLOCK_SECONDS:
                     yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
 
@@ -241,7 +230,7 @@ class SageMakerPlatform:
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         with aws_errors(f"reading the log of {name}"):
-            for stream, _ in self._streams(TRAINING_LOG_GROUP, f"{name}/"):
+            for stream, _ in observe.log_streams(self.clients, TRAINING_LOG_GROUP, f"{name}/"):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
 
     def log_command(self, name: str) -> str:
@@ -303,35 +292,12 @@ class SageMakerPlatform:
         with _found(name):
             return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
-    def _streams(self, group: str, prefix: str = "") -> list[tuple[str, float]]:
-        """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
-        try:
-            request: DescribeLogStreamsRequestPaginateTypeDef = {"logGroupName": group}
-            if prefix:
-                request["logStreamNamePrefix"] = prefix
-            pages = self.clients.logs.get_paginator("describe_log_streams").paginate(**request)
-            streams = [
-                (item["logStreamName"], item["creationTime"] / 1000) for page in pages for item in page["logStreams"]
-            ]
-        except ClientError as error:
-            if is_missing(error):
-                return []
-            raise
-        return sorted(streams, key=lambda stream: stream[1])
-
     def _lines(self, group: str, stream: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """Lines of a stream from its bookmark on, which is moved behind each page when its lines were taken."""
-        while True:
-            token: dict[str, Any] = {"nextToken": bookmarks[stream]} if stream in bookmarks else {}
-            page = self.clients.logs.get_log_events(
-                logGroupName=group, logStreamName=stream, startFromHead=True, **token
-            )
+        for page in observe.log_pages(self.clients, group, stream, bookmarks.get(stream)):
             for event in page["events"]:
                 yield LogLine(stream, event["timestamp"] / 1000, without_colours(event["message"]))
             bookmarks[stream] = page["nextForwardToken"]
-            # CloudWatch Logs says that this was the last page by giving the same token again.
-            if page["nextForwardToken"] == token.get("nextToken"):
-                return
 
 
 def _repository_and_tag(image: str) -> tuple[str, str]:

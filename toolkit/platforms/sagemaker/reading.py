@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from botocore.exceptions import ClientError
-
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.observe import read_endpoint
 from toolkit.platforms.sagemaker.rules.checks.account import Quota, Subnet, Unread
 
 if TYPE_CHECKING:
@@ -176,13 +174,9 @@ def _in_use(reading: Reading, own: Collection[str]) -> Counter[str] | None:
 
 def _instances(clients: Clients, endpoint: str) -> Counter[str]:
     """Instances of an endpoint by type; none of one that has gone, or whose configuration has."""
-    try:
-        described = clients.sagemaker.describe_endpoint(EndpointName=endpoint)
-        config = clients.sagemaker.describe_endpoint_config(EndpointConfigName=described["EndpointConfigName"])
-    except ClientError as error:
-        if is_missing(error):
-            return Counter()
-        raise
+    if (found := read_endpoint(clients, endpoint)) is None:
+        return Counter()
+    described, config = found
     now = {variant["VariantName"]: variant for variant in described.get("ProductionVariants", [])}
     used: Counter[str] = Counter()
     for variant in [*config["ProductionVariants"], *config.get("ShadowProductionVariants", [])]:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
-from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
-
-_T = TypeVar("_T")
 
 ROLE_VARIABLE = "TOOLKIT_EXECUTION_ROLE"
 """Environment variable that names the execution role, as an ARN or a role name."""
@@ -94,12 +93,8 @@ def assumed_role(clients: Clients, caller: str) -> RoleTypeDef | None:
     session = _ASSUMED_ROLE.fullmatch(caller)
     if session is None:
         return None
-    try:
-        return clients.iam.get_role(RoleName=session["name"])["Role"]
-    except ClientError as error:
-        if is_denied(error) or is_missing(error):
-            return None
-        raise
+    answer = unless(clients, partial(clients.iam.get_role, RoleName=session["name"]), is_denied, is_missing)
+    return answer["Role"] if answer else None
 
 
 def _find_named(clients: Clients, written: str, key: str) -> str:
@@ -138,7 +133,7 @@ def _studio_role(clients: Clients, path: Path) -> FoundRole | None:
         metadata = documents.parse(_Metadata, documents.read_file(path))
     except (OSError, ValueError):
         return None
-    arn = metadata.ExecutionRoleArn or _unless_denied(lambda: _described_role(clients, metadata))
+    arn = metadata.ExecutionRoleArn or unless(clients, partial(_described_role, clients, metadata), is_denied)
     return FoundRole(arn, f"that of {metadata}") if arn else None
 
 
@@ -164,15 +159,6 @@ def _domain_role(clients: Clients, domain: str, metadata: _Metadata) -> str | No
         if own := owner.get("UserSettings", {}).get("ExecutionRole"):
             return own
     return described.get("DefaultUserSettings", {}).get("ExecutionRole")
-
-
-def _unless_denied(ask: Callable[[], _T]) -> _T | None:
-    try:
-        return ask()
-    except ClientError as error:
-        if is_denied(error):
-            return None
-        raise
 
 
 def _is_about_sagemaker(statement: Mapping[str, Any]) -> bool:

@@ -43,18 +43,27 @@ class SageMakerSession:
         return scope
 
     def can_be_asked(self) -> bool:
-        from toolkit.platforms.sagemaker.credentials import has_credentials
-
         return self.login is not None or has_credentials()
 
-    def open(self, scope: str | None = None) -> SageMakerPlatform:
-        return self._platform(scope)
+    def open(self, scope: str | None = None, attempts: int = 10) -> SageMakerPlatform:
+        """SageMaker in that region, or in the session's own. Raises UsageError or PlatformError.
+
+        `attempts` is how often a throttled or lost call is made in all. $TOOLKIT_POLL_SECONDS is the interval between
+        two polls of an endpoint, by default 5.
+        """
+        from toolkit.platforms.sagemaker.clients import Clients
+        from toolkit.platforms.sagemaker.errors import aws_errors
+        from toolkit.platforms.sagemaker.platform import SageMakerPlatform
+
+        with aws_errors("opening an AWS session"):
+            clients = Clients(self._session(scope), attempts)
+            return SageMakerPlatform(clients, poll_seconds=float(os.environ.get(_POLL, "5")))
 
     running = trainer = open
 
     def glance(self, scope: str | None = None) -> SageMakerPlatform:
         """The platform in that region, whose calls end after seconds. Raises PlatformError."""
-        return self._platform(scope, attempts=2)
+        return self.open(scope, attempts=2)
 
     def scope_of(self, endpoint: str) -> None:
         return
@@ -68,23 +77,10 @@ class SageMakerSession:
         return sorted(item["RegionName"] for item in answer["Regions"])
 
     def unread_account(self, scope: str | None) -> Account:
-        from toolkit.platforms.sagemaker.credentials import configured_region
+        import botocore.session
 
-        return Account(NO_ACCOUNT, scope or configured_region() or _SOME_REGION)
-
-    def _platform(self, region: str | None, attempts: int = 10) -> SageMakerPlatform:
-        """SageMaker in `region`, or in the session's own. Raises UsageError or PlatformError.
-
-        `attempts` is how often a throttled or lost call is made in all. $TOOLKIT_POLL_SECONDS is the interval between
-        two polls of an endpoint, by default 5.
-        """
-        from toolkit.platforms.sagemaker.clients import Clients
-        from toolkit.platforms.sagemaker.errors import aws_errors
-        from toolkit.platforms.sagemaker.platform import SageMakerPlatform
-
-        with aws_errors("opening an AWS session"):
-            clients = Clients(self._session(region), attempts)
-            return SageMakerPlatform(clients, poll_seconds=float(os.environ.get(_POLL, "5")))
+        configured = botocore.session.Session().get_config_variable("region")
+        return Account(NO_ACCOUNT, scope or configured or _SOME_REGION)
 
     def _session(self, region: str | None) -> boto3.Session:
         import boto3
@@ -93,6 +89,23 @@ class SageMakerSession:
         # A client of any service fails without a region, with a message that says how to set one.
         session.client("sagemaker")
         return session
+
+
+def has_credentials() -> bool:
+    """Whether there is anything to sign requests with; whether AWS takes it is another question.
+
+    A profile that does not exist counts: opening a session with it says so. boto3 is not imported for it: who has no
+    credentials need not wait for that.
+    """
+    import botocore.session
+    from botocore.exceptions import BotoCoreError, ProfileNotFound
+
+    try:
+        return botocore.session.Session().get_credentials() is not None
+    except ProfileNotFound:
+        return True
+    except BotoCoreError:
+        return False
 
 
 def _unwrap(login: AwsSession, region: str | None) -> boto3.Session:

@@ -1,22 +1,28 @@
-"""Weights on their way to S3: from a folder, the hub, or the plan. What is there already is not sent again."""
+"""Weights on their way to S3: from a folder, the hub, or the plan. What is there already is not sent again.
+
+What S3 holds is told by its own SHA-256 of an object, never by its size alone.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, UnreadableModel
-from toolkit.platforms.sagemaker.kinds.bucket import sizes as object_sizes
-from toolkit.platforms.sagemaker.stored import Mark, StagedFile, read_mark, stored_sha256
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
-from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.model_files import ModelFiles, staged_names
 from toolkit.recipe.source import ModelSource
 
@@ -24,11 +30,17 @@ if TYPE_CHECKING:
     from types_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.recipe.lock import OpenFiles
 
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000
 _PIECE_BYTES = 32 * 1024**2
 _TIMEOUT_SECONDS = 30.0
+_THREADS = 8
+# A model has tens of files, with about 200 bytes of each in the mark.
+_MOST_MARK_BYTES = 4 * 1024**2
+
+_Sha256 = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progress, open_files: OpenFiles) -> None:
@@ -73,7 +85,7 @@ def _send(clients: Clients, request: Mapping[str, Any], file: _File) -> str:
         clients.upload(stream, bucket, key, PART_BYTES, part_bytes(file.size), encryption)
         stored = stored_sha256(clients, bucket, [key]).get(key)
         try:
-            sent = file.sent(stream)
+            sent = file.sha256 or _digest(stream)
             if stored != sent:
                 what = f"{file.name} changed after it was planned, or on its way"
                 raise PlatformError(f"{what}: S3 has SHA-256 {stored}, not {sent}", hint="Plan and deploy again.")
@@ -108,14 +120,12 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
 class _File:
     """A file to send: its name under the prefix, its size in bytes, how to open it.
 
-    `sha256` is its ContentHash, None where only sending it tells; `sent` then has it of the stream that was sent. `hub`
-    is the hub's digest of it, empty for others.
+    `sha256` is its ContentHash, None for one of the hub, where only sending it tells; `hub` is the hub's digest of it.
     """
 
     name: str
     size: int
     open: Callable[[], IO[bytes]]
-    sent: Callable[[IO[bytes]], str]
     sha256: str | None = None
     hub: str = ""
 
@@ -151,7 +161,7 @@ def _download(url: str, file: Mapping[str, Any]) -> IO[bytes]:
 
 def _from_request(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
     """A file that the request lists with its content."""
-    return _File(file["path"], file["size"], opened, lambda stream: str(file["sha256"]), file["sha256"])
+    return _File(file["path"], file["size"], opened, file["sha256"])
 
 
 def _on_the_hub(files: ModelFiles) -> list[_File]:
@@ -160,13 +170,7 @@ def _on_the_hub(files: ModelFiles) -> list[_File]:
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
     return [
-        _File(
-            name,
-            sizes[name],
-            partial(_open_on_the_hub, files, name, sizes[name]),
-            _digest,
-            hub=digests.get(name, ""),
-        )
+        _File(name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), hub=digests.get(name, ""))
         for name in staged_names(sizes)
     ]
 
@@ -176,6 +180,7 @@ def _open_on_the_hub(files: ModelFiles, name: str, size: int) -> IO[bytes]:
 
 
 def _digest(stream: IO[bytes]) -> str:
+    """The ContentHash of what was read of a file of the hub. Raises PlatformError."""
     raw = cast(io.BufferedReader, stream).raw
     assert isinstance(raw, _HubFile)
     return raw.verified()
@@ -219,3 +224,63 @@ class _HubFile(io.RawIOBase):
             message = f"{what} arrived with another {self._kind} digest than the hub says: {self._whole.hexdigest()}"
             raise PlatformError(message, hint="Try again; if it stays so, what lies in between changes files.")
         return self._content.hexdigest()
+
+
+class StagedFile(BaseModel):
+    """A file that arrived from the hub: the hub's digest of it, and S3's SHA-256 of what it got."""
+
+    model_config = ConfigDict(frozen=True)
+
+    hub: str = Field(max_length=80)
+    sha256: str = _Sha256
+
+
+class Mark(BaseModel):
+    """The object beside weights from the hub: which of their files arrived, and whether these are all."""
+
+    model_config = ConfigDict(frozen=True)
+
+    complete: bool = False
+    files: dict[str, StagedFile] = {}
+
+    def is_whole(self, clients: Clients, bucket: str, prefix: str) -> bool:
+        """Whether all files are in S3, and are what arrived."""
+        wanted = {prefix + name: file.sha256 for name, file in self.files.items()}
+        return self.complete and stored_sha256(clients, bucket, wanted) == wanted
+
+
+def read_mark(clients: Clients, bucket: str, key: str) -> Mark:
+    """The mark, an empty one where there is none that can be read: the files are then sent again."""
+    answer = unless_missing(clients, partial(clients.s3.get_object, Bucket=bucket, Key=key))
+    if answer is None:
+        return Mark()
+    try:
+        return Mark.model_validate_json(answer["Body"].read(_MOST_MARK_BYTES))
+    except ValidationError:
+        return Mark()
+
+
+def stored_sha256(clients: Clients, bucket: str, keys: Iterable[str]) -> dict[str, str]:
+    """By key, S3's SHA-256 of each object as ContentHash computes it; without those that it has none of."""
+
+    def look(key: str) -> tuple[str, str]:
+        head = partial(clients.s3.head_object, Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        answer: Any = unless_missing(clients, head) or {}
+        return key, _hexadecimal(answer.get("ChecksumSHA256", ""))
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return {key: sha256 for key, sha256 in threads.map(look, keys) if sha256}
+
+
+def _hexadecimal(checksum: str) -> str:
+    """Of S3's base64; that of an object in parts ends in their number: `…-12`."""
+    try:
+        return base64.b64decode(checksum.partition("-")[0], validate=True).hex()
+    except binascii.Error:
+        return ""
+
+
+def object_sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
+    """Sizes of all objects under a prefix, by key."""
+    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}

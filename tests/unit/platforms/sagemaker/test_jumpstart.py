@@ -79,7 +79,7 @@ def test_how_it_drafts_is_read_from_what_the_container_is_told() -> None:
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: "
         "vllm:0.18.0-gpu-py312-cu129-ubuntu22.04-sagemaker, p-eagle K=3"
     )
-    assert doubts(model) == ()
+    assert tuple(doubts(model)) == ()
 
 
 def test_the_g5_image_of_the_preset_is_one_that_drafts_nothing() -> None:
@@ -88,19 +88,19 @@ def test_the_g5_image_of_the_preset_is_one_that_drafts_nothing() -> None:
     assert model.image == LMI
     assert model.preset
     assert not model.preset.read
-    assert doubts(model)[0] == "JumpStart's preset drafts nothing on ml.g5.12xlarge: djl-inference does not read it."
+    assert next(doubts(model)) == "JumpStart's preset drafts nothing on ml.g5.12xlarge: djl-inference does not read it."
 
 
 def test_a_variable_of_another_image_is_told() -> None:
     model = parse(gpt_oss(), "ml.p5.48xlarge")
     assert model.environment["TENSOR_PARALLEL_DEGREE"] == "8"
-    assert doubts(model) == ("JumpStart sets TENSOR_PARALLEL_DEGREE, which its image vllm does not read.",)
+    assert tuple(doubts(model)) == ("JumpStart sets TENSOR_PARALLEL_DEGREE, which its image vllm does not read.",)
 
 
 def test_a_type_that_is_not_listed_takes_the_image_of_its_family() -> None:
     model = parse(gpt_oss(), "ml.g7e.4xlarge")
     assert model.image == VLLM
-    assert doubts(model)[0].startswith(f"JumpStart does not list ml.g7e.4xlarge for {GPT_OSS}, but ml.g7e.2xlarge")
+    assert next(doubts(model)).startswith(f"JumpStart does not list ml.g7e.4xlarge for {GPT_OSS}, but ml.g7e.2xlarge")
 
 
 def test_a_configuration_may_be_named() -> None:

@@ -23,8 +23,8 @@ from toolkit.measure.expected import acceptance_floor
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.keys import AwsObservability, ComponentSection
-from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
 from toolkit.platforms.sagemaker.kinds.base import ContentKind
+from toolkit.platforms.sagemaker.kinds.monitoring import rollback_alarms
 from toolkit.platforms.sagemaker.rules import widgets
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Evidence, InstanceType, ScalingSection

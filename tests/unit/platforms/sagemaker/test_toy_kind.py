@@ -42,7 +42,8 @@ class TopicKind(AwsKind):
     seen_when_new = True
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [Resource(self.kind, deployment.endpoint, {"TopicName": deployment.endpoint})]
+        name = deployment.recipe.name
+        return [Resource(self.kind, name, {"TopicName": name})]
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {"TopicName": existing.name}

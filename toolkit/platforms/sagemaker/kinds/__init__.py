@@ -7,22 +7,17 @@ in the order below.
 
 from __future__ import annotations
 
-from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind
-from toolkit.platforms.sagemaker.kinds.artifacts import ArtifactsKind
 from toolkit.platforms.sagemaker.kinds.base import AwsKind
-from toolkit.platforms.sagemaker.kinds.bucket import BucketKind
-from toolkit.platforms.sagemaker.kinds.dashboard import DashboardKind
-from toolkit.platforms.sagemaker.kinds.endpoint import EndpointKind
-from toolkit.platforms.sagemaker.kinds.endpoint_config import EndpointConfigKind
-from toolkit.platforms.sagemaker.kinds.image import ImageKind
+from toolkit.platforms.sagemaker.kinds.bucket import BucketKind, WeightsKind, WeightsReferenceKind
+from toolkit.platforms.sagemaker.kinds.endpoint import EndpointConfigKind, EndpointKind
+from toolkit.platforms.sagemaker.kinds.image import ImageKind, RepositoryKind
 from toolkit.platforms.sagemaker.kinds.inference_component import InferenceComponentKind
 from toolkit.platforms.sagemaker.kinds.log_group import LogGroupKind, MetricFilterKind
 from toolkit.platforms.sagemaker.kinds.model import ModelKind
-from toolkit.platforms.sagemaker.kinds.repository import RepositoryKind
+from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, DashboardKind
 from toolkit.platforms.sagemaker.kinds.role import RoleKind, RolePolicyKind
 from toolkit.platforms.sagemaker.kinds.scaling import ScalableTargetKind, ScalingPolicyKind
-from toolkit.platforms.sagemaker.kinds.training_job import TrainingJobKind
-from toolkit.platforms.sagemaker.kinds.weights import WeightsKind, WeightsReferenceKind
+from toolkit.platforms.sagemaker.kinds.training_job import ArtifactsKind, TrainingJobKind
 
 KINDS: tuple[type[AwsKind], ...] = (
     BucketKind,

@@ -5,7 +5,6 @@ None of it imports an SDK: boto3's clients are passed in.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import unless_missing, unless_unknown
+from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation, unless
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -25,60 +24,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class TemplateForm:
-    """The form of a kind in a CloudFormation template, by default none. Properties are named as in the API's requests.
-
-    Class attributes:
-        resource_type: CloudFormation's type; empty if it has none.
-        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
-        references: fields in which other resources name it, with the attribute to use (None: Ref).
-    """
-
-    resource_type: str = ""
-    lacking: frozenset[str] = frozenset()
-    references: ClassVar[Mapping[str, str | None]] = {}
-
-    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        """The resource's properties, from the request without the fields that CloudFormation lacks."""
-        return dict(request)
-
-    def attributes(self, item: Resource) -> dict[str, Any]:
-        """Attributes beside the properties, such as Condition."""
-        return {}
-
-    def sections(self, item: Resource) -> dict[str, Any]:
-        """Sections that it adds to the template: parameters, conditions."""
-        return {}
-
-    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """Further resources that belong to it, by logical id."""
-        return {}
-
-    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
-        """Kind and name of resources that must exist first and that no property refers to."""
-        return ()
-
-    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
-        """What must exist before the stack is created, with the command that creates it."""
-        return iter(())
-
-    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
-        """Outputs of the stack."""
-        return {}
-
-    def named(self, reference: str) -> str:
-        """The name of the resource that a field refers to."""
-        return reference
-
-    def loss(self, field: str, lost: Any) -> str:
-        """The effect of a request field that the stack lacks, as a sentence."""
-        return "the stack differs from what `toolkit deploy` creates"
-
-    def fails_without(self, field: str) -> bool:
-        """Whether the stack cannot work without that field of the request."""
-        return False
-
-
 def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
     """A mapping as a list of Key and Value."""
     return [{"Key": key, "Value": value} for key, value in values.items()]
@@ -87,11 +32,6 @@ def key_values(values: Mapping[str, str]) -> list[dict[str, str]]:
 def capitalized(request: Mapping[str, Any]) -> dict[str, Any]:
     """Keys with a capital first letter, as in CloudFormation; CloudWatch Logs uses lower case."""
     return {key[0].upper() + key[1:]: value for key, value in request.items()}
-
-
-def put_object(bucket: str, key: str) -> str:
-    """The command that creates an empty object."""
-    return shlex.join(["aws", "s3api", "put-object", "--bucket", bucket, "--key", key])
 
 
 @dataclass(frozen=True)
@@ -147,14 +87,23 @@ class Work:
     build: Callable[[Mapping[str, Any], Progress], None]
 
 
-class AwsKind(TemplateForm, Kind):
-    """A kind of AWS resource. The methods here are the defaults.
+class AwsKind(Kind):
+    """A kind of AWS resource. The methods here are the defaults; by default it has no form in CloudFormation.
 
-    `seen_when_new`: existing ones are read even if the endpoint is new, because creating one would repeat work or
-    overwrite somebody else's. `on_aws`: it is AWS's, and not a stand-in's on this machine.
+    `on_aws`: it is AWS's, and not a stand-in's on this machine. In a template, properties are named as in requests.
+
+    Class attributes:
+        seen_when_new: existing ones are read even if the endpoint is new, because creating one would repeat work or
+            overwrite somebody else's.
+        resource_type: CloudFormation's type; empty if it has none.
+        lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
+        references: fields in which other resources name it, with the attribute to use (None: Ref).
     """
 
     seen_when_new: bool = False
+    resource_type: str = ""
+    lacking: frozenset[str] = frozenset()
+    references: ClassVar[Mapping[str, str | None]] = {}
 
     def __init__(self, *, on_aws: bool) -> None:
         self.on_aws = on_aws
@@ -177,7 +126,6 @@ class AwsKind(TemplateForm, Kind):
         return ()
 
     def create(self, work: Work, request: Any) -> None:
-        """Create it."""
         raise NotImplementedError(self.kind)
 
     def update(self, work: Work, request: Any) -> None:
@@ -185,7 +133,6 @@ class AwsKind(TemplateForm, Kind):
         self.create(work, request)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """Delete it."""
         raise NotImplementedError(self.kind)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
@@ -200,6 +147,71 @@ class AwsKind(TemplateForm, Kind):
         """Whether it is being deleted, by an earlier call whose answer was lost: SageMaker refuses a second call."""
         return False
 
+    def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
+        """The resource's properties, from the request without the fields that CloudFormation lacks."""
+        return dict(request)
+
+    def attributes(self, item: Resource) -> dict[str, Any]:
+        """Attributes beside the properties, such as Condition."""
+        return {}
+
+    def sections(self, item: Resource) -> dict[str, Any]:
+        """Sections that it adds to the template: parameters, conditions."""
+        return {}
+
+    def companions(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Further resources that belong to it, by logical id."""
+        return {}
+
+    def depends_on(self, item: Resource) -> Iterable[tuple[str, str]]:
+        """Kind and name of resources that must exist first and that no property refers to."""
+        return ()
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """What must exist before the stack is created, with the command that creates it."""
+        return iter(())
+
+    def outputs(self, item: Resource, logical_id: str) -> dict[str, Any]:
+        """Outputs of the stack."""
+        return {}
+
+    def named(self, reference: str) -> str:
+        """The name of the resource that a field refers to."""
+        return reference
+
+    def loss(self, field: str, lost: Any) -> str:
+        """The effect of a request field that the stack lacks, as a sentence."""
+        return "the stack differs from what `toolkit deploy` creates"
+
+    def fails_without(self, field: str) -> bool:
+        """Whether the stack cannot work without that field of the request."""
+        return False
+
+
+class SageMakerKind(AwsKind):
+    """A kind of SageMaker's own: `create_model`, `describe_model` and `delete_model` take its `ModelName`.
+
+    `call` is its name in these calls, such as `model`.
+    """
+
+    call: str = ""
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {f"{self.kind}Name": existing.name}
+
+    def create(self, work: Work, request: Any) -> None:
+        getattr(work.clients.sagemaker, f"create_{self.call}")(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        getattr(clients.sagemaker, f"delete_{self.call}")(**{f"{self.kind}Name": name})
+
+    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
+        return sagemaker_tags(clients, self.describe(clients, name)[f"{self.kind}Arn"])
+
+    def describe(self, clients: Clients, name: str) -> Any:
+        """SageMaker's description of an existing one."""
+        return getattr(clients.sagemaker, f"describe_{self.call}")(**{f"{self.kind}Name": name})
+
 
 def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) -> Existing:
     """An existing resource of the endpoint `owner`, or of somebody else if None."""
@@ -208,10 +220,8 @@ def tagged(kind: str, name: str, owner: str | None, state: Mapping[str, Any]) ->
 
 def describe_component(look: Look, name: str) -> Mapping[str, Any] | None:
     """The inference component of that name, if it exists."""
-    clients, request = look.clients, {"InferenceComponentName": name}
-    ask = partial(unless_missing, clients, lambda: clients.sagemaker.describe_inference_component(**request))
-    described: Mapping[str, Any] | None = unless_unknown(clients, ask)
-    return described
+    ask = partial(look.clients.sagemaker.describe_inference_component, InferenceComponentName=name)
+    return unless(look.clients, ask, is_missing, is_unknown_operation)
 
 
 def sagemaker_tags(clients: Clients, arn: str) -> dict[str, str]:
@@ -232,8 +242,8 @@ def by_key(tags: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _components(look: Look, endpoint: str) -> tuple[str, ...]:
     pages = look.clients.sagemaker.get_paginator("list_inference_components").paginate(EndpointNameEquals=endpoint)
-    listed = unless_unknown(look.clients, lambda: [item for page in pages for item in page["InferenceComponents"]])
-    return tuple(item["InferenceComponentName"] for item in listed or ())
+    names = (item["InferenceComponentName"] for page in pages for item in page["InferenceComponents"])
+    return unless(look.clients, lambda: tuple(names), is_unknown_operation) or ()
 
 
 class ContentKind(AwsKind):

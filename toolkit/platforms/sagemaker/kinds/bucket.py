@@ -1,16 +1,37 @@
-"""The toolkit's bucket: one for all endpoints of an account and region, deleted with the last of them."""
+"""The toolkit's bucket, and the weights in it.
+
+There is one bucket for all endpoints of an account and region, deleted with the last of them. Weights are shared by
+content, and have a mark for each endpoint that uses them.
+"""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from toolkit.planning.resources import Account, Existing, Resource
-from toolkit.platforms.sagemaker.aws_errors import code_of, unless_missing
+from toolkit.planning.kinds import Decision
+from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
-from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, bucket_name
+from toolkit.platforms.sagemaker.kinds.role import policy
+from toolkit.platforms.sagemaker.rules.model_data import ModelData
+from toolkit.platforms.sagemaker.rules.names import (
+    LEASES_PREFIX,
+    STAGED_PREFIX,
+    USES_PREFIX,
+    WEIGHTS_PREFIX,
+    bucket_name,
+)
+from toolkit.platforms.sagemaker.staging import (
+    delete_prefix,
+    object_sizes,
+    read_mark,
+    stage_weights,
+    stored_sha256,
+)
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import (
@@ -35,6 +56,8 @@ _ENCRYPTION: ServerSideEncryptionConfigurationTypeDef = {"Rules": [{"ApplyServer
 _PARAMETER, _CONDITION = "MakeBucket", "MakesBucket"
 
 Uses = Mapping[str, tuple[str, ...]]
+_FORMATS = "run `toolkit lock` first: without the names of the files, those of other formats are copied too"
+_ONE_SOURCE = "one S3 prefix brings all, because AWS::SageMaker::Model has one model data source"
 
 
 class BucketKind(AwsKind):
@@ -62,11 +85,7 @@ class BucketKind(AwsKind):
     def delete(self, clients: Clients, name: str, request: Any) -> None:
         """Delete it with our own lease. A bucket with somebody else's lease or weights is kept."""
         clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
-        try:
-            clients.s3.delete_bucket(Bucket=request["Bucket"])
-        except clients.refusal as error:
-            if code_of(error) != "BucketNotEmpty":
-                raise
+        unless(clients, partial(clients.s3.delete_bucket, Bucket=request["Bucket"]), has_code("BucketNotEmpty"))
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         return {
@@ -79,8 +98,8 @@ class BucketKind(AwsKind):
         arn = {"Fn::GetAtt": [logical_id, "Arn"]}
         document = _tls_only([arn, {"Fn::Join": ["/", [arn, "*"]]}])
         properties = {"Bucket": {"Ref": logical_id}, "PolicyDocument": document}
-        policy = {"Type": "AWS::S3::BucketPolicy", "Properties": properties}
-        return {f"{logical_id}Policy": {**policy, **self.attributes(item)}}
+        tls_only = {"Type": "AWS::S3::BucketPolicy", "Properties": properties}
+        return {f"{logical_id}Policy": {**tls_only, **self.attributes(item)}}
 
     def attributes(self, item: Resource) -> dict[str, Any]:
         return {"Condition": _CONDITION, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
@@ -96,7 +115,7 @@ class BucketKind(AwsKind):
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
         region = item.request.get("CreateBucketConfiguration", {}).get("LocationConstraint", "us-east-1")
-        command = shlex.join(["aws", "s3", "mb", f"s3://{item.name}", "--region", region])
+        command = _shell("aws", "s3", "mb", f"s3://{item.name}", "--region", region)
         yield {"what": f"bucket {item.name}, if it does not exist", "command": command}
 
 
@@ -115,18 +134,14 @@ def make_bucket(clients: Clients, request: Any, partition: str) -> None:
     A caller without TLS, as on the local platform, gets no TLS policy: it would lock the caller out.
     """
     s3, name, owner = clients.s3, request["Bucket"], clients.account_id
-    try:
-        s3.create_bucket(**request)
-    except clients.refusal as error:
-        if code_of(error) != "BucketAlreadyOwnedByYou":
-            raise
+    unless(clients, partial(s3.create_bucket, **request), has_code("BucketAlreadyOwnedByYou"))
     block, rules = _PUBLIC_ACCESS_BLOCK, _ENCRYPTION
     s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=block, ExpectedBucketOwner=owner)
     s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration=rules, ExpectedBucketOwner=owner)
     if s3.meta.endpoint_url.startswith("https:"):
         arn = f"arn:{partition}:s3:::{name}"
-        policy = json.dumps(_tls_only([arn, f"{arn}/*"]))
-        s3.put_bucket_policy(Bucket=name, Policy=policy, ExpectedBucketOwner=owner)
+        tls_only = json.dumps(_tls_only([arn, f"{arn}/*"]))
+        s3.put_bucket_policy(Bucket=name, Policy=tls_only, ExpectedBucketOwner=owner)
 
 
 def _tls_only(resources: Sequence[Any]) -> dict[str, Any]:
@@ -139,7 +154,7 @@ def _tls_only(resources: Sequence[Any]) -> dict[str, Any]:
         "Resource": list(resources),
         "Condition": {"Bool": {"aws:SecureTransport": "false"}},
     }
-    return {"Version": "2012-10-17", "Statement": [statement]}
+    return policy(statement)
 
 
 def read_uses(look: Look, bucket: str) -> Uses | None:
@@ -149,7 +164,7 @@ def read_uses(look: Look, bucket: str) -> Uses | None:
     def read() -> Uses:
         clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=look.account.id)
         uses: dict[str, tuple[str, ...]] = {}
-        for key in sizes(clients, bucket, USES_PREFIX):
+        for key in object_sizes(clients, bucket, USES_PREFIX):
             weights, _, endpoint = key.removeprefix(USES_PREFIX).partition("/")
             uses[weights] = (*uses.get(weights, ()), endpoint)
         return uses
@@ -157,7 +172,140 @@ def read_uses(look: Look, bucket: str) -> Uses | None:
     return unless_missing(clients, read)  # somebody may delete it at this moment, with their last endpoint
 
 
-def sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
-    """Sizes of all objects under a prefix, by key."""
-    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}
+class WeightsReferenceKind(AwsKind):
+    """An empty object `uses/<weights>/<endpoint>`. Weights are kept as long as they have one."""
+
+    kind = "WeightsReference"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [_mark(item.weights, deployment.recipe.name) for item in deployment.data if item.weights]
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {key: existing.state[key] for key in ("Bucket", "Key")}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        bucket = bucket_name(look.account)
+        for weights, users in sorted((look.once(read_uses, bucket) or {}).items()):
+            for user in users:
+                if user in look.endpoints:
+                    name = f"{weights}/{user}"
+                    yield Existing(self.kind, name, True, (user,), {"Bucket": bucket, "Key": f"{USES_PREFIX}{name}"})
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.s3.put_object(**request, Body=b"")
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.s3.delete_object(**request)
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        """Without it, `toolkit destroy` of another endpoint would delete the weights as unused."""
+        command = _shell("aws", "s3api", "put-object", "--bucket", item.request["Bucket"], "--key", item.request["Key"])
+        yield {"what": f"mark of use {item.name}", "command": command}
+
+
+class WeightsKind(AwsKind):
+    """Files of a model, or settings. The request is not an API call but lists where the files come from."""
+
+    kind = "Weights"
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [item.weights for item in deployment.data if item.weights]
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None:
+            return super().decide(resource, existing, observed)
+        if "Hub" in resource.request:
+            complete = existing.state.get("Complete", False)
+            return _all() if complete else Decision("update", "only part of the files is in S3")
+        total, arrived = len(resource.request["Files"]), existing.state["Files"]
+        return Decision("update", f"{arrived} of {total} files are in S3") if arrived < total else _all()
+
+    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
+        return {key: existing.state[key] for key in ("Bucket", "Prefix", "Mark") if key in existing.state}
+
+    def observe(self, look: Look) -> Iterator[Existing]:
+        bucket = bucket_name(look.account)
+        wanted = {item.name: item for item in look.wanted(self.kind)}
+        for name, users in sorted((look.once(read_uses, bucket) or {}).items()):
+            if name in wanted or set(users) & set(look.endpoints):
+                state = unless_missing(look.clients, partial(_state, look, bucket, name, wanted.get(name)))
+                if state is not None:
+                    yield Existing(self.kind, name, True, users, state)
+
+    def create(self, work: Work, request: Any) -> None:
+        stage_weights(work.clients, request, work.progress, work.open_files)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Mark"])
+        delete_prefix(clients, request["Bucket"], request["Prefix"])
+
+    def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
+        folders: Mapping[str, Any] = item.request.get("Folders", {"": item.request})
+        for folder, request in folders.items():
+            part = f", folder {folder} ({_ONE_SOURCE})" if folder else ""
+            doubt = f" ({_FORMATS})" if "Hub" in request and "Names" not in request else ""
+            yield {"what": f"weights {item.name}{part}{doubt}", "command": _upload(request)}
+
+
+def staged(data: Iterable[ModelData], owner: str) -> list[Resource]:
+    """The weights that are staged, and their owner's marks on them."""
+    weights = [item.weights for item in data if item.weights]
+    return [*(_mark(item, owner) for item in weights), *weights]
+
+
+def _mark(weights: Resource, owner: str) -> Resource:
+    name = f"{weights.name}/{owner}"
+    return Resource("WeightsReference", name, {"Bucket": weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+
+
+def _all() -> Decision:
+    return Decision("reuse", "all files are in S3")
+
+
+def _state(look: Look, bucket: str, name: str, wanted: Resource | None) -> dict[str, Any]:
+    """`Files` counts the wanted files that S3 holds byte for byte; `Complete` says of the hub's whether all are."""
+    prefix, mark = f"{WEIGHTS_PREFIX}{name}/", f"{STAGED_PREFIX}{name}"
+    state = {"Bucket": bucket, "Prefix": prefix, "Mark": mark}
+    if wanted and "Hub" in wanted.request:
+        return {**state, "Complete": read_mark(look.clients, bucket, mark).is_whole(look.clients, bucket, prefix)}
+    found = object_sizes(look.clients, bucket, prefix)
+    files = wanted.request["Files"] if wanted else []
+    content = {
+        prefix + file["path"]: file["sha256"] for file in files if found.get(prefix + file["path"]) == file["size"]
+    }
+    stored = stored_sha256(look.clients, bucket, content)
+    return {**state, "Files": sum(stored.get(key) == sha256 for key, sha256 in content.items())}
+
+
+def _upload(request: Mapping[str, Any]) -> str:
+    """Shell commands that upload a folder, a repository of the hub, or small files of the request."""
+    to = f"s3://{request['Bucket']}/{request['Prefix']}"
+    encryption = ["--sse", "aws:kms", "--sse-kms-key-id", request["KmsKeyId"]] if "KmsKeyId" in request else []
+    options = ["--checksum-algorithm", "SHA256", *encryption]  # by which `toolkit deploy` knows the files again
+    hidden = ["--exclude", ".*", "--exclude", "*/.*"]
+    if "Hub" in request:
+        folder = "-".join(request["Prefix"].rstrip("/").split("/")[1:])
+        at = ("--revision", request["Revision"], "--local-dir", folder)
+        # As `toolkit deploy`: not the folders, in which repositories hold the weights again in other formats.
+        exactly = (*at, "--", request["Hub"], *request["Names"]) if "Names" in request else ()
+        fetch = _shell("hf", "download", *(exactly or (request["Hub"], *at, "--exclude", "*/*")))
+        return " && ".join([fetch, _shell("aws", "s3", "sync", folder, to, *hidden, *options)])
+    if "Url" in request:
+        (file,) = request["Files"]
+        fetch = _shell("curl", "--fail", "--location", "--output", file["path"], request["Url"])
+        compare = f"{_shell('echo', file['sha256'] + '  ' + file['path'])} | sha256sum --check"
+        return " && ".join([fetch, compare, _shell("aws", "s3", "cp", file["path"], to, *options)])
+    if "From" in request:
+        copy = _shell("aws", "s3", "sync", request["From"], to, *options)
+        return f"{request['MadeBy']} && {copy}" if "MadeBy" in request else copy
+    if "Content" in request:
+        copies = [
+            f"{_shell('printf', '%s', text)} | {_shell('aws', 's3', 'cp', '-', to + name, *options)}"
+            for name, text in request["Content"].items()
+        ]
+        return " && ".join(copies)
+    return _shell("aws", "s3", "sync", request["Source"], to, *hidden, *options)
+
+
+def _shell(*words: str) -> str:
+    return shlex.join(words)

@@ -1,4 +1,4 @@
-"""Endpoints: their configurations and updates."""
+"""Endpoints, their updates, and their configurations: variants, their instances and metrics."""
 
 from __future__ import annotations
 
@@ -7,16 +7,38 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
 from toolkit.planning.kinds import Decision
-from toolkit.planning.names import ENDPOINT_TAG
-from toolkit.planning.resources import UNDER_WAY, Existing, Observed, Resource
+from toolkit.planning.names import ENDPOINT_TAG, content_name, is_content_name
+from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.keys import aws_rollout
-from toolkit.platforms.sagemaker.kinds.alarm import rollback_alarms
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, sagemaker_tags, tagged
-from toolkit.platforms.sagemaker.kinds.endpoint_config import endpoint_config
-from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, endpoint_name, variants
+from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability, aws_rollout
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
+from toolkit.platforms.sagemaker.kinds.monitoring import rollback_alarms
+from toolkit.platforms.sagemaker.kinds.role import role_arn
+from toolkit.platforms.sagemaker.rules import jumpstart
+from toolkit.platforms.sagemaker.rules.arms import (
+    CANDIDATE,
+    Arm,
+    answering,
+    candidates,
+    endpoint_name,
+    instances,
+    shadows,
+    variants,
+)
+from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
+from toolkit.platforms.sagemaker.rules.checks.settings import LARGEST_VOLUME_GB
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
-from toolkit.platforms.sagemaker.rules.names import PREVIOUS_TAG, on_aws, ran_before, remembered, tags
+from toolkit.platforms.sagemaker.rules.names import (
+    CAPTURE_PREFIX,
+    PREVIOUS_TAG,
+    bucket_name,
+    on_aws,
+    ran_before,
+    remembered,
+    tags,
+)
+from toolkit.platforms.sagemaker.rules.updates import instance_types
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -25,19 +47,187 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
-_UPDATES = {
-    "all-at-once": "ALL_AT_ONCE",
-    "canary": "CANARY",
-    "linear": "LINEAR",
-}
-# Maximum duration of an update; SageMaker requires it to be longer than all pauses.
-_LONGEST_UPDATE_SECONDS = 14400
+# Time to look for capacity. VariantInstanceProvisionTimeoutInSeconds is the total over all pools (developer guide,
+# realtime-endpoints-heterogeneous), at most an hour.
+_PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
+_SPARE_VOLUME_GB = 30
+# botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
+_HIGHEST_THRESHOLD = 1024
+_VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
 
 
-class EndpointKind(AwsKind):
+class EndpointConfigKind(SageMakerKind):
+    """Its name has a digest of its content."""
+
+    kind = "EndpointConfig"
+    call = "endpoint_config"
+    resource_type = "AWS::SageMaker::EndpointConfig"
+    lacking = frozenset(
+        {
+            "CrossRegionTrafficConfig",
+            *(f"ProductionVariants.{field}" for field in _VARIANT_FIELDS),
+            *(f"ShadowProductionVariants.{field}" for field in _VARIANT_FIELDS),
+        }
+    )
+    references: ClassVar[Mapping[str, str | None]] = {"EndpointConfigName": "EndpointConfigName"}
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        return [endpoint_config(deployment.recipe, deployment.account)]
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
+
+    def observe_endpoint(self, look: Look, name: str) -> list[Existing]:
+        clients = look.clients
+        pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
+            NameContains=name, PaginationConfig=PAGES
+        )
+        configs = [item for page in pages for item in page["EndpointConfigs"]]
+        return [
+            Existing(self.kind, config, True, (name,), _state(clients, config))
+            for item in configs
+            if is_content_name(name, config := item["EndpointConfigName"])
+            and owner_of(clients, item["EndpointConfigArn"]) == name
+        ]
+
+
+def endpoint_config(recipe: Recipe, account: Account) -> Resource:
+    """The endpoint's configuration; one for inference components has no model."""
+    endpoint = endpoint_name(recipe)
+    serving = [*answering(recipe), *candidates(recipe)]
+    body: dict[str, Any] = {"ProductionVariants": [_variant(arm, account) for arm in serving]}
+    if unseen := shadows(recipe):
+        body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
+    if aws(recipe).inference_component:
+        body = {**body, "ExecutionRoleArn": role_arn(account, endpoint), **network(recipe)}
+    if on_aws(recipe):
+        every = aws_observability(recipe).metrics_seconds
+        body["MetricsConfig"] = {
+            "EnableEnhancedMetrics": True,
+            "EnableDetailedObservability": True,
+            "MetricPublishFrequencyInSeconds": every,
+        }
+    if percent := aws_observability(recipe).data_capture_percent:
+        body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
+    if aws(recipe).kms_key and not any(_has_local_disk(name) for name in recipe.platform.types):
+        body["KmsKeyId"] = aws(recipe).kms_key  # SageMaker refuses a KMS key for instances with an instance store
+    name = content_name(endpoint, body)
+    return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
+
+
+def startup(recipe: Recipe) -> dict[str, int]:
+    """The time-outs of a container's start: the download of its model data, and its health check."""
+    timeouts = {
+        "ModelDataDownloadTimeoutInSeconds": recipe.download_timeout if on_aws(recipe) else None,
+        "ContainerStartupHealthCheckTimeoutInSeconds": recipe.platform.health_check_timeout,
+    }
+    return {name: seconds for name, seconds in timeouts.items() if seconds}
+
+
+def _variant(arm: Arm, account: Account) -> dict[str, Any]:
+    recipe = arm.recipe
+    variant: dict[str, Any] = {
+        "VariantName": arm.variant,
+        "InitialInstanceCount": instances(recipe),
+        **_instances(recipe, account),
+    }
+    if arm.weight != 1:
+        variant["InitialVariantWeight"] = round(arm.weight, 4)
+    if aws(recipe).inference_component:
+        limits = {"MinInstanceCount": recipe.scaling.min_instances, "MaxInstanceCount": recipe.scaling.max_instances}
+        variant["ManagedInstanceScaling"] = {"Status": "ENABLED", **limits}
+    else:
+        variant["ModelName"] = model_of(recipe.on(recipe.platform.types[0]), account).name
+        variant |= startup(recipe)
+    return {**variant, **_instance_settings(recipe, account)} if on_aws(recipe) else variant
+
+
+def _instances(recipe: Recipe, account: Account) -> dict[str, Any]:
+    first, *others = recipe.platform.types
+    if not others or not on_aws(recipe):
+        return {"InstanceType": first}
+    own = model_of(recipe.on(first), account).name
+    pools: list[dict[str, Any]] = []
+    for priority, instance_type in enumerate(recipe.platform.types, start=1):
+        model = model_of(recipe.on(instance_type), account).name
+        other = {"ModelNameOverride": model} if model != own and not aws(recipe).inference_component else {}
+        pools.append({"InstanceType": instance_type, "Priority": priority, **other})
+    default = min(_PROVISION_SECONDS_PER_POOL * len(pools), _LONGEST_PROVISION_SECONDS)
+    seconds = aws(recipe).capacity_timeout or default
+    return {"InstancePools": pools, "VariantInstanceProvisionTimeoutInSeconds": seconds}
+
+
+def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
+    theirs = jumpstart.target_model(recipe, account.jumpstart)
+    settings: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
+    image = recipe.image
+    if ami := theirs.ami if theirs else image.ami if image else "":
+        settings["InferenceAmiVersion"] = ami
+    if not any(_has_local_disk(name) for name in recipe.platform.types) and (
+        needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
+    ):
+        settings["VolumeSizeInGB"] = min(needed, LARGEST_VOLUME_GB)
+    if aws(recipe).capacity_reservation:
+        settings["CapacityReservationConfig"] = {
+            "CapacityReservationPreference": "capacity-reservations-only",
+            "MlReservationArn": aws(recipe).capacity_reservation,
+        }
+    return settings
+
+
+def _routing(recipe: Recipe) -> dict[str, Any]:
+    """How requests are spread. An instance that decodes as many requests as it can is full."""
+    strategy = {"RoutingStrategy": aws(recipe).routing.upper().replace("-", "_")}
+    if aws(recipe).routing != "prefix-aware":
+        return strategy
+    settings = aws(recipe).prefix_routing or PrefixRoutingSection()
+    threshold = settings.concurrency_threshold or min(recipe.engine.max_num_seqs, _HIGHEST_THRESHOLD)
+    limits = {"PrefixLength": settings.prefix_length, "ConcurrencyThreshold": threshold}
+    return {**strategy, "PrefixAwareRoutingConfig": limits}
+
+
+def _volume_gb(weight_bytes: int | None) -> int | None:
+    return round(1.2 * weight_bytes / 1e9) + _SPARE_VOLUME_GB if weight_bytes else None
+
+
+def _has_local_disk(instance_type: str) -> bool:
+    instance = lookup.instance(instance_type)
+    return instance is None or instance.local_nvme_gb > 0
+
+
+def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int) -> dict[str, Any]:
+    key = {"KmsKeyId": aws(recipe).kms_key} if aws(recipe).kms_key else {}
+    return {
+        "EnableCapture": True,
+        "InitialSamplingPercentage": percent,
+        "DestinationS3Uri": f"s3://{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/",
+        "CaptureOptions": [{"CaptureMode": "Input"}, {"CaptureMode": "Output"}],
+        **key,
+    }
+
+
+def _state(clients: Clients, name: str) -> dict[str, Any]:
+    """Its models, its instances (type of the first pool, and number, for each variant), and each variant's types."""
+    described: Mapping[str, Any] = clients.sagemaker.describe_endpoint_config(EndpointConfigName=name)
+    variants = [*described["ProductionVariants"], *described.get("ShadowProductionVariants", [])]
+    pools = [pool for variant in variants for pool in variant.get("InstancePools", [])]
+    models = {item.get(key) for item in (*variants, *pools) for key in ("ModelName", "ModelNameOverride")}
+    instances = [
+        [variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"], variant["InitialInstanceCount"]]
+        for variant in variants
+    ]
+    return {
+        "Models": sorted(model for model in models if model),
+        "Instances": instances,
+        "Variants": instance_types(described),
+    }
+
+
+class EndpointKind(SageMakerKind):
     """The endpoint itself, for which a deployment waits."""
 
     kind = "Endpoint"
+    call = "endpoint"
     resource_type = "AWS::SageMaker::Endpoint"
     references: ClassVar[Mapping[str, str | None]] = {"EndpointName": "EndpointName"}
 
@@ -61,22 +251,30 @@ class EndpointKind(AwsKind):
             "reuse", "is in service with this configuration" if in_service else f"is {status.lower()} already"
         )
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"EndpointName": existing.name}
-
     def serves(self, request: Mapping[str, Any]) -> str:
         return str(request["EndpointConfigName"])
 
     def observe_endpoint(self, look: Look, name: str) -> Iterable[Existing]:
-        described = unless_missing(look.clients, lambda: _read(look.clients, name))
-        return [described] if described else []
+        read = unless_missing(look.clients, lambda: self._read(look.clients, name))
+        return [read] if read else []
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_endpoint(**request)
+    def _read(self, clients: Clients, name: str) -> Existing:
+        answer = self.describe(clients, name)
+        tags = sagemaker_tags(clients, answer["EndpointArn"])
+        # During an update, EndpointConfigName is still the old one.
+        config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
+        state = {
+            "EndpointStatus": answer["EndpointStatus"],
+            "EndpointConfigName": config,
+            "Running": answer["EndpointConfigName"],
+            "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
+            "Ran": tags.get(PREVIOUS_TAG, ""),
+        }
+        return tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
-        described = clients.sagemaker.describe_endpoint(EndpointName=name)
+        described = self.describe(clients, name)
         arn, running = described["EndpointArn"], described["EndpointConfigName"]
         if running == wanted:  # an update that was in progress has led to this
             return
@@ -87,23 +285,17 @@ class EndpointKind(AwsKind):
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
             # Refused because an update is in progress: possibly our own, whose answer was lost.
-            described = clients.sagemaker.describe_endpoint(EndpointName=name)
+            described = self.describe(clients, name)
             coming = described.get("PendingDeploymentSummary", {}).get("EndpointConfigName")
             if wanted not in (described["EndpointConfigName"], coming):
                 raise
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_endpoint(EndpointName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        return sagemaker_tags(clients, clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointArn"])
-
     def runs(self, clients: Clients, request: Mapping[str, Any]) -> str:
-        running = clients.sagemaker.describe_endpoint(EndpointName=request["EndpointName"])["EndpointConfigName"]
+        running: str = self.describe(clients, request["EndpointName"])["EndpointConfigName"]
         return "" if running == request["EndpointConfigName"] else running
 
     def is_going(self, clients: Clients, name: str) -> bool:
-        return clients.sagemaker.describe_endpoint(EndpointName=name)["EndpointStatus"] == "Deleting"
+        return bool(self.describe(clients, name)["EndpointStatus"] == "Deleting")
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         """In CloudFormation, the deployment configuration is a property of the resource."""
@@ -135,8 +327,8 @@ def _deployment(recipe: Recipe) -> dict[str, Any]:
         return rolling_update(recipe, variants(recipe))
     step = _step(recipe)
     sizes = {"canary": {"CanarySize": step}, "linear": {"LinearStepSize": step}}.get(rollout.update, {})
-    routing = {"Type": _UPDATES[rollout.update], "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
-    policy = {"TrafficRoutingConfiguration": routing, "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS}
+    routing = {"Type": rollout.update.upper().replace("-", "_"), "WaitIntervalInSeconds": rollout.wait_seconds, **sizes}
+    policy = {"TrafficRoutingConfiguration": routing, "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_SECONDS}
     return {"BlueGreenUpdatePolicy": policy, **_rollback(recipe, variants(recipe))}
 
 
@@ -145,7 +337,7 @@ def rolling_update(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     policy = {
         "MaximumBatchSize": _step(recipe),
         "WaitIntervalInSeconds": aws_rollout(recipe).wait_seconds,
-        "MaximumExecutionTimeoutInSeconds": _LONGEST_UPDATE_SECONDS,
+        "MaximumExecutionTimeoutInSeconds": LONGEST_UPDATE_SECONDS,
     }
     return {"RollingUpdatePolicy": policy, **_rollback(recipe, variants)}
 
@@ -165,18 +357,3 @@ def _remember(clients: Clients, arn: str, running: str) -> None:
     names = remembered(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
     previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
     clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
-
-
-def _read(clients: Clients, name: str) -> Existing:
-    answer = clients.sagemaker.describe_endpoint(EndpointName=name)
-    tags = sagemaker_tags(clients, answer["EndpointArn"])
-    # During an update, EndpointConfigName is still the old one.
-    config = answer.get("PendingDeploymentSummary", answer)["EndpointConfigName"]
-    state = {
-        "EndpointStatus": answer["EndpointStatus"],
-        "EndpointConfigName": config,
-        "Running": answer["EndpointConfigName"],
-        "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
-        "Ran": tags.get(PREVIOUS_TAG, ""),
-    }
-    return tagged("Endpoint", name, tags.get(ENDPOINT_TAG), state)

@@ -13,15 +13,14 @@ from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, R
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
-    AwsKind,
     Look,
+    SageMakerKind,
     Work,
     describe_component,
     sagemaker_tags,
     tagged,
 )
-from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update
-from toolkit.platforms.sagemaker.kinds.endpoint_config import startup
+from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update, startup
 from toolkit.platforms.sagemaker.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
@@ -33,10 +32,11 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 
-class InferenceComponentKind(AwsKind):
+class InferenceComponentKind(SageMakerKind):
     """Created once its endpoint is in service."""
 
     kind = "InferenceComponent"
+    call = "inference_component"
     needs_service = True
     resource_type = "AWS::SageMaker::InferenceComponent"
     lacking = frozenset(
@@ -48,8 +48,7 @@ class InferenceComponentKind(AwsKind):
     )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        wanted = component(deployment.recipe, deployment.account)
-        return [wanted] if wanted else []
+        return component(deployment.recipe, deployment.account)
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
@@ -65,9 +64,6 @@ class InferenceComponentKind(AwsKind):
             return Decision("update", f"is {status.lower()} already")  # wait until it is in service
         return Decision("reuse", "is in service with this model")
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"InferenceComponentName": existing.name}
-
     def observe(self, look: Look) -> Iterator[Existing]:
         for name in look.endpoints:
             if described := look.once(describe_component, name):
@@ -81,30 +77,25 @@ class InferenceComponentKind(AwsKind):
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_inference_component(**request)
-
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)
-        if _status(clients, name) == ("InService", wanted):
+        if self._status(clients, name) == ("InService", wanted):
             return  # an update that was in progress has led to this
         try:
             clients.sagemaker.update_inference_component(**request)
         except clients.refusal:
-            status, models = _status(clients, name)
+            status, models = self._status(clients, name)
             # It was not changing before, so this must be our own earlier call, whose answer was lost.
             if status != "Updating" and models != wanted:
                 raise
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_inference_component(InferenceComponentName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-        return sagemaker_tags(clients, described["InferenceComponentArn"])
-
     def is_going(self, clients: Clients, name: str) -> bool:
-        return _status(clients, name)[0] == "Deleting"
+        return self._status(clients, name)[0] == "Deleting"
+
+    def _status(self, clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:
+        """Its status and its models."""
+        described = self.describe(clients, name)
+        return described["InferenceComponentStatus"], models_of(described)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         updates = {key: value for key, value in item.update.items() if key == "DeploymentConfig"}
@@ -117,11 +108,11 @@ class InferenceComponentKind(AwsKind):
         return {f"{logical_id}Name": {"Description": "Name of the inference component", "Value": item.name}}
 
 
-def component(recipe: Recipe, account: Account) -> Resource | None:
-    """The inference component; None for a plain endpoint."""
+def component(recipe: Recipe, account: Account) -> list[Resource]:
+    """The inference component; none for a plain endpoint."""
     wanted = aws(recipe).inference_component
     if wanted is None:
-        return None
+        return []
     types = recipe.platform.types
     specifications = [_specification(recipe.on(name), wanted, account) for name in types]
     # AWS's schema of AWS::SageMaker::InferenceComponent: the singular one is for one instance type, and does not accept
@@ -138,7 +129,7 @@ def component(recipe: Recipe, account: Account) -> Resource | None:
     }
     rolling = {"DeploymentConfig": rolling_update(recipe, [VARIANT])} if aws_rollout(recipe).update == "rolling" else {}
     update = {"InferenceComponentName": recipe.name, **specified, **rolling}
-    return Resource("InferenceComponent", recipe.name, create, update)
+    return [Resource("InferenceComponent", recipe.name, create, update)]
 
 
 def models_of(component: Mapping[str, Any]) -> dict[str, str | None]:
@@ -149,22 +140,14 @@ def models_of(component: Mapping[str, Any]) -> dict[str, str | None]:
 
 def _specification(recipe: Recipe, settings: ComponentSection, account: Account) -> dict[str, Any]:
     """A copy on the recipe's first instance type."""
+    instance = lookup.instance(recipe.platform.types[0])
+    accelerators = settings.accelerators or recipe.engine_rules.accelerators(recipe, instance)
     return {
         "ModelName": model_of(recipe, account).name,
         "StartupParameters": startup(recipe),
         "ComputeResourceRequirements": {
-            "NumberOfAcceleratorDevicesRequired": settings.accelerators or _accelerators(recipe),
+            # GPUs, or Trainium chips (unverified: SageMaker may count cores).
+            "NumberOfAcceleratorDevicesRequired": accelerators,
             "MinMemoryRequiredInMb": settings.memory_mib,
         },
     }
-
-
-def _accelerators(recipe: Recipe) -> int:
-    """Accelerators of a copy: GPUs, or Trainium chips (unverified: SageMaker may count cores)."""
-    return recipe.engine_rules.accelerators(recipe, lookup.instance(recipe.platform.types[0]))
-
-
-def _status(clients: Clients, name: str) -> tuple[str, Mapping[str, str | None]]:
-    """Its status and its models."""
-    described = clients.sagemaker.describe_inference_component(InferenceComponentName=name)
-    return described["InferenceComponentStatus"], models_of(described)

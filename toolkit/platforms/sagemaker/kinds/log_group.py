@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
-from toolkit.platforms.sagemaker.aws_errors import code_of
+from toolkit.platforms.sagemaker.aws_errors import has_code, unless
 from toolkit.platforms.sagemaker.keys import aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, capitalized, key_values
 from toolkit.platforms.sagemaker.rules import metrics
@@ -69,11 +70,9 @@ class LogGroupKind(ContentKind):
         logs, group, tags = work.clients.logs, request["logGroupName"], request["tags"]
         existing = _find(work.clients, group)
         if existing is None:
-            try:
-                logs.create_log_group(logGroupName=group, tags=tags)
-            except work.clients.refusal as error:  # just created, by our own earlier call, whose answer was lost
-                if code_of(error) != "ResourceAlreadyExistsException":
-                    raise
+            ask = partial(logs.create_log_group, logGroupName=group, tags=tags)
+            # It exists when our own earlier call has just created it, whose answer was lost.
+            unless(work.clients, ask, has_code("ResourceAlreadyExistsException"))
         else:
             logs.tag_resource(resourceArn=_arn(existing), tags=tags)
         if existing is None or "retentionInDays" not in existing:
@@ -118,7 +117,7 @@ class MetricFilterKind(ContentKind):
         clients.logs.delete_metric_filter(logGroupName=group, filterName=filter_name)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
-        transformations = [_transformation(each) for each in request["metricTransformations"]]
+        transformations = [capitalized(each) for each in request["metricTransformations"]]
         return capitalized({**request, "metricTransformations": transformations})
 
 
@@ -144,7 +143,7 @@ def _wants(setting: bool | None, recipe: Recipe) -> bool:
 def _filter(recipe: Recipe, metric: str, pattern: str) -> Resource:
     group, name = metrics.log_group(recipe), _FILTER_PREFIX + metric
     value = {ACCEPTED: "$accepted", DRAFTED: "$drafted"}[metric]
-    transformation = {"metricNamespace": metrics.namespace(recipe), "metricName": metric, "metricValue": value}
+    transformation = {"metricNamespace": metrics.namespace(recipe.name), "metricName": metric, "metricValue": value}
     request = {
         "logGroupName": group,
         "filterName": name,
@@ -156,11 +155,6 @@ def _filter(recipe: Recipe, metric: str, pattern: str) -> Resource:
 
 def _name(log_group: str, name: str) -> str:
     return f"{log_group}:{name}"
-
-
-def _transformation(request: Mapping[str, Any]) -> dict[str, Any]:
-    dimensions = {"dimensions": key_values(request["dimensions"])} if "dimensions" in request else {}
-    return capitalized({**request, **dimensions})
 
 
 def _describe(look: Look, group: str) -> Mapping[str, Any] | None:

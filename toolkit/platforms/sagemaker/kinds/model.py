@@ -12,7 +12,7 @@ from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, owner_of
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
@@ -38,10 +38,11 @@ _IN_CHANNELS: Mapping[str, str] = {
 }
 
 
-class ModelKind(AwsKind):
+class ModelKind(SageMakerKind):
     """Its name has a digest of its content."""
 
     kind = "Model"
+    call = "model"
     resource_type = "AWS::SageMaker::Model"
     lacking = frozenset(
         f"PrimaryContainer.{field}"
@@ -61,20 +62,8 @@ class ModelKind(AwsKind):
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
 
-    def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
-        return {"ModelName": existing.name}
-
     def observe_endpoint(self, look: Look, name: str) -> Sequence[Existing]:
         return look.once(read_models, name)
-
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.sagemaker.create_model(**request)
-
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.sagemaker.delete_model(ModelName=name)
-
-    def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
-        return sagemaker_tags(clients, clients.sagemaker.describe_model(ModelName=name)["ModelArn"])
 
     def fails_without(self, field: str) -> bool:
         return field == _CHANNELS
@@ -124,7 +113,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
-    role = role_arn(recipe, account, endpoint_name(recipe))
+    role = role_arn(account, endpoint_name(recipe))
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not aws(recipe).inference_component:
         body |= network(recipe)

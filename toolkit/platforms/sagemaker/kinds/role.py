@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
 from toolkit.planning.kinds import Decision
-from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
+from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
 _LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
-_IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
 # From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
 _VPC_ACTIONS = [
     "ec2:CreateNetworkInterface",
@@ -56,7 +57,7 @@ class RoleKind(AwsKind):
     references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return _of_kind(self.kind, _endpoint_role(deployment))
+        return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {"RoleName": existing.name}
@@ -100,7 +101,7 @@ class RolePolicyKind(AwsKind):
     kind = "RolePolicy"
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return _of_kind(self.kind, _endpoint_role(deployment))
+        return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         """Compares parsed policies, because IAM returns them reformatted."""
@@ -131,57 +132,35 @@ class RolePolicyKind(AwsKind):
         clients.iam.delete_role_policy(**request)
 
 
-def role_arn(recipe: Recipe, account: Account, endpoint: str) -> str:
+def role_arn(account: Account, endpoint: str) -> str:
     """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
     return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
 
 
-def role(recipe: Recipe, account: Account, endpoint: str, data: Sequence[ModelData]) -> list[Resource]:
+def _endpoint_role(deployment: Deployment) -> list[Resource]:
     """Role and policy to create; empty if a role was found."""
+    recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
-    captures = [_allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
-    statements = _statements(recipe, account, log_group(recipe), data, captures)
+    captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
+    statements = _statements(recipe, account, log_group(recipe), deployment.data, captures)
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
 
 
-def compile_role(recipe: Recipe, account: Account, data: Sequence[ModelData]) -> list[Resource]:
-    """Role and policy to create for compile jobs of the recipe and its baseline; empty if a role was found.
+def job_role(
+    recipe: Recipe, account: Account, data: Sequence[ModelData], owner: str, prefix: str, *also: str
+) -> list[Resource]:
+    """Role and policy to create for the recipe's jobs that compile or train; empty if a role was found.
 
-    They may write below all keys of compiled code, because a job for another K may use the role at the same time.
-    """
-    bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    artifacts = [
-        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
-        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject"], f"{bucket}/{ARTIFACTS_PREFIX}*"),
-        {
-            **_allow("s3:ListBucket", bucket),
-            "Condition": {"StringLike": {"s3:prefix": [f"{ARTIFACTS_PREFIX}*"]}},
-        },
-    ]
-    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, artifacts)
-    return _role_and_policy(role_name(compiler(recipe.name), account), tags(recipe), recipe, account, statements)
-
-
-def training_role(recipe: Recipe, account: Account, data: Sequence[ModelData], prefix: str) -> list[Resource]:
-    """Role and policy to create for jobs that train the recipe's head; empty if a role was found.
-
-    They read their own data, and write below `prefix` of the toolkit's bucket.
+    They read their own data, and write below `prefix` of the toolkit's bucket; `also` are further actions there.
     """
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     written = [
-        _allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"], f"{bucket}/{prefix}*"),
-        {**_allow("s3:ListBucket", bucket), "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*"]}}},
+        # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
+        allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
+        _list(bucket, [prefix]),
     ]
     statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
-    return _role_and_policy(role_name(trainer(recipe.name), account), tags(recipe), recipe, account, statements)
-
-
-def _endpoint_role(deployment: Deployment) -> list[Resource]:
-    return role(deployment.recipe, deployment.account, deployment.endpoint, deployment.data)
-
-
-def _of_kind(kind: str, resources: Sequence[Resource]) -> list[Resource]:
-    return [item for item in resources if item.kind == kind]
+    return _role_and_policy(role_name(owner, account), tags(recipe), recipe, account, statements)
 
 
 def _job_owners(look: Look) -> list[str]:
@@ -222,8 +201,8 @@ def _role_and_policy(
             "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
         },
     }
-    create = {"RoleName": name, "AssumeRolePolicyDocument": _policy([trust]), "Tags": its_tags}
-    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": _policy(statements)}
+    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), "Tags": its_tags}
+    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": json.dumps(policy(*statements))}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
 
 
@@ -234,16 +213,16 @@ def _statements(
     logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
     statements = [
         *_storage(arn, data),
-        _allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
+        allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
     ]
     if on_aws(recipe):
-        statements.append(_allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
-        statements.append(_allow(_IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
+        statements.append(allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
+        statements.append(allow(IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     statements += also
     if key := aws(recipe).kms_key:
-        statements.append(_allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
+        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
     if aws_network(recipe).subnets:
-        statements.append(_allow(_VPC_ACTIONS, "*"))
+        statements.append(allow(_VPC_ACTIONS, "*"))
     return statements
 
 
@@ -257,18 +236,22 @@ def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
         statement
         for bucket, keys in prefixes.items()
         for statement in (
-            _allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
-            {
-                **_allow("s3:ListBucket", f"{arn}:s3:::{bucket}"),
-                "Condition": {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in keys]}},
-            },
+            allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
+            _list(f"{arn}:s3:::{bucket}", keys),
         )
     ]
 
 
-def _allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
+    """A statement of a policy."""
     return {"Effect": "Allow", "Action": actions, "Resource": resources}
 
 
-def _policy(statements: Sequence[Mapping[str, Any]]) -> str:
-    return json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+def _list(bucket: str, prefixes: Sequence[str]) -> dict[str, Any]:
+    condition = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}}
+    return {**allow("s3:ListBucket", bucket), "Condition": condition}
+
+
+def policy(*statements: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of a policy."""
+    return {"Version": "2012-10-17", "Statement": list(statements)}

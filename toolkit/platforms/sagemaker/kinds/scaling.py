@@ -10,10 +10,9 @@ from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.alarm import AlarmKind, owner_of_alarm, read_alarms
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.metrics import INVOCATIONS
+from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, no_copy, owner_of_alarm, read_alarms
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.names import (
     COMPONENT,
     FROM_ZERO,
@@ -42,7 +41,7 @@ class ScalableTargetKind(ContentKind):
     content_keys = ("MinCapacity", "MaxCapacity")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [_target(deployment.recipe, name) for name in _variants_to_scale(deployment.recipe, deployment.variants)]
+        return [_target(deployment.recipe, name) for name in _variants_to_scale(deployment.recipe)]
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for target, its_tags in look.once(_targets, name):
@@ -84,17 +83,15 @@ class ScalingPolicyKind(ContentKind):
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         recipe = deployment.recipe
-        ids = _variants_to_scale(recipe, deployment.variants)
+        ids = _variants_to_scale(recipe)
         from_zero = [_scale_from_zero(recipe, name) for name in ids if recipe.scaling.min_instances == 0]
         return [*(_tracking(recipe, name) for name in ids), *from_zero]
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         content = super().content(request)
-        return (
-            {**content, "Alarm": AlarmKind(on_aws=self.on_aws).content(content["Alarm"])}
-            if "Alarm" in content
-            else content
-        )
+        if "Alarm" in content:
+            content["Alarm"] = AlarmKind(on_aws=self.on_aws).content(content["Alarm"])
+        return content
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         client, alarms = look.clients.application_autoscaling, look.once(read_alarms, name)
@@ -144,12 +141,12 @@ class ScalingPolicyKind(ContentKind):
         yield "ScalableTarget", item.request["ResourceId"]
 
 
-def _variants_to_scale(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+def _variants_to_scale(recipe: Recipe) -> list[str]:
     """Resource ids that scale; empty unless `scaling.max_instances` is above `scaling.min_instances`."""
     if recipe.scaling.max_instances <= recipe.scaling.min_instances:
         return []
     if aws(recipe).inference_component is None:
-        return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants]
+        return [f"endpoint/{endpoint_name(recipe)}/variant/{variant}" for variant in variants(recipe)]
     return [f"{COMPONENT}{recipe.name}"]
 
 
@@ -211,15 +208,7 @@ def _scale_from_zero(recipe: Recipe, resource_id: str) -> Resource:
     alarm = {
         "AlarmName": scale_from_zero_alarm(resource_id),
         "AlarmDescription": f"{recipe.name} has no copy and got a request: starts the first copy.",
-        "Namespace": INVOCATIONS,
-        "MetricName": "NoCapacityInvocationFailures",
-        "Dimensions": [{"Name": "InferenceComponentName", "Value": recipe.name}],
-        "Statistic": "Sum",
-        "Period": 60,
-        "EvaluationPeriods": 1,
-        "DatapointsToAlarm": 1,
-        "Threshold": 1.0,
-        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+        **no_copy(recipe),
         "TreatMissingData": "notBreaching",
         "Tags": tags(recipe),
     }

@@ -18,7 +18,7 @@ from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
-from toolkit.platforms.sagemaker.rules.checks import check_sagemaker
+from toolkit.platforms.sagemaker.rules.checks.settings import check_sagemaker
 from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.rules import Disk
 

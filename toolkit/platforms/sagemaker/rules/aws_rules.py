@@ -105,7 +105,6 @@ class AwsRules:
 def _image_resources(arms: Sequence[Recipe], account: Account) -> tuple[Resource, ...]:
     from toolkit.planning.kinds import in_order
     from toolkit.platforms.sagemaker.kinds import ORDER
-    from toolkit.platforms.sagemaker.kinds.image import images
-    from toolkit.platforms.sagemaker.kinds.repository import repositories
+    from toolkit.platforms.sagemaker.kinds.image import images, repositories
 
     return in_order([item for arm in arms for item in (*repositories(arm), *images(arm, account))], ORDER)

@@ -1,6 +1,6 @@
 """Resources as a CloudFormation template.
 
-Each kind defines its form in a template (kinds/template.py). The fields that CloudFormation lacks are the difference
+Each kind defines its form in a template (kinds/base.py). The fields that CloudFormation lacks are the difference
 between botocore 1.44.5 and the resource schemas in cfn-lint 1.58.0 (read 2026-11-21; a test compares them again).
 Unverified: no stack was created on AWS.
 """
@@ -81,7 +81,6 @@ class _Template:
     kinds: Mapping[str, AwsKind]
 
     def build(self) -> dict[str, Any]:
-
         ids = _logical_ids(self.resources)
         document: dict[str, Any] = {}
         lost: dict[str, Any] = {}

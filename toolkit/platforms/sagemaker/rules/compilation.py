@@ -22,18 +22,17 @@ from toolkit.engines.arguments import (
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.kinds import in_order
+from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.artifacts import needed
-from toolkit.platforms.sagemaker.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.kinds.image import image_uri, images
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
+from toolkit.platforms.sagemaker.kinds.image import image_uri, images, repositories
 from toolkit.platforms.sagemaker.kinds.model import network
-from toolkit.platforms.sagemaker.kinds.repository import repositories
-from toolkit.platforms.sagemaker.kinds.role import compile_role, role_arn
-from toolkit.platforms.sagemaker.kinds.weights import reference
+from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
+from toolkit.platforms.sagemaker.kinds.training_job import needed
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
 from toolkit.recipe.recipe import Recipe
@@ -57,16 +56,15 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Reso
     """All resources that compiling for the recipes needs. The first is the recipe itself. Raises UsageError."""
     compiled_code = needed(recipes)
     data = {item.uri: item for here in compiled_code.values() for item in job_data(here, account)}
-    weights = [item for item in data.values() if item.weights]
     wanted = [
         bucket(account),
         *(item for here in compiled_code.values() for item in (*repositories(here), *images(here, account))),
-        *(reference(item, recipes[0].name) for item in weights),
-        *(item.weights for item in weights),
-        *compile_role(recipes[0], account, list(data.values())),
+        *staged(data.values(), recipes[0].name),
+        # A job for another K may use the role at the same time: it may write below all keys of compiled code.
+        *job_role(recipes[0], account, list(data.values()), compiler(recipes[0].name), ARTIFACTS_PREFIX),
         *(job(here, recipes[0], account) for here in compiled_code.values()),
     ]
-    return in_order([item for item in wanted if item], ORDER)
+    return in_order(wanted, ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -126,7 +124,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     request = {
         "TrainingJobName": name,
         "AlgorithmSpecification": algorithm(recipe, by_digest(uri, recipe, account), _PROGRAM),
-        "RoleArn": role_arn(owner, account, compiler(owner.name)),
+        "RoleArn": role_arn(account, compiler(owner.name)),
         **channels(job_data(recipe, account)),
         # Only SageMaker itself writes job output here.
         "OutputDataConfig": output(recipe, f"{s3_prefix}jobs"),

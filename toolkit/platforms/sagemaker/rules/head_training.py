@@ -6,10 +6,9 @@ the job's key, so that the next attempt, or the same one after a spot interrupti
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,10 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
 from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket
-from toolkit.platforms.sagemaker.kinds.image import built_image
+from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
+from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
-from toolkit.platforms.sagemaker.kinds.repository import repository
-from toolkit.platforms.sagemaker.kinds.role import role_arn, training_role
-from toolkit.platforms.sagemaker.kinds.weights import reference
+from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.compilation import (
     CHECKPOINTS_DIR,
@@ -36,7 +33,7 @@ from toolkit.platforms.sagemaker.rules.compilation import (
     channels,
     output,
 )
-from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data
+from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data, text_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.recipe import Recipe
@@ -78,19 +75,17 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
     """All resources that the job needs, and the job. Raises UsageError, UnreadableModel."""
     data = _data(recipe, account)
     job = _job(recipe, data)
-    data.append(_staged_text(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
-    image = _image(recipe, account)
-    staged = [item for item in data if item.weights]
+    data.append(text_data(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
+    image = built_image(recipe, account, training_image(recipe, account), store_of(recipe))
     wanted = [
         bucket(account),
-        repository(recipe),
+        *repository(recipe),
         image,
-        *(reference(item, recipe.name) for item in staged),
-        *(item.weights for item in staged),
-        *training_role(recipe, account, data, _prefix(recipe)),
+        *staged(data, recipe.name),
+        *job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), "s3:AbortMultipartUpload"),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
-    return in_order([item for item in wanted if item], ORDER)
+    return in_order(wanted, ORDER)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -138,7 +133,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
         "AlgorithmSpecification": algorithm(
             recipe, image, _ENTRYPOINT, ContainerArguments=[folder], MetricDefinitions=_METRICS
         ),
-        "RoleArn": role_arn(recipe, account, trainer(recipe.name)),
+        "RoleArn": role_arn(account, trainer(recipe.name)),
         **channels(data),
         "OutputDataConfig": output(recipe, f"{address}output", CompressionType="NONE"),
         "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},
@@ -171,11 +166,6 @@ def _machines(recipe: Recipe) -> dict[str, Any]:
 def _prefix(recipe: Recipe) -> str:
     """Below which the job writes, in the toolkit's bucket."""
     return f"{TRAINING_PREFIX}{recipe.name}/{training_key(recipe)}/"
-
-
-def _image(recipe: Recipe, account: Account) -> Resource:
-    store = store_of(recipe)
-    return built_image(recipe, account, training_image(recipe, account), store)
 
 
 def _data(recipe: Recipe, account: Account) -> list[ModelData]:
@@ -227,18 +217,6 @@ def _staged_files(channel: str, path: Path, recipe: Recipe, account: Account) ->
         while piece := stream.read(1024**2):
             content.update(piece)
     return files_data(channel, path.parent, (WeightsFile(path.name, size, content.hexdigest()),), recipe, account)
-
-
-def _staged_text(channel: str, name: str, text: str, recipe: Recipe, account: Account) -> ModelData:
-    file = WeightsFile(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
-    made = files_data(channel, Path(), (file,), recipe, account)
-    assert made.weights
-    request: Mapping[str, Any] = {
-        **{key: value for key, value in made.weights.request.items() if key != "Source"},
-        "Content": {name: text},
-        "Files": [asdict(file)],
-    }
-    return replace(made, weights=replace(made.weights, request=request))
 
 
 def training_image(recipe: Recipe, account: Account) -> ImageSpec:

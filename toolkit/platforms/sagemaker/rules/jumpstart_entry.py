@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,20 +153,14 @@ def parse(content: Mapping[str, Any], instance_type: str | None = None, config: 
         raise HubError(message, hint=OTHER_SOURCE) from error
 
 
-def doubts(model: JumpStartModel) -> tuple[str, ...]:
+def doubts(model: JumpStartModel) -> Iterator[str]:
     """What speaks against deploying this as JumpStart has it, one sentence each."""
-    notes = []
     if model.instance_type not in model.instance_types:
-        notes.append(
-            f"JumpStart does not list {model.instance_type} for {model.id}, but {', '.join(model.instance_types)}."
-        )
+        yield f"JumpStart does not list {model.instance_type} for {model.id}, but {', '.join(model.instance_types)}."
     if model.preset and not model.preset.read:
-        notes.append(
-            f"JumpStart's preset drafts nothing on {model.instance_type}: {model.repository} does not read it."
-        )
+        yield f"JumpStart's preset drafts nothing on {model.instance_type}: {model.repository} does not read it."
     if model.unread:
-        notes.append(f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read.")
-    return tuple(notes)
+        yield f"JumpStart sets {', '.join(model.unread)}, which its image {model.repository} does not read."
 
 
 def _parse(content: Mapping[str, Any], instance_type: str | None, config: str | None) -> JumpStartModel:

@@ -43,13 +43,8 @@ def concurrency(recipe: Recipe) -> str:
     return "ConcurrentRequestsPerCopy" if aws(recipe).inference_component else "ConcurrentRequestsPerModel"
 
 
-def namespace(recipe: Recipe) -> str:
-    """Namespace of the metrics from the log, and of what was measured."""
-    return namespace_of(recipe.name)
-
-
-def namespace_of(name: str) -> str:
-    """Namespace of an endpoint or component."""
+def namespace(name: str) -> str:
+    """Namespace of an endpoint's or component's metrics from the log, and of what was measured."""
     return f"toolkit/{name}"
 
 

@@ -25,7 +25,7 @@ from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
@@ -74,12 +74,12 @@ def with_one_data_source(recipe: Recipe, account: Account) -> Recipe:
 
 
 def _separate(recipe: Recipe, account: Account) -> list[ModelData]:
-    sources = [_model_data("", recipe.target, recipe, account)]
+    sources = [source_data("", recipe.target, recipe, account)]
     drafter = recipe.drafter
     if recipe.one_data_source and recipe.baseline_of:
         drafter = recipe.baseline_of.drafter  # so that a pair and its baseline share what is staged
     if drafter and not is_in_image(recipe):
-        sources.append(_model_data(DRAFTER_CHANNEL, drafter, recipe, account))
+        sources.append(source_data(DRAFTER_CHANNEL, drafter, recipe, account))
     if settings := config_file(recipe):
         sources.append(settings_data(settings, recipe, account))
     sources += [_from_weights(FILES_CHANNEL, _download(item, recipe, account)) for item in staged_downloads(recipe)]
@@ -112,25 +112,24 @@ def _together(recipe: Recipe, data: Sequence[ModelData], account: Account) -> Mo
     return _from_weights("", replace(weights, request={**weights.request, "Folders": parts}))
 
 
-def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
-    """A model for a channel of a training job; None for one that the job fetches from the hub itself."""
-    return _model_data(channel, source, recipe, account)
-
-
 def files_data(channel: str, folder: Path, files: Sequence[WeightsFile], recipe: Recipe, account: Account) -> ModelData:
     """Files of a folder, such as training data, for a channel of a training job."""
-    name = f"{channel}-{manifest_digest(tuple(files))[:_COMMIT_CHARACTERS]}"
-    return _from_weights(
-        channel, _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
-    )
+    return _from_weights(channel, _listed(channel, files, {"Source": str(folder)}, recipe, account))
 
 
 def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account) -> ModelData:
     """Flags of the engine as a JSON file."""
-    return _from_weights(CONFIG_CHANNEL, _settings(settings, account, recipe))
+    return text_data(CONFIG_CHANNEL, CONFIG_NAME, json.dumps(settings, sort_keys=True), recipe, account)
 
 
-def _model_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
+def text_data(channel: str, name: str, text: str, recipe: Recipe, account: Account) -> ModelData:
+    """A file of that name and text."""
+    file = WeightsFile(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
+    return _from_weights(channel, _listed(channel, [file], {"Content": {name: text}}, recipe, account))
+
+
+def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:
+    """A model; None for one that the container, or a training job, fetches from the hub itself."""
     if fetched_by_container(recipe, source):
         return None
     if source.kind == "jumpstart":
@@ -162,32 +161,27 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         staged = recipe.staged_files.get(source.model)
         names = {"Names": list(staged)} if staged else {}
         return _resource(name, recipe, account, {**origin, **names, **secret})
-    files = manifest(folder)
-    name = f"{folder.name}-{manifest_digest(files)[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Source": str(folder), "Files": _file_entries(files)})
+    return _listed(folder.name, manifest(folder), {"Source": str(folder)}, recipe, account)
 
 
 def _download(item: Download, recipe: Recipe, account: Account) -> Resource:
     name = f"{item.name.rpartition('.')[0]}-{item.sha256[:_COMMIT_CHARACTERS]}"
-    files = _file_entries([WeightsFile(item.name, item.size, item.sha256)])
-    return _resource(name, recipe, account, {"Url": item.url, "Files": files})
+    file = WeightsFile(item.name, item.size, item.sha256)
+    return _resource(name, recipe, account, {"Url": item.url, "Files": [asdict(file)]})
 
 
-def _settings(settings: Mapping[str, Any], account: Account, recipe: Recipe) -> Resource:
-    text = json.dumps(settings, sort_keys=True)
-    file = WeightsFile(CONFIG_NAME, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
-    name = f"config-{manifest_digest((file,))[:_COMMIT_CHARACTERS]}"
-    return _resource(name, recipe, account, {"Content": {CONFIG_NAME: text}, "Files": _file_entries([file])})
+def _listed(
+    what: str, files: Sequence[WeightsFile], origin: Mapping[str, Any], recipe: Recipe, account: Account
+) -> Resource:
+    """Weights that are known file by file, under a name with a digest of them."""
+    name = f"{what}-{manifest_digest(tuple(files))[:_COMMIT_CHARACTERS]}"
+    return _resource(name, recipe, account, {**origin, "Files": [asdict(file) for file in files]})
 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
     location = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
     key = {"KmsKeyId": aws(recipe).kms_key} if aws(recipe).kms_key else {}
     return Resource("Weights", name, {**location, **origin, **key})
-
-
-def _file_entries(files: Sequence[WeightsFile]) -> list[dict[str, Any]]:
-    return [asdict(file) for file in files]
 
 
 @dataclass(frozen=True)
@@ -198,26 +192,11 @@ class Deployment:
     account: Account
 
     @cached_property
-    def endpoint(self) -> str:
-        """The name of the endpoint that serves the recipe, which may be shared."""
-        return endpoint_name(self.recipe)
-
-    @cached_property
-    def variants(self) -> Sequence[str]:
-        """Names of the variants that answer requests."""
-        return variants(self.recipe)
-
-    @cached_property
-    def arms(self) -> Sequence[Recipe]:
-        """The recipe of each variant, including the shadow variant."""
-        return arms(self.recipe)
-
-    @cached_property
     def data(self) -> Sequence[ModelData]:
         """The model data of every arm on every instance type, between which compiled code and settings may differ."""
         every = [
             item
-            for arm in self.arms
+            for arm in arms(self.recipe)
             for instance_type in arm.platform.types
             for item in model_data(arm.on(instance_type), self.account)
         ]

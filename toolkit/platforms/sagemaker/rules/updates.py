@@ -39,14 +39,6 @@ class _Change:
     before: Mapping[str, Sequence[str]]
     after: Mapping[str, Sequence[str]]
 
-    @property
-    def renames(self) -> bool:
-        return self.before.keys() != self.after.keys()
-
-    @property
-    def keeps_one(self) -> bool:
-        return bool(self.before.keys() & self.after.keys())
-
     def reason(self, variant: str) -> str:
         """Why autoscaling of the variant stands in the way; empty if it does not."""
         if variant not in self.before or self.before[variant] == self.after.get(variant):
@@ -57,12 +49,32 @@ class _Change:
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
     """What the updates of endpoints need besides. Raises PlatformError for somebody else's autoscaling in the way."""
     configs = {item.name: item for item in desired if item.kind == "EndpointConfig"}
-    changed = Transition(tuple(desired))
-    for item in desired:
-        if item.kind == "Endpoint":
-            wanted = configs[item.request["EndpointConfigName"]]
-            changed = _with_update(changed, item, instance_types(wanted.request), observed)
-    return changed
+    resources, removed_first, notes = list(desired), list[Action](), list[str]()
+    for index, item in enumerate(desired):
+        if item.kind != "Endpoint":
+            continue
+        wanted = configs[item.request["EndpointConfigName"]]
+        change = _change(item.name, instance_types(wanted.request), observed)
+        if change is None:
+            continue
+        removals = _removals(change, observed)
+        removed_first += removals
+        if change.before.keys() != change.after.keys():
+            dropped = _GUARDRAILS if change.before.keys() & change.after.keys() else (*_GUARDRAILS, *_RETAINED)
+            kept = {key: value for key, value in item.update.items() if key not in dropped}
+            resources[index] = replace(item, update=kept)
+            if "DeploymentConfig" in item.update:
+                notes.append(
+                    f"The variants of {item.name} change from {', '.join(change.before)} to {', '.join(change.after)}: "
+                    "SageMaker does that only all at once, without `rollout.update` and without alarms that roll it "
+                    "back"
+                )
+        if removals:
+            notes.append(
+                f"{item.name} is not scaled while it is updated, because SageMaker refuses this update otherwise. If "
+                "the update fails, deploy the older recipe to scale it again"
+            )
+    return Transition(tuple(resources), tuple(removed_first), tuple(notes))
 
 
 def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
@@ -76,24 +88,6 @@ def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
             raise PlatformError(message, hint="Set `platform.inference_component.endpoint` to another endpoint.")
 
 
-def removed_before(endpoint: str, config: Existing, observed: Observed) -> tuple[Action, ...]:
-    """Autoscaling that stands in the way of an update to an existing configuration, as actions that remove it."""
-    change = _change(endpoint, config.state.get("Variants", {}), observed)
-    return _removals(change, observed) if change else ()
-
-
-def registered_again(
-    endpoint: str, removed: Sequence[Action], config: Existing, observed: Observed
-) -> tuple[Action, ...]:
-    """What registers the removed autoscaling again, with the same settings, for variants that the configuration has."""
-    actions: list[Action] = []
-    for action in reversed(removed):
-        item = observed.get(action.kind, action.name)
-        if item and variant_of(endpoint, item.name) in config.state["Variants"]:
-            actions.append(Action(item.kind, item.name, "create", "again, after the update", _request(item)))
-    return tuple(actions)
-
-
 def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
     """The instance types of each variant of an endpoint configuration, shadow variants too, first choice first."""
     lists = [config.get(key) for key in ("ProductionVariants", "ShadowProductionVariants")]
@@ -102,30 +96,6 @@ def instance_types(config: Mapping[str, object]) -> dict[str, list[str]]:
         variant["VariantName"]: [pool["InstanceType"] for pool in variant.get("InstancePools", [variant])]
         for variant in variants
     }
-
-
-def _with_update(
-    so_far: Transition, item: Resource, after: Mapping[str, Sequence[str]], observed: Observed
-) -> Transition:
-    change = _change(item.name, after, observed)
-    if change is None:
-        return so_far
-    removals, notes, resources = _removals(change, observed), list(so_far.notes), so_far.desired
-    if change.renames:
-        dropped = _GUARDRAILS if change.keeps_one else (*_GUARDRAILS, *_RETAINED)
-        plain = replace(item, update={key: value for key, value in item.update.items() if key not in dropped})
-        resources = tuple(plain if other is item else other for other in resources)
-        if "DeploymentConfig" in item.update:
-            notes.append(
-                f"The variants of {item.name} change from {', '.join(change.before)} to {', '.join(change.after)}: "
-                "SageMaker does that only all at once, without `rollout.update` and without alarms that roll it back"
-            )
-    if removals:
-        notes.append(
-            f"{item.name} is not scaled while it is updated, because SageMaker refuses this update otherwise. If the "
-            "update fails, deploy the older recipe to scale it again"
-        )
-    return Transition(resources, (*so_far.removed_first, *removals), tuple(notes))
 
 
 def _change(endpoint: str, after: Mapping[str, Sequence[str]], observed: Observed) -> _Change | None:
@@ -153,14 +123,11 @@ def _request(item: Existing) -> Mapping[str, Any]:
     """The request that creates an existing target or policy again, with the tags that it had."""
     content = item.state["Content"]
     if item.kind == "ScalableTarget":
-        return {**scalable(item.name), **content, "Tags": _settable(item.state["Tags"])}
+        # AWS keeps the tags of `aws:` for itself.
+        tags = {key: value for key, value in item.state["Tags"].items() if not key.startswith("aws:")}
+        return {**scalable(item.name), **content, "Tags": tags}
     resource_id, _, name = item.name.rpartition("/")
     return {"PolicyName": name, **scalable(resource_id), **content}
-
-
-def _settable(tags: Mapping[str, str]) -> dict[str, str]:
-    """The tags that a request may set: AWS keeps those of `aws:` for itself."""
-    return {key: value for key, value in tags.items() if not key.startswith("aws:")}
 
 
 def _foreign(item: Existing) -> PlatformError:
@@ -200,8 +167,15 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) 
     request = {"EndpointName": endpoint, "EndpointConfigName": previous, "RetainAllVariantProperties": True}
     seconds = lookup.platform(platform).endpoint_seconds
     action = Action("Endpoint", endpoint, "update", f"rolls back from {running}", request, seconds)
-    removed = removed_before(endpoint, config, observed)
-    again = registered_again(endpoint, removed, config, observed)
+    change = _change(endpoint, config.state.get("Variants", {}), observed)
+    removed = _removals(change, observed) if change else ()
+    # With the same settings, for variants that the configuration has.
+    again = tuple(
+        Action(item.kind, item.name, "create", "again, after the update", _request(item))
+        for action in reversed(removed)
+        if (item := observed.get(action.kind, action.name))
+        and variant_of(endpoint, item.name) in config.state["Variants"]
+    )
     notes = (_NOT_SCALED.format(endpoint=endpoint),) if len(again) < len(removed) else ()
     return Plan(recipe, platform, (endpoint,), (*removed, action, *again), None, observed.fingerprint(), notes=notes)
 

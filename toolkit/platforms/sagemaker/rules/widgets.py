@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from toolkit import documents
@@ -130,7 +131,7 @@ def _requests(recipe: Recipe, variants: Sequence[str], region: str) -> list[dict
             [
                 namespace,
                 name,
-                *_dimensions(recipe, variant),
+                *chain.from_iterable(metrics.dimensions(recipe, variant).items()),
                 {"stat": stat, "label": _label(variant, variants, name, stat)},
             ]
             for variant in variants
@@ -159,11 +160,11 @@ def _engine(recipe: Recipe, names: MetricNames, variants: Sequence[str], region:
         _chart(
             title,
             region,
-            [
-                (prefix + label, query.format(of=metrics.labels(recipe, variant)))
+            {
+                prefix + label: query.format(of=metrics.labels(recipe, variant))
                 for variant, prefix in prefixes.items()
                 for label, query in queries.items()
-            ],
+            },
         )
         for title, queries in _engine_queries(names).items()
     ]
@@ -202,18 +203,11 @@ def _acceptance(recipe: Recipe, names: MetricNames, region: str) -> list[dict[st
 
     accepted, drafts = rate(names.accepted_tokens), rate(names.drafts)
     by_position = rate(names.accepted_by_position).replace("sum(", "sum by (position) (", 1)
+    share_by_position = f"100 * {by_position} / on () group_left () {drafts}"
     return [
-        _chart("Acceptance length (PromQL)", region, [("length", f"1 + {accepted} / {drafts}")]),
-        _chart(
-            "Acceptance rate, % (PromQL)",
-            region,
-            [("rate", f"100 * {accepted} / {rate(names.drafted_tokens)}")],
-        ),
-        _chart(
-            "Acceptance rate by position, % (PromQL)",
-            region,
-            [("", f"100 * {by_position} / on () group_left () {drafts}")],
-        ),
+        _chart("Acceptance length (PromQL)", region, {"length": f"1 + {accepted} / {drafts}"}),
+        _chart("Acceptance rate, % (PromQL)", region, {"rate": f"100 * {accepted} / {rate(names.drafted_tokens)}"}),
+        _chart("Acceptance rate by position, % (PromQL)", region, {"": share_by_position}),
     ]
 
 
@@ -227,7 +221,7 @@ _MEASURED = {
 
 def _measurements(recipe: Recipe, region: str) -> list[dict[str, Any]]:
     """What `toolkit prove --publish` measured: both arms side by side, by workload and load."""
-    schema = f'{{"{metrics.namespace(recipe)}",{",".join(DIMENSIONS)}}}'
+    schema = f'{{"{metrics.namespace(recipe.name)}",{",".join(DIMENSIONS)}}}'
     label = " ".join(f"${{PROP('Dim.{name}')}}" for name in DIMENSIONS)
     return [
         _metric(
@@ -244,7 +238,7 @@ def _acceptance_from_the_log(recipe: Recipe, region: str) -> list[dict[str, Any]
     k, floor = expected.draft_length(recipe), expected.acceptance_floor(recipe)
     if k is None:
         return []
-    namespace = metrics.namespace(recipe)
+    namespace = metrics.namespace(recipe.name)
     sums: list[Row] = [
         [namespace, ACCEPTED, {"id": "accepted", "stat": "Sum", "visible": False}],
         [namespace, DRAFTED, {"id": "drafted", "stat": "Sum", "visible": False}],
@@ -274,7 +268,7 @@ def _metric(
     return {"type": "metric", "properties": properties}
 
 
-def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _chart(title: str, region: str, queries: Mapping[str, str]) -> dict[str, Any]:
     lines = [
         {
             "id": f"q{number}",
@@ -283,16 +277,12 @@ def _chart(title: str, region: str, queries: Sequence[tuple[str, str]]) -> dict[
             "query": query,
             **({"label": label} if label else {}),
         }
-        for number, (label, query) in enumerate(queries, start=1)
+        for number, (label, query) in enumerate(queries.items(), start=1)
     ]
     return {
         "type": "chart",
         "properties": {"title": title, "region": region, "view": "line", "data": {"queries": lines}},
     }
-
-
-def _dimensions(recipe: Recipe, variant: str) -> list[str]:
-    return [part for pair in metrics.dimensions(recipe, variant).items() for part in pair]
 
 
 def _label(variant: str, variants: Sequence[str], metric: str, stat: str) -> str:

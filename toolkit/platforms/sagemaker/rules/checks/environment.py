@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import builds, environment, supervised, variable
+from toolkit.engines.arguments import LONGEST_VALUE, builds, environment, supervised, variable
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 
-# botocore 1.44.5, service model of SageMaker: EnvironmentMap and EnvironmentValue; 32 KiB in all: API reference.
+# botocore 1.44.5, service model of SageMaker: EnvironmentMap; 32 KiB in all: API reference.
 _MAX_ENTRIES = 100
-_MAX_VALUE_CHARACTERS = 1024
 _MAX_BYTES = 32 * 1024
 _REGION = "platform.region"
 
@@ -20,8 +19,8 @@ def check_environment(recipe: Recipe) -> Iterator[Finding]:
     """Findings on SageMaker's limits for a container's environment."""
     variables = environment(recipe)
     for name, value in variables.items():
-        if len(value) > _MAX_VALUE_CHARACTERS:
-            message = f"{name} has {len(value)} characters, but SageMaker allows {_MAX_VALUE_CHARACTERS}"
+        if len(value) > LONGEST_VALUE:
+            message = f"{name} has {len(value)} characters, but SageMaker allows {LONGEST_VALUE}"
             yield Finding("container.environment", message, "engine", hint="Shorten the value of that flag.")
     if len(variables) > _MAX_ENTRIES:
         message = (

@@ -13,6 +13,7 @@ from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
+from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting, check_region
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import load_seconds
@@ -36,11 +37,13 @@ _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 # Of a KMS key: in its short form, and in its ARN.
 _ALIAS = "alias/"
 # Without an instance store, SageMaker downloads to an EBS volume of at most this size.
-_VOLUME_GB = 512
+LARGEST_VOLUME_GB = 512
 
 
-def check_settings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on instance types, time-outs and SageMaker's own settings."""
+def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on environment, instance types, time-outs and SageMaker's own settings."""
+    yield from check_environment(recipe)
+    yield from check_quoting(recipe)
     yield from _instance_types(recipe, models)
     yield from _network(recipe)
     yield from _capacity(recipe)
@@ -49,6 +52,7 @@ def check_settings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_rollout(recipe)
     if models:
         yield from _start(recipe, models)
+    yield from check_region(recipe)
 
 
 def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
@@ -129,7 +133,7 @@ def _drives_blackwell(image: Image) -> bool:
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     needed = _weight_bytes(models) / 1e9
-    room = instance.local_nvme_gb or _VOLUME_GB
+    room = instance.local_nvme_gb or LARGEST_VOLUME_GB
     if needed > room:
         message = f"{needed:.0f} GB of weights do not fit the {room} GB disk of {instance.name}"
         yield Finding("sagemaker.disk", message, path, hint="Use a type with a larger instance store.")

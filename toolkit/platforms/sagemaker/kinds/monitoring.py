@@ -1,17 +1,20 @@
-"""Alarms on an endpoint, some of which roll back an update."""
+"""Alarms on an endpoint, some of which roll back an update, and its dashboard."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
-from toolkit.platforms.sagemaker.kinds.log_group import has_alarms
-from toolkit.platforms.sagemaker.rules import metrics
+from toolkit.platforms.sagemaker.kinds.log_group import has_alarms, has_dashboard
+from toolkit.platforms.sagemaker.rules import metrics, widgets
+from toolkit.platforms.sagemaker.rules.arms import variants
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED, INVOCATIONS
 from toolkit.platforms.sagemaker.rules.names import resource_ids, scale_from_zero_alarm, tags
 from toolkit.recipe.recipe import Recipe
@@ -50,7 +53,7 @@ class AlarmKind(ContentKind):
     )
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return alarms(deployment.recipe, deployment.variants)
+        return alarms(deployment.recipe, variants(deployment.recipe))
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         from_zero = [scale_from_zero_alarm(resource_id) for resource_id in resource_ids(name)]
@@ -65,6 +68,38 @@ class AlarmKind(ContentKind):
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
         clients.cloudwatch.delete_alarms(AlarmNames=[name])
+
+
+class DashboardKind(ContentKind):
+    """A dashboard's tags cannot be read, so its first widget says to which endpoint it belongs."""
+
+    kind = "Dashboard"
+    resource_type = "AWS::CloudWatch::Dashboard"
+    content_keys = ("DashboardBody",)
+
+    def desired(self, deployment: Deployment) -> list[Resource]:
+        recipe, account, shown = deployment.recipe, deployment.account, variants(deployment.recipe)
+        if not has_dashboard(recipe):
+            return []
+        names = [item.name for item in alarms(recipe, shown)]
+        body = json.dumps(widgets.body(recipe, account, shown, names))
+        name = dashboard_name(recipe.name, account.region)
+        return [Resource(self.kind, name, {"DashboardName": name, "DashboardBody": body, "Tags": tags(recipe)})]
+
+    def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"DashboardBody": json.loads(request["DashboardBody"])}
+
+    def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
+        dashboard, cloudwatch = dashboard_name(name, look.clients.session.region_name), look.clients.cloudwatch
+        answer = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
+        if answer:
+            yield self.described(dashboard, widgets.owner(answer["DashboardBody"]), answer)
+
+    def create(self, work: Work, request: Any) -> None:
+        work.clients.cloudwatch.put_dashboard(**request)
+
+    def delete(self, clients: Clients, name: str, request: Any) -> None:
+        clients.cloudwatch.delete_dashboards(DashboardNames=[name])
 
 
 def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
@@ -89,12 +124,17 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     """
     if not has_alarms(recipe):
         return []
-    return [_alarm_name(recipe, _what("errors", variant, variants)) for variant in variants]
+    return [alarm_prefix(recipe.name) + _what("errors", variant, variants) for variant in variants]
 
 
 def alarm_prefix(name: str) -> str:
     """Prefix of the names of an endpoint's alarms."""
     return f"toolkit-{name}-"
+
+
+def dashboard_name(name: str, region: str) -> str:
+    """Name of an endpoint's dashboard. It has the region, because dashboards of an account are global."""
+    return f"toolkit-{name}-{region}"
 
 
 def read_alarms(look: Look, endpoint: str) -> dict[str, Mapping[str, Any]]:
@@ -161,17 +201,24 @@ def _no_copy(recipe: Recipe) -> list[Resource]:
         recipe,
         "no-copy",
         f"No copy of {recipe.name} was in service for a request. See: toolkit status",
-        Namespace=INVOCATIONS,
-        MetricName="NoCapacityInvocationFailures",
-        Dimensions=_pairs(metrics.dimensions(recipe, "")),
-        Statistic="Sum",
-        Period=60,
-        EvaluationPeriods=1,
-        DatapointsToAlarm=1,
-        Threshold=1.0,
-        ComparisonOperator="GreaterThanOrEqualToThreshold",
+        **no_copy(recipe),
     )
     return [alarm]
+
+
+def no_copy(recipe: Recipe) -> dict[str, Any]:
+    """An alarm's condition: a request to the inference component found no copy in service."""
+    return {
+        "Namespace": INVOCATIONS,
+        "MetricName": "NoCapacityInvocationFailures",
+        "Dimensions": _pairs(metrics.dimensions(recipe, "")),
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "DatapointsToAlarm": 1,
+        "Threshold": 1.0,
+        "ComparisonOperator": "GreaterThanOrEqualToThreshold",
+    }
 
 
 def _acceptance(recipe: Recipe) -> list[Resource]:
@@ -186,8 +233,8 @@ def _acceptance(recipe: Recipe) -> list[Resource]:
         f"the lowest published for K={k}: the traffic, its chat template or the drafter is not what it was. "
         f"See: toolkit prove {recipe.name}",
         Metrics=[
-            _sum("accepted", metrics.namespace(recipe), ACCEPTED, 300),
-            _sum("drafted", metrics.namespace(recipe), DRAFTED, 300),
+            _sum("accepted", metrics.namespace(recipe.name), ACCEPTED, 300),
+            _sum("drafted", metrics.namespace(recipe.name), DRAFTED, 300),
             _math(metrics.acceptance_length(k), "acceptance length"),
         ],
         EvaluationPeriods=3,
@@ -200,7 +247,7 @@ def _acceptance(recipe: Recipe) -> list[Resource]:
 
 def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Resource:
     notify = [aws_observability(recipe).notify] if aws_observability(recipe).notify else []
-    name = _alarm_name(recipe, what)
+    name = alarm_prefix(recipe.name) + what
     request = {
         "AlarmName": name,
         "AlarmDescription": description,
@@ -212,10 +259,6 @@ def _alarm(recipe: Recipe, what: str, description: str, **condition: Any) -> Res
         "Tags": tags(recipe),
     }
     return Resource("Alarm", name, request)
-
-
-def _alarm_name(recipe: Recipe, what: str) -> str:
-    return alarm_prefix(recipe.name) + what
 
 
 def _what(alarm: str, variant: str, variants: Sequence[str]) -> str:
