@@ -258,6 +258,12 @@ def test_what_cannot_work_is_found_before_anything_starts(desk: Desk, written: s
     assert code in [finding.code for finding in check(desk.recipe).errors]
 
 
+@pytest.mark.parametrize(("depth", "warns"), [(7, True), (8, False)])
+def test_a_head_that_drafts_in_parallel_is_trained_deeper_than_it_drafts(desk: Desk, depth: int, warns: bool) -> None:
+    desk.recipe.write_text(RECIPE.replace("depth: 10", f"depth: {depth}"))
+    assert ("training.depth" in [finding.code for finding in check(desk.recipe).findings]) == warns
+
+
 @pytest.mark.parametrize(
     ("written", "instead", "message"),
     [
