@@ -74,11 +74,12 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, _show(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, show_value(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
 
 
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
+    """The value of a choice as text."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

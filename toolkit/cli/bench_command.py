@@ -94,11 +94,6 @@ WorkloadNames = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (prove, bench):
-        app.command()(command)
-
-
 MeasuredOrNothing = Annotated[
     str | None,
     typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
@@ -197,9 +192,8 @@ def bench(
         _compare(*compare, as_json)
         return
     if what is None:
-        raise UsageError(
-            "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
-        )
+        hint = "Such as: toolkit bench tiny/p-eagle"
+        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
     if what_if_acceptance and (arm or resume):
         raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
     if dummy_weights and not what_if_acceptance:
@@ -279,5 +273,4 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     from toolkit.measure.report import read_report
 
     comparison = compare(read_report(before), read_report(after))
-    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison))
-    exit_unless(comparison.ok)
+    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison), yes=comparison.ok)

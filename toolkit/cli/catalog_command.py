@@ -26,24 +26,19 @@ Ec2 = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and renew the toolkit's facts.")
-    group.command()(status)
-    group.command()(update)
-    app.add_typer(group, name="catalog")
+catalog = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and renew the toolkit's facts.")
 
 
+@catalog.command()
 def status(as_json: Json = False) -> None:
     """Show how old the facts are, and what the last update found. Needs no network."""
     from toolkit.api.facts import catalog_status
 
     age = catalog_status()
-    answer(age.to_dict(), as_json, lambda: _status_text(age))
-    if not as_json:
-        next_step("catalog", "update")
+    answer(age.to_dict(), as_json, lambda: _status_text(age), then=("catalog", "update"))
 
 
+@catalog.command()
 def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> None:
     """Read prices, heads, images and versions from public documents, into the toolkit's folder in your home.
 

@@ -11,7 +11,7 @@ import typer
 from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.endpoint_commands import Name
-from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.output import answer, confirm, lines, say
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 from toolkit.cli.table import table, terminal_width
 
@@ -26,11 +26,6 @@ _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms
 _UNITS = {"s": 1.0, "ms": 0.001}
 _MOST_K = 64
 _LONGEST_LINE = 120
-
-
-def register(app: typer.Typer) -> None:
-    for command in (tune, improve):
-        app.command()(command)
 
 
 def tune(
@@ -78,7 +73,7 @@ def tune(
 
     ks, loads, limits = _ks(k), counts_of(concurrency), _slo(slo) if slo else None
     if cost := tuning.price(recipe, platform=platform):
-        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+        confirm(f"This starts {cost}. Go on?", yes)
     report = tuning.tune(
         recipe,
         k=ks,
@@ -92,10 +87,8 @@ def tune(
         write=write,
         platform=platform,
     )
-    answer(report.to_dict(), as_json, lambda: tune_text(report))
-    exit_unless(report.ok)
-    if not as_json:
-        next_step(*(("deploy", recipe) if write else ("tune", recipe, "--write")))
+    then = ("deploy", recipe) if write else ("tune", recipe, "--write")
+    answer(report.to_dict(), as_json, lambda: tune_text(report), yes=report.ok, then=then)
 
 
 def tune_text(report: TuneReport, room: int | None = None) -> str:
@@ -161,19 +154,17 @@ def improve(
     improved = improvement.improve(
         name, concurrency=loads, seconds=seconds, promote=promote, platform=platform, approve=approve
     )
-    answer(improved.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in improved.rows()))
-    exit_unless(bool(improved) or not promote)
-    if not as_json:
-        next_step("prove" if promote else "deploy", name)
+    then = ("prove" if promote else "deploy", name)
+    answer(improved.to_dict(), as_json, lambda: lines(improved.rows()), yes=bool(improved) or not promote, then=then)
 
 
 def _approve_price(planned: ImprovementPlan) -> None:
     """Ask before something is made that is billed."""
     say(_plan_text(planned))
     if planned.price:
-        exit_unless(confirm(f"This starts {planned.price}. Go on?", yes=False))
+        confirm(f"This starts {planned.price}. Go on?", yes=False)
 
 
 def _plan_text(planned: ImprovementPlan) -> str:
-    rows = "\n".join(f"{key}: {text}" for key, text in planned.rows())
+    rows = lines(planned.rows())
     return f"{rows}\n\n{plan_text(planned.training, cost=False)}" if planned.training else rows
