@@ -6,13 +6,12 @@ adds a method at run time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from toolkit.catalog.lookup import FOLDER, engine_files, older
+from toolkit.catalog.lookup import engine_files, older, read
 from toolkit.errors import UsageError
 
 Drafter = Literal["required", "optional", "none"]
@@ -149,9 +148,8 @@ def _fixed_keys(engine: str) -> set[str]:
 
 @cache
 def _table() -> dict[str, Method]:
-    data = json.loads((FOLDER / "methods.json").read_text(encoding="utf-8"))
     table: dict[str, Method] = {}
-    for name, facts in data["methods"].items():
+    for name, facts in read("methods.json")["methods"].items():
         rows = {engine: (row, file) for engine, file in _drafting_engines() if (row := file["methods"].get(name))}
         engines = {engine: _engine_method(row, file) for engine, (row, file) in rows.items()}
         table[name] = Method(name=name, engines=engines, **facts)

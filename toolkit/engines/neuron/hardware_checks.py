@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import (
     DEVICE_GROUPS,
@@ -23,7 +24,6 @@ from toolkit.engines.neuron.generations import (
     ANY_ENGINE,
     Generation,
     ami_release,
-    at_least,
     driver_fits,
     facts,
     generation_of,
@@ -253,7 +253,7 @@ def _choose_ami(generation: Generation, on: str) -> str:
 
 def _sagemaker_driver(generation: Generation, on: str, path: str) -> Iterator[Finding]:
     host, seen, lowest = facts().sagemaker_driver, facts().sagemaker_driver_seen, generation.drivers.get(on)
-    if not lowest or at_least(host, lowest):
+    if not lowest or not lookup.older(host, lowest):
         if on == family(seen.instance_type):
             fits = "works" if driver_fits(generation, on, seen.driver) else "does not work"
             message = f"a user saw Neuron driver {seen.driver} on {seen.instance_type}: {generation} {fits} with it"
