@@ -16,7 +16,7 @@ from toolkit import documents
 from toolkit.api import training
 from toolkit.api.context import recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint
+from toolkit.api.head_trial import OnVariant, OwnEndpoint
 from toolkit.api.steps import STEPS, Steps
 from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
 from toolkit.api.training import TrainingRun, train_plan
@@ -320,7 +320,7 @@ def _trial_of(recipe: Recipe) -> Trial:
     return trial(recipe) if trial else Trial("The new head is tried on an endpoint of its own")
 
 
-def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
+def _trial(live: _Live, steps: Steps, progress: Progress) -> OnVariant | OwnEndpoint:
     trial = _trial_of(live.recipe)
     if trial.candidate:
         return OnVariant(live.recipe, live.candidate, trial, steps, progress)
@@ -328,12 +328,10 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 
 
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
-    old, new = _acceptance(report.arms)
-    lengths = (old, new) if old and new else None
-    improvement = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
-    if decision.gain is None:
-        return improvement
-    return replace(improvement, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
+    lengths, gain = _acceptance(report.arms), decision.gain
+    decoding, acceptance = (gain.decoding, gain.acceptance) if gain else (None, None)
+    known = lengths if all(lengths) else None
+    return Improvement(recipe, head, tried, decision.promote, decision.reason, decoding, acceptance, known)
 
 
 def _text(ratio: Interval) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolkit import registry
 from toolkit.api.checking import check
+from toolkit.api.context import require_new
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.api.outside import OUTSIDE, Outside
@@ -165,18 +166,12 @@ def _written_out(path: Path, main: Proposal, wishes: Wishes, origin: str, free_b
     rehearsal, note = _rehearsal(path, main, wishes, free_bytes)
     wanted = {path: main, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
-        if file.exists():
-            raise UsageError(
-                f"{file} exists already", hint=f"Write another one: --out {file.with_stem(file.stem + '-2')}"
-            )
+        require_new(file)
     for file, proposal in wanted.items():
         write_whole(file, recipe_text(proposal, origin))
         write_lock(load(file), proposal.lock)
-    report = check(path)
-    notes = (*main.notes, *note)
-    return NewRecipe(
-        path, main.choices, report.findings, notes, _local(path) if rehearsal else None, main.recipe["name"]
-    )
+    findings, notes, local = check(path).findings, (*main.notes, *note), _local(path) if rehearsal else None
+    return NewRecipe(path, main.choices, findings, notes, local, main.recipe["name"])
 
 
 def _origin(model: str) -> str:
@@ -196,25 +191,17 @@ def _rehearsal(
         return None, ()
     if not runs_here():
         return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
-    method = proposal.recipe["speculation"]["method"]
+    speculation = proposal.recipe["speculation"]
+    method = speculation["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
     if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
-    drafter = Drafter(
-        method,
-        proposal.recipe["speculation"]["num_speculative_tokens"],
-        "as in the recipe",
-        "as in the recipe",
-        proposal.recipe["speculation"].get("model"),
-        proposal.lock.drafter,
-    )
+    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), "as in the recipe"
+    drafter = Drafter(method, k, same, same, model, proposal.lock.drafter)
     try:
         local = propose(
-            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
-            proposal.lock.target,
-            [drafter],
-            path.parent.resolve(),
+            Wishes(wishes.model, here, goal=wishes.goal), proposal.lock.target, [drafter], path.parent.resolve()
         )
     except ToolkitError as error:
         return None, (f"No rehearsal of these models on this machine: {error.message}. {instead}",)

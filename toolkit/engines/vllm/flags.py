@@ -18,23 +18,7 @@ PREFIX = "SM_VLLM_"
 PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
 """Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
-OWN_FLAGS = {
-    "grpc": "nothing: the platform asks over HTTP",
-    "headless": "nothing: the platform asks over HTTP",
-    "host": "nothing: the platform gives it",
-    "max-model-len": "`engine.max_model_len`",
-    "max-num-batched-tokens": "`engine.max_num_batched_tokens`",
-    "max-num-seqs": "`engine.max_num_seqs`",
-    "model": "`target.model`",
-    "per-request-spec-decode-metrics": "nothing: it is on wherever there is speculation",
-    "port": "nothing: the platform gives it",
-    "served-model-name": "`name`",
-    "spec-method": "`speculation.method`",
-    "spec-model": "`speculation.model`",
-    "spec-tokens": "`speculation.num_speculative_tokens`",
-    "speculative-config": "`speculation`",
-    "uds": "nothing: the platform asks over HTTP",
-}
+OWN_FLAGS: Mapping[str, str] = lookup.read("engines/vllm.json")["own_flags"]
 """Flags that the toolkit sets itself, and the recipe key to use instead."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog.lookup import Instance, older
+from toolkit.catalog.lookup import Instance, older, read
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.cpu import VllmOnCpu
 from toolkit.engines.vllm.facts import facts
@@ -25,26 +25,9 @@ from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
 from toolkit.recipe.rules import Download, MetricNames
 from toolkit.recipe.schema import EngineSection
 
-METRICS = MetricNames(
-    time_to_first_token="vllm:time_to_first_token_seconds",
-    # Time per output token of a request. vLLM's inter-token latency is per step, which yields several tokens.
-    time_per_output_token="vllm:request_time_per_output_token_seconds",
-    inter_token_latency="vllm:inter_token_latency_seconds",
-    request_latency="vllm:e2e_request_latency_seconds",
-    generated_tokens="vllm:generation_tokens_total",
-    prompt_tokens="vllm:prompt_tokens_total",
-    running_requests="vllm:num_requests_running",
-    waiting_requests="vllm:num_requests_waiting",
-    kv_cache_usage="vllm:kv_cache_usage_perc",
-    drafts="vllm:spec_decode_num_drafts_total",
-    drafted_tokens="vllm:spec_decode_num_draft_tokens_total",
-    accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
-    accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
-)
-
 
 class VllmMetrics(Metrics):
-    names = METRICS
+    names = MetricNames(**read("engines/vllm.json")["metrics"])
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
