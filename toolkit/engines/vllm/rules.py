@@ -98,9 +98,8 @@ class Vllm(OnVllm):
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
-        if not recipe.platform_rules.facts.has_instance_types or older(
-            recipe.engine.version, facts().synthetic_acceptance_since
-        ):
+        is_older = older(recipe.engine.version, facts().synthetic_acceptance_since)
+        if is_older or not recipe.platform_rules.facts.has_instance_types:
             return False
         instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and runs_on(instance) for instance in instances)

@@ -53,12 +53,8 @@ def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
     since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else since
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     on_cpu = not recipe.platform_rules.facts.has_instance_types
-    return (
-        only_runner(recipe) == "V1"
-        or on_cpu
-        or written == "0"
-        or (written is None and lookup.older(recipe.engine.version, since))
-    )
+    by_default = written is None and lookup.older(recipe.engine.version, since)
+    return only_runner(recipe) == "V1" or on_cpu or written == "0" or by_default
 
 
 def _stages(recipe: Recipe) -> Iterator[Finding]:
@@ -117,10 +113,8 @@ def _long_draft(speculation: SpeculationSection) -> Iterator[Finding]:
         message = (
             f"K={tokens} takes {tokens} passes of the drafter one after the other, and the last are rarely accepted"
         )
-        hint = "Measure 3 and 5 first: toolkit tune (vLLM issue 39790)."
-        yield Finding(
-            "quality.long-draft", message, "speculation.num_speculative_tokens", hint=hint, severity="warning"
-        )
+        path, hint = "speculation.num_speculative_tokens", "Measure 3 and 5 first: toolkit tune (vLLM issue 39790)."
+        yield Finding("quality.long-draft", message, path, hint=hint, severity="warning")
 
 
 def _short_matches(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
