@@ -19,12 +19,18 @@ from toolkit.errors import UsageError
 from toolkit.home import docs_dir
 
 _MOST_BYTES = 64 * 1024**2
-File = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")]
-Reason = Annotated[str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")]
-Platform = Annotated[AnyPlatform | None, typer.Option("--platform", help="Look for messages of this platform only.")]
 
 
-def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
+def explain(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")
+    ] = "",
+    platform: Annotated[
+        AnyPlatform | None, typer.Option("--platform", help="Look for messages of this platform only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Name the cause of a failure, the lines that show it, and the edit to make.
 
     Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolkit.api.training import TrainingRun
     from toolkit.findings import Finding
     from toolkit.measure.report import BenchReport
-    from toolkit.planning.plan import Action, Plan
+    from toolkit.planning.plan import Action
     from toolkit.recipe.facts import ModelFacts
     from toolkit.training.engine import TrainingEngine
 
@@ -121,13 +121,10 @@ def compile_(
         answer(planned.to_dict(), as_json, lambda: plan_text(planned, cost=False))
         return
     done = toolkit.compile(recipe, platform=platform, baseline=baseline, wait=wait)
-    answer(done.to_dict(), as_json, lambda: _done_text(done, wait))
+    jobs = [action for action in done.actions if action.kind == "TrainingJob"]
+    answer(done.to_dict(), as_json, lambda: "\n".join(_job_text(job, wait) for job in jobs))
     if wait:
         next_step("deploy", recipe, "--baseline" if baseline else None)
-
-
-def _done_text(done: Plan, waited: bool) -> str:
-    return "\n".join(_job_text(action, waited) for action in done.actions if action.kind == "TrainingJob")
 
 
 def _job_text(job: Action, waited: bool) -> str:

@@ -225,25 +225,20 @@ def _report_text(report: Report) -> str:
     return paragraphs(lines or [f"{report.recipe}: no findings"])
 
 
-Source = Annotated[
-    str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
-]
-Types = Annotated[
-    list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
-]
-Sort = Annotated[
-    Literal["price", "kv-price"],
-    typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
-]
-
-
 _SHOWN = 10
 
 
 def fit(
-    recipe: Source,
-    instance: Types = None,
-    sort: Sort = "price",
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+    ],
+    instance: Annotated[
+        list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
+    ] = None,
+    sort: Annotated[
+        Literal["price", "kv-price"],
+        typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+    ] = "price",
     every: Annotated[bool, typer.Option("--all", help="Print every type, not the first ten.")] = False,
     as_json: Json = False,
 ) -> None:

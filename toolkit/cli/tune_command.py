@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -25,7 +24,6 @@ _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
 _UNITS = {"s": 1.0, "ms": 0.001}
 _MOST_K = 64
-_LONGEST_LINE = 120
 
 
 def tune(
@@ -93,16 +91,14 @@ def tune(
 
 def tune_text(report: TuneReport, room: int | None = None) -> str:
     """The report as text, at most `room` characters wide; by default as wide as the terminal."""
+    from toolkit.cli.report_text import wrapped
     from toolkit.measure.tune_report import COLUMNS
     from toolkit.measure.wording import drop_empty_columns
 
     room = terminal_width() if room is None else room
     rows = [row.cells(report.winner) for row in report.rows]
-    head, *below = [
-        textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
-        for line in (f"{report.title}: {report.answer}", *report.lines())
-    ]
-    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), "\n".join(below)])
+    head, below = wrapped([f"{report.title}: {report.answer}"], room), wrapped(report.lines(), room)
+    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), below])
 
 
 def _ks(text: str) -> tuple[int, ...]:

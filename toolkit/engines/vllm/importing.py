@@ -34,25 +34,15 @@ def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imp
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
     if isinstance(settings, str):
         return read_command(settings)
-    if _is_suite(settings):
+    model, deployment = settings.get("model"), settings.get("deployment")
+    deployed = deployment.get("model") if isinstance(deployment, Mapping) else None
+    if isinstance(deployed, Mapping) and "id" in deployed:
         return _read_suite(settings)
-    if _is_collected(settings):
+    if isinstance(model, Mapping) and "model_id" in model:
         return _read_collected(settings, variant)
-    if _is_configuration(settings):
+    if isinstance(model, str) and not any(isinstance(settings.get(key), Mapping) for key in ("target", "engine")):
         return _read_configuration(settings)
     return None
-
-
-def _is_collected(document: Mapping[str, Any]) -> bool:
-    """Whether it is a recipe of vllm-project/recipes."""
-    return isinstance(document.get("model"), Mapping) and "model_id" in document["model"]
-
-
-def _is_configuration(document: Mapping[str, Any]) -> bool:
-    """Whether it is a configuration file of `vllm serve`: flags with their values."""
-    return isinstance(document.get("model"), str) and not any(
-        isinstance(document.get(key), Mapping) for key in ("target", "engine")
-    )
 
 
 def _read_collected(document: Mapping[str, Any], variant: str | None) -> VllmSettings:
@@ -82,7 +72,7 @@ def _read_collected(document: Mapping[str, Any], variant: str | None) -> VllmSet
 
 
 def _read_configuration(document: Mapping[str, Any]) -> VllmSettings:
-    """A configuration file of `vllm serve`."""
+    """A configuration file of `vllm serve`: flags with their values."""
     imported = VllmSettings("a configuration file of vLLM")
     for key, value in sorted(document.items(), key=lambda item: item[0] != "model"):
         flag = str(key).replace("_", "-")
@@ -134,14 +124,6 @@ def _shown(value: Any) -> str:
 
 
 _KNOWN = {"model", "instance", "container", "vllm", "speculative_decoding", "prefix_caching", "endpoint"}
-
-
-def _is_suite(document: Mapping[str, Any]) -> bool:
-    """Whether it is a recipe of the benchmark suite."""
-    deployment = document.get("deployment")
-    return (
-        isinstance(deployment, Mapping) and isinstance(deployment.get("model"), Mapping) and "id" in deployment["model"]
-    )
 
 
 def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
