@@ -201,6 +201,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
+    notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
+    if outdated := old_facts(recipe, current_day()):
+        notes.append(f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}")
     plan = make_plan(
         str(recipe.path.resolve()),
         rules,
@@ -210,16 +213,11 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
         price_before=price_now(observed, recipe.region) if price_now else None,
-        notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
+        notes=notes,
     )
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
     return DeploymentPlan(**{**vars(plan), "unpinned": tuple(find_unpinned(recipe, deployment.account))})
-
-
-def _age(recipe: Recipe) -> list[str]:
-    outdated = old_facts(recipe, current_day())
-    return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
 
 
 def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

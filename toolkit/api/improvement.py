@@ -143,11 +143,6 @@ class _Live:
     resumed: bool
     up_to_date: bool
 
-    @property
-    def on_variant(self) -> Recipe:
-        """The recipe with the candidate beside its own head."""
-        return replace(self.recipe, candidate=self.candidate.speculation)
-
 
 def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
@@ -272,7 +267,8 @@ def _price(live: _Live) -> str | None:
     if live.up_to_date:
         return None
     if _trial_of(live.recipe).candidate:
-        now, then = live.recipe.price_per_hour, live.on_variant.price_per_hour
+        now = live.recipe.price_per_hour
+        then = replace(live.recipe, candidate=live.candidate.speculation).price_per_hour
         hourly = None if now is None or then is None else then - now
     else:
         hourly = live.candidate.price_per_hour

@@ -108,7 +108,9 @@ def new(
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
     wishes = Wishes(_spell(model, folder), platform, method, goal, max_price, context, region, hardware)
-    _require_known(wishes)
+    engine_for(wishes)  # one that is unknown is an error
+    if goal not in ("latency", "throughput"):
+        raise UsageError(f"goal: `{goal}` is neither `latency` nor `throughput`")
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
         return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
@@ -127,12 +129,6 @@ def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progres
         entry = read_entry(wishes, source)
         path, choices, notes = write_jumpstart_recipe(out, wishes, source, entry, _origin(str(source)))
     return NewRecipe(path, choices, check(path).findings, notes, name=load(path).name)
-
-
-def _require_known(wishes: Wishes) -> None:
-    engine_for(wishes)
-    if wishes.goal not in ("latency", "throughput"):
-        raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
 
 def _spell(model: str, folder: Path) -> str:

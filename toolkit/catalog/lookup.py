@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.catalog.entries import Acceptance as Acceptance
 from toolkit.catalog.entries import Head as Head
 from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance

@@ -36,7 +36,7 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     # vLLM's own command line (its version is the first three numbers); a plugin may add flags
     version = ".".join(recipe.engine.version.split(".")[:3])
-    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))
+    yield from check_flags(recipe, lambda flag: unknown_flag(flag, version, "warning"))
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from _form(recipe)

@@ -22,7 +22,7 @@ _BUDGET = "engine.max_num_batched_tokens"
 def check_engine(recipe: Recipe) -> Iterator[Finding]:
     """Findings on version, flags, runner and token budget."""
     yield from _version(recipe)
-    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, recipe.engine.version))
+    yield from check_flags(recipe, lambda flag: unknown_flag(flag, recipe.engine.version))
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from check_speculation(recipe)
@@ -51,7 +51,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
-def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
+def unknown_flag(flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
     """A finding if that version of vLLM does not have the flag; none for an unknown version."""
     if flag_known(version, flag) is not False:
         return

@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
 from toolkit.engines.vllm.flags import only_runner
-from toolkit.engines.vllm.keys import vllm
+from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
@@ -204,7 +204,8 @@ def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
 
 def _draft_tensor_parallel(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """A head runs on one accelerator or on all of the target's, a draft model on all (config/speculative.py)."""
-    wanted, target = vllm(speculation).draft_tensor_parallel_size, recipe.engine.args.get("tensor-parallel-size", 1)
+    wanted = VllmSpeculation.of(speculation).draft_tensor_parallel_size
+    target = recipe.engine.args.get("tensor-parallel-size", 1)
     allowed = [target] if speculation.facts.kind == "model" else [1, target]
     if wanted is not None and wanted not in allowed:
         message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators if the target runs on {target}"
