@@ -30,14 +30,10 @@ class Listed:
         return str(self.recipe.speculation.num_speculative_tokens) if self.recipe.speculation else ""
 
     @property
-    def price_per_hour(self) -> float | None:
-        """US dollars per hour, None where that is unknown."""
-        return self.recipe.price_per_hour
-
-    @property
     def dollars(self) -> str:
         """The price per hour, or `?`."""
-        return "?" if self.price_per_hour is None else f"{self.price_per_hour:.2f}"
+        price = self.recipe.price_per_hour
+        return "?" if price is None else f"{price:.2f}"
 
     @property
     def price_text(self) -> str:
@@ -65,7 +61,7 @@ class Listed:
             "path": str(self.recipe.path),
             "text": self.recipe.path.read_text(encoding="utf-8"),
             "recipe": self.recipe.to_dict(),
-            "price_per_hour": self.price_per_hour,
+            "price_per_hour": self.recipe.price_per_hour,
             "price": self.price_text,
             "fit": self.fit_lines,
             "evidence": [item.model_dump() for item in self.recipe.evidence],
@@ -111,7 +107,7 @@ class Catalogue(Sequence[Recipe]):
                 if _has(f"{item.recipe.target} {item.name}", model)
                 and method in (None, item.recipe.method)
                 and _has(item.hardware, hardware)
-                and (max_price is None or (item.price_per_hour is not None and item.price_per_hour <= max_price))
+                and (max_price is None or ((price := item.recipe.price_per_hour) is not None and price <= max_price))
                 and not (with_evidence and not item.recipe.evidence)
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
@@ -15,7 +16,7 @@ from toolkit.platforms.image import by_digest
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import base_images, jumpstart_entries, open_readable, rules_of, session_of
+from toolkit.registry import base_images, jumpstart_entries, open_platform, open_readable, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:
     """The recipe's platform, None where it does not run or cannot be asked: a plan needs no account."""
     return open_readable(recipe.platform.name, session_of(recipe.platform.name).scope(recipe), login)
+
+
+def open_for(recipe: Recipe, login: AwsSession | None = None) -> Platform:
+    """The recipe's platform. Raises PlatformError where it cannot be asked."""
+    return open_platform(recipe.platform.name, session_of(recipe.platform.name).scope(recipe), login)
 
 
 def complete_recipe(recipe: Recipe, platform: Observer | None) -> tuple[Recipe, Account]:
@@ -143,6 +149,12 @@ def recipe_or_none(name: RecipeLike) -> Recipe | None:
         if "/" in str(name) or str(name).endswith((".yaml", ".yml")):
             raise
         return None
+
+
+def require_new(path: Path) -> None:
+    """Raise UsageError if there is such a file."""
+    if path.exists():
+        raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
 
 
 def find_unpinned(recipe: Recipe, account: Account) -> Iterator[str]:

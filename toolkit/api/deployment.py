@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from toolkit.api.context import (
     find_platform,
     find_unpinned,
     in_service,
+    open_for,
     open_for_plan,
     recipe_or_none,
     record_of,
@@ -53,17 +54,15 @@ class DeploymentPlan(Plan):
         """
         from toolkit.api.handles import planned_endpoint
 
+        again = f"toolkit plan {self.recipe} --out plan.json"
         if self.account == NO_ACCOUNT:
-            hint = f"Log in, and make it again: toolkit plan {self.recipe} --out plan.json"
             without = session_of(self.platform).account_name
-            raise StalePlanError(f"this plan was made without {without}", hint=hint)
+            raise StalePlanError(f"this plan was made without {without}", hint=f"Log in, and make it again: {again}")
         platform = open_platform(self.platform, self.region, self.session)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
         if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
-            again = f"toolkit plan {self.recipe} --out plan.json"
-            raise StalePlanError(
-                f"what runs now is not what this plan for {self.endpoints[0]} was made from", hint=f"Run: {again}"
-            )
+            message = f"what runs now is not what this plan for {self.endpoints[0]} was made from"
+            raise StalePlanError(message, hint=f"Run: {again}")
         loaded = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
         recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress())
@@ -126,7 +125,7 @@ def deploy(
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
-        opened = open_platform(loaded.platform.name, session_of(loaded.platform.name).scope(loaded), session)
+        opened = open_for(loaded, session)
     with progress.stage("plan"):
         deployment = _prepare(loaded, opened, baseline, progress)
         plan = _plan(deployment, opened)
@@ -202,6 +201,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     observed = platform.observe(resources, () if deployment.is_new else names) if platform else Observed()
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
+    notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
+    if outdated := old_facts(recipe, current_day()):
+        notes.append(f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}")
     plan = make_plan(
         str(recipe.path.resolve()),
         rules,
@@ -211,17 +213,11 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
         price_before=price_now(observed, recipe.region) if price_now else None,
-        notes=(*recipe.chosen_notes(), *rules.notes(recipe, deployment.account), *_age(recipe)),
+        notes=notes,
     )
-    fields_of_plan = {item.name: getattr(plan, item.name) for item in fields(plan)}
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
-        fields_of_plan["actions"] = tuple(action for action in plan.actions if action.verb != "delete")
-    return DeploymentPlan(**{**fields_of_plan, "unpinned": tuple(find_unpinned(recipe, deployment.account))})
-
-
-def _age(recipe: Recipe) -> list[str]:
-    outdated = old_facts(recipe, current_day())
-    return [f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}"] if outdated else []
+        plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
+    return DeploymentPlan(**{**vars(plan), "unpinned": tuple(find_unpinned(recipe, deployment.account))})
 
 
 def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:

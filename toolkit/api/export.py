@@ -49,6 +49,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False
     """
     loaded = on_platform(load(recipe), "kubernetes")
     require(loaded, to_train=to_train)
+    pinned = pin_by_lock(loaded, Account("", ""))
     if to_train:
-        return {"train": [item.request for item in train_job(pin_by_lock(loaded, Account("", "")))]}
-    return manifests.parts(arms_of(pin_by_lock(loaded, Account("", "")), baseline))
+        return {"train": [item.request for item in train_job(pinned)]}
+    return manifests.parts(arms_of(pinned, baseline))

@@ -77,12 +77,7 @@ def catalog_status(*, _outside: Outside = OUTSIDE) -> CatalogStatus:
     )
 
 
-def catalog_update(
-    regions: Sequence[str] = (),
-    *,
-    ec2: bool = False,
-    _outside: Outside = OUTSIDE,
-) -> CatalogUpdate:
+def catalog_update(regions: Sequence[str] = (), *, ec2: bool = False, _outside: Outside = OUTSIDE) -> CatalogUpdate:
     """Read prices, heads, images and versions from public documents into the user's own file.
 
     Without regions those whose prices are held, or us-east-1. Raises PlatformError when no source could be read.

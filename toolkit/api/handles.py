@@ -105,14 +105,9 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
         engine=recipe.engine.name,
         served_with=_served_with(recipe, has_instances=price != 0),
         synthetic_acceptance_length=recipe.synthetic_acceptance_length,
-        target=_target(recipe),
+        target=f"{recipe.target}@{revision}" if (revision := recipe.target.revision) else str(recipe.target),
         max_model_len=recipe.engine.max_model_len,
     )
-
-
-def _target(recipe: Recipe) -> str:
-    revision = recipe.target.revision
-    return f"{recipe.target}@{revision}" if revision else str(recipe.target)
 
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
 from toolkit.platforms.parts import Trial
 from toolkit.recipe.recipe import Recipe
-
-
-class HeadTrial(Protocol):
-    """A trial of a new head."""
-
-    def begin(self) -> tuple[Endpoint, Endpoint]:
-        """The new head, and the one that serves, once both answer."""
-
-    def disturbed(self) -> bool:
-        """Whether somebody else has changed the endpoint since."""
-
-    def end(self, redeployed: bool) -> None:
-        """Remove what it has made; with `redeployed`, the recipe has been deployed anew since."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +21,15 @@ class OwnEndpoint:
     progress: Progress
 
     def begin(self) -> tuple[Endpoint, Endpoint]:
+        """The new head, and the one that serves, once both answer."""
         return self.steps.deploy(replace(self.candidate, training=None), progress=self.progress), self.running
 
     def disturbed(self) -> bool:
+        """Whether somebody else has changed the endpoint since."""
         return False
 
     def end(self, redeployed: bool) -> None:
+        """Remove what it has made; with `redeployed`, the recipe has been deployed anew since."""
         self.steps.destroy(self.candidate, platform=self.candidate.platform.name, progress=self.progress)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from toolkit.api.context import arms_of, complete_recipe, record_of
+from toolkit.api.context import arms_of, complete_recipe, open_for, record_of
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
@@ -13,10 +13,8 @@ from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.image import base_image
-from toolkit.platforms.rules import Platform
-from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
-from toolkit.registry import open_platform, rules_of, session_of
+from toolkit.registry import rules_of
 
 
 def build(
@@ -37,7 +35,7 @@ def build(
     if builder and builds(loaded):
         section = loaded.container or ContainerSection()
         loaded = replace(loaded, container=section.model_copy(update={"builder": builder}))
-    opened = _open(loaded)
+    opened = open_for(loaded)
     complete, account = complete_recipe(loaded, opened)
     rules = rules_of(loaded.platform.name)
     building = rules.parts.building
@@ -49,7 +47,7 @@ def build(
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with opened.lease(loaded.name):
-        make(plan, rules_of(opened.name).kinds, opened, record_of(loaded.name, progress), progress)
+        make(plan, rules.kinds, opened, record_of(loaded.name, progress), progress)
     return opened.with_digest(building.uri(complete, account))
 
 
@@ -60,13 +58,9 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     scanned.
     """
     loaded = on_platform(load(recipe), platform)
-    opened = _open(loaded)
+    opened = open_for(loaded)
     complete, account = complete_recipe(loaded, opened)
     building = rules_of(loaded.platform.name).parts.building
     if building is None or not building.resources([complete], account):
         raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
     return opened.scan(building.uri(complete, account))
-
-
-def _open(recipe: Recipe) -> Platform:
-    return open_platform(recipe.platform.name, session_of(recipe.platform.name).scope(recipe))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.api.checking import check
+from toolkit.api.context import require_new
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.engines import registry as engine_registry
@@ -68,8 +69,7 @@ def import_recipe(
     imported = _read(text, variant)
     data = _recipe(imported, platform, name)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
-    if path.exists():
-        raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
+    require_new(path)
     origin = f"Made by `toolkit import` from {imported.source} on {current_day()}."
     notes = [finding.message for finding in imported.findings]
     write_whole(path, data_text(data, [origin, *notes]))
@@ -93,17 +93,15 @@ def _leave_out_version(imported: Imported, platform: str) -> None:
     if version and version not in lookup.released(platform, lookup.default_engine()):
         del imported.engine["version"]
         hint = f"To insist on it, name an image: `container: {{base: …}}` with `engine.version: {version}`."
-        imported.leave_out(
-            f"version {version}", f"{platform} has no image of it, so the newest that works is taken", hint
-        )
+        why = f"{platform} has no image of it, so the newest that works is taken"
+        imported.leave_out(f"version {version}", why, hint)
 
 
 def _yaml(text: str) -> Mapping[str, Any] | None:
     """The text as a YAML mapping; None if it is something else, such as a command."""
     if len(text) > _MOST_CHARACTERS:
-        raise UsageError(
-            f"the text has more than {_MOST_CHARACTERS:,} characters", hint="Give one file, or one command."
-        )
+        hint = "Give one file, or one command."
+        raise UsageError(f"the text has more than {_MOST_CHARACTERS:,} characters", hint=hint)
     try:
         document = plain_yaml(text)
     except ValueError:

@@ -16,7 +16,7 @@ from toolkit import documents
 from toolkit.api import training
 from toolkit.api.context import recipe_or_none, record_of
 from toolkit.api.endpoint import Endpoint
-from toolkit.api.head_trial import HeadTrial, OnVariant, OwnEndpoint
+from toolkit.api.head_trial import OnVariant, OwnEndpoint
 from toolkit.api.steps import STEPS, Steps
 from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
 from toolkit.api.training import TrainingRun, train_plan
@@ -143,11 +143,6 @@ class _Live:
     resumed: bool
     up_to_date: bool
 
-    @property
-    def on_variant(self) -> Recipe:
-        """The recipe with the candidate beside its own head."""
-        return replace(self.recipe, candidate=self.candidate.speculation)
-
 
 def improve_plan(what: RecipeLike, *, platform: str | None = None, _steps: Steps = STEPS) -> ImprovementPlan:
     """What `improve` would do. Reads only."""
@@ -272,7 +267,8 @@ def _price(live: _Live) -> str | None:
     if live.up_to_date:
         return None
     if _trial_of(live.recipe).candidate:
-        now, then = live.recipe.price_per_hour, live.on_variant.price_per_hour
+        now = live.recipe.price_per_hour
+        then = replace(live.recipe, candidate=live.candidate.speculation).price_per_hour
         hourly = None if now is None or then is None else then - now
     else:
         hourly = live.candidate.price_per_hour
@@ -320,7 +316,7 @@ def _trial_of(recipe: Recipe) -> Trial:
     return trial(recipe) if trial else Trial("The new head is tried on an endpoint of its own")
 
 
-def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
+def _trial(live: _Live, steps: Steps, progress: Progress) -> OnVariant | OwnEndpoint:
     trial = _trial_of(live.recipe)
     if trial.candidate:
         return OnVariant(live.recipe, live.candidate, trial, steps, progress)
@@ -328,12 +324,10 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> HeadTrial:
 
 
 def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
-    old, new = _acceptance(report.arms)
-    lengths = (old, new) if old and new else None
-    improvement = Improvement(recipe, head, tried, decision.promote, decision.reason, acceptance_lengths=lengths)
-    if decision.gain is None:
-        return improvement
-    return replace(improvement, decoding=decision.gain.decoding, acceptance=decision.gain.acceptance)
+    lengths, gain = _acceptance(report.arms), decision.gain
+    decoding, acceptance = (gain.decoding, gain.acceptance) if gain else (None, None)
+    known = lengths if all(lengths) else None
+    return Improvement(recipe, head, tried, decision.promote, decision.reason, decoding, acceptance, known)
 
 
 def _text(ratio: Interval) -> str:

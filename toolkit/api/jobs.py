@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.api import jobs
 from toolkit.api.context import arms_of, complete_recipe, open_for_plan, record_of
 from toolkit.api.outside import open_trainer
 from toolkit.apply.executor import make
@@ -64,7 +63,7 @@ def starts_job(plan: Plan) -> bool:
     return any(action.verb in _STARTS for action in jobs_of(plan))
 
 
-def start(plan: Plan, platform: TrainingPlatform, progress: Progress) -> None:
+def start_jobs(plan: Plan, platform: TrainingPlatform, progress: Progress) -> None:
     """Start the plan's jobs, with what they need. Does nothing if all of it exists. Raises ApplyError."""
     if any(action.verb in _STARTS for action in plan.changes):
         name = plan.endpoints[0]
@@ -72,7 +71,7 @@ def start(plan: Plan, platform: TrainingPlatform, progress: Progress) -> None:
             make(plan, rules_of(platform.name).kinds, platform, record_of(name, progress), progress)
 
 
-def wait(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: str, again: str, done: str) -> None:
+def wait_for(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: str, again: str, done: str) -> None:
     """Return when all jobs of the plan are completed. `again` and `done` as in `wait_completed`."""
     jobs = {action.name: action.expected_seconds for action in jobs_of(plan) if action.verb != "reuse"}
     if jobs:
@@ -107,11 +106,11 @@ def compile(
     opened = open_trainer(loaded)
     with progress.stage("plan"):
         plan = _plan(*complete_recipe(loaded, opened), opened, baseline)
-    jobs.start(plan, opened, progress)
+    start_jobs(plan, opened, progress)
     if wait:
         options = f"{f' --platform {platform}' if platform else ''}{' --baseline' if baseline else ''}"
         again = f"toolkit compile {loaded.path}{options}"
-        jobs.wait(plan, opened, progress, stage="wait until compiled", again=again, done="has compiled")
+        wait_for(plan, opened, progress, stage="wait until compiled", again=again, done="has compiled")
     return plan
 
 
@@ -140,4 +139,4 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline:
     compilation = compilation_of(recipe)
     resources = compilation.resources(arms_of(recipe, baseline), account)
     notes = tuple(compilation.notes(recipe))
-    return jobs.job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)
+    return job_plan(recipe, resources, account, platform, price_per_hour=None, notes=notes)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from toolkit.api.context import require_new
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole
@@ -43,8 +44,7 @@ def write_jumpstart_recipe(
     choices = list(_choices(model, wishes))
     recipe = _recipe(source, choices, wishes.region)
     path = out or Path(f"{recipe['name']}.yaml")
-    if path.exists():
-        raise UsageError(f"{path} exists already", hint=f"Write another one: --out {path.with_stem(path.stem + '-2')}")
+    require_new(path)
     write_whole(path, data_text(recipe, [origin, f"{model}."], choices))
     return path, choices, (*doubts(model), *_unread(path, {source.name: entry}))
 

@@ -64,12 +64,9 @@ class Sources:
         found = known_model(model)
         if found is None:
             near = _near(model, [facts.model for facts in known_models().values()])
-            message = (
-                f"the hub was not read, and {model} is not one of the {len(known_models())} models known without it"
-            )
-            raise UnreadableModel(
-                message, hint=near or hint or "A folder works without a network: toolkit new ./FOLDER"
-            )
+            others = f"one of the {len(known_models())} models known without it"
+            usual = "A folder works without a network: toolkit new ./FOLDER"
+            raise UnreadableModel(f"the hub was not read, and {model} is not {others}", hint=near or hint or usual)
         return found
 
     def drafters(self, target: ModelFacts) -> list[Drafter]:

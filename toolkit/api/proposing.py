@@ -11,6 +11,7 @@ from typing import Any
 
 from toolkit import registry
 from toolkit.api.checking import check
+from toolkit.api.context import require_new
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.api.outside import OUTSIDE, Outside
@@ -74,11 +75,12 @@ class NewRecipe:
         return inert("\n".join([f"<NewRecipe {self.path}: {'ok' if self.ok else 'has errors'}>", *lines, *self.notes]))
 
     def _repr_html_(self) -> str:
-        rows = [(choice.key, _show(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
+        rows = [(choice.key, show_value(choice.value), choice.why, ", ".join(choice.others)) for choice in self.choices]
         return card(self.path, table(rows, ("key", "value", "why", "also possible")))
 
 
-def _show(value: object) -> str:
+def show_value(value: object) -> str:
+    """The value of a choice as text."""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -106,7 +108,9 @@ def new(
     progress = progress or default_progress()
     folder = Path(out).parent if out else Path()
     wishes = Wishes(_spell(model, folder), platform, method, goal, max_price, context, region, hardware)
-    _require_known(wishes)
+    engine_for(wishes)  # one that is unknown is an error
+    if goal not in ("latency", "throughput"):
+        raise UsageError(f"goal: `{goal}` is neither `latency` nor `throughput`")
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
         return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
@@ -125,12 +129,6 @@ def _of_jumpstart(source: ModelSource, out: Path | None, wishes: Wishes, progres
         entry = read_entry(wishes, source)
         path, choices, notes = write_jumpstart_recipe(out, wishes, source, entry, _origin(str(source)))
     return NewRecipe(path, choices, check(path).findings, notes, name=load(path).name)
-
-
-def _require_known(wishes: Wishes) -> None:
-    engine_for(wishes)
-    if wishes.goal not in ("latency", "throughput"):
-        raise UsageError(f"goal: `{wishes.goal}` is neither `latency` nor `throughput`")
 
 
 def _spell(model: str, folder: Path) -> str:
@@ -164,18 +162,12 @@ def _written_out(path: Path, main: Proposal, wishes: Wishes, origin: str, free_b
     rehearsal, note = _rehearsal(path, main, wishes, free_bytes)
     wanted = {path: main, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
-        if file.exists():
-            raise UsageError(
-                f"{file} exists already", hint=f"Write another one: --out {file.with_stem(file.stem + '-2')}"
-            )
+        require_new(file)
     for file, proposal in wanted.items():
         write_whole(file, recipe_text(proposal, origin))
         write_lock(load(file), proposal.lock)
-    report = check(path)
-    notes = (*main.notes, *note)
-    return NewRecipe(
-        path, main.choices, report.findings, notes, _local(path) if rehearsal else None, main.recipe["name"]
-    )
+    findings, notes, local = check(path).findings, (*main.notes, *note), _local(path) if rehearsal else None
+    return NewRecipe(path, main.choices, findings, notes, local, main.recipe["name"])
 
 
 def _origin(model: str) -> str:
@@ -195,25 +187,17 @@ def _rehearsal(
         return None, ()
     if not runs_here():
         return None, ("No rehearsal on this machine: the local platform does not run on this system.",)
-    method = proposal.recipe["speculation"]["method"]
+    speculation = proposal.recipe["speculation"]
+    method = speculation["method"]
     stand_in = f"tiny/{method}" if f"tiny/{method}" in catalogue() else "tiny/p-eagle"
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
     if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
-    drafter = Drafter(
-        method,
-        proposal.recipe["speculation"]["num_speculative_tokens"],
-        "as in the recipe",
-        "as in the recipe",
-        proposal.recipe["speculation"].get("model"),
-        proposal.lock.drafter,
-    )
+    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), "as in the recipe"
+    drafter = Drafter(method, k, same, same, model, proposal.lock.drafter)
     try:
         local = propose(
-            replace(wishes, platform=here, method=None, max_price=None, region=None, context=None, hardware=None),
-            proposal.lock.target,
-            [drafter],
-            path.parent.resolve(),
+            Wishes(wishes.model, here, goal=wishes.goal), proposal.lock.target, [drafter], path.parent.resolve()
         )
     except ToolkitError as error:
         return None, (f"No rehearsal of these models on this machine: {error.message}. {instead}",)

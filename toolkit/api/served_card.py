@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.api.training import TrainingRun
@@ -21,9 +20,6 @@ from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import between_arms_in_words, interval, load
 from toolkit.recipe.content import CARD
 from toolkit.recipe.recipe import Recipe
-
-if TYPE_CHECKING:
-    pass
 
 _SERVED = re.compile(r"^## Served$.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _NOT_STATED = "the target's own dtype"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolkit import documents
 from toolkit.api import jobs
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.parts import HeadTraining
     from toolkit.platforms.rules import TrainingPlatform
 
+_T = TypeVar("_T")
 _ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
 REPORT = "report.json"
 """In the head's folder: what was measured while it was trained."""
@@ -96,9 +98,8 @@ def train(
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
     is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
-    `toolkit train`. Raises UsageError for a recipe without
-    `training`, RecipeError (also for a head that fails its checks, which is put nowhere), ApplyError or
-    TrainingJobFailed.
+    `toolkit train`. Raises UsageError for a recipe without `training`, RecipeError (also for a head that fails its
+    checks, which is put nowhere), ApplyError or TrainingJobFailed.
     """
     progress = progress or default_progress()
     with progress.stage("check"):
@@ -110,13 +111,13 @@ def train(
     (job,) = jobs.jobs_of(plan)
     if job.verb != "reuse" and not overwrite:
         _require_free(complete)
-    jobs.start(plan, opened, progress)
+    jobs.start_jobs(plan, opened, progress)
     run = TrainingRun(str(loaded.path), loaded.platform.name, job.name, "training")
     if not wait:
         return run
     options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
     again = again or f"toolkit train {loaded.path}{options}"
-    jobs.wait(plan, opened, progress, stage="train", again=again, done="has trained")
+    jobs.wait_for(plan, opened, progress, stage="train", again=again, done="has trained")
     metrics, text = _deliver(complete, job, opened, overwrite, progress)
     status = "reused" if job.verb == "reuse" else "trained"
     return replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
@@ -187,7 +188,8 @@ def _deliver(
             platform.fetch_head(job.request, fetched)
         with progress.stage("check the head"):
             _require_fit(recipe, fetched)
-        metrics, text = _metrics(fetched), _card_text(fetched)
+        metrics: dict[str, Any] = _told(fetched / REPORT, "report", partial(documents.parse, dict[str, Any]), {})
+        text = _told(fetched / CARD, "model card", partial(bytes.decode, errors="replace"), "")
         if destination is None:
             with progress.stage(f"copy the head to {recipe.drafter}"):
                 platform.put_head(fetched, str(recipe.drafter), progress)
@@ -253,24 +255,14 @@ def _replace(destination: Path, head: Path) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def _metrics(head: Path) -> Mapping[str, Any]:
-    """The figures in the head's report; empty where it has none."""
+def _told(file: Path, what: str, read: Callable[[bytes], _T], without: _T) -> _T:
+    """What a file in the head's folder says; `without` where there is none."""
     try:
-        return documents.parse(dict[str, Any], documents.read_file(head / REPORT))
+        return read(documents.read_file(file))
     except FileNotFoundError:
-        return {}
+        return without
     except documents.Unfit as error:
-        raise ToolkitError(f"{REPORT} of the trained head is not a report: {error}") from error
-
-
-def _card_text(head: Path) -> str:
-    """The head's card; empty where it has none."""
-    try:
-        return documents.read_file(head / CARD).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-    except documents.Unfit as error:
-        raise ToolkitError(f"{CARD} of the trained head is not a model card: {error}") from error
+        raise ToolkitError(f"{file.name} of the trained head is not a {what}: {error}") from error
 
 
 def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -131,13 +131,8 @@ class _Tuning:
 
     def add(self, setting: Setting) -> Candidate:
         report, speculation = self._report(setting), setting.speculation
-        added = Candidate(
-            setting.name,
-            speculation.num_speculative_tokens,
-            report,
-            setting.keys,
-            tuple(speculation.schedule),
-        )
+        k, schedule = speculation.num_speculative_tokens, tuple(speculation.schedule)
+        added = Candidate(setting.name, k, report, setting.keys, schedule)
         self.candidates.append(added)
         self.notes += [f"{added.name} does not count: {fault}" for fault in added.faults]
         return added
@@ -163,9 +158,8 @@ class _Tuning:
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
         best = choose(usable, self.aim)
         if best and (others := perhaps_as_good(best, usable)):
-            self.notes.append(
-                f"Perhaps as good, by their intervals: {', '.join(others)}. More --time tells them apart."
-            )
+            alike = ", ".join(others)
+            self.notes.append(f"Perhaps as good, by their intervals: {alike}. More --time tells them apart.")
         self.notes += measurement_notes(self.candidates)
         kept = (best or self.candidates[0]).report.setting
         return TuneReport(
@@ -186,10 +180,8 @@ def _settings(
     """The settings by K, the other settings, and why some cannot be deployed. Raises RecipeError if none can."""
     own = {k: with_k(recipe, k) for k in sorted(set(ks))}
     if len(own) > _FEW_K and not reports_drafts(recipe):
-        raise UsageError(
-            f"{recipe.engine.name} does not count accepted drafts, which other K are predicted from",
-            hint=f"Give at most {_FEW_K} K: all of them are measured.",
-        )
+        message = f"{recipe.engine.name} does not count accepted drafts, which other K are predicted from"
+        raise UsageError(message, hint=f"Give at most {_FEW_K} K: all of them are measured.")
     others = [
         *(of_method(recipe, with_method(recipe, method)) for method in methods),
         *(from_recipe(recipe, on_platform(arm, recipe.platform.name), number) for number, arm in enumerate(arms)),
@@ -230,15 +222,11 @@ def _speedups(speeds: Mapping[str, float], points: Mapping[str, Point]) -> dict[
 
 def _require_writable(recipe: Recipe) -> None:
     if recipe.path.resolve().is_relative_to(catalogue_dir().resolve()):
-        raise UsageError(
-            f"{recipe.path} comes with the toolkit, and is not changed",
-            hint=f"Copy it, and tune the copy: cp {recipe.path} my-recipe.yaml",
-        )
+        hint = f"Copy it, and tune the copy: cp {recipe.path} my-recipe.yaml"
+        raise UsageError(f"{recipe.path} comes with the toolkit, and is not changed", hint=hint)
     if by_type := [name for name, item in recipe.platform.overrides.items() if item.num_speculative_tokens]:
-        raise UsageError(
-            f"{recipe.path}: `platform.instance_types` has a `num_speculative_tokens` of its own for {by_type[0]}",
-            hint="Tune without --write, and change it there by hand.",
-        )
+        own = f"`platform.instance_types` has a `num_speculative_tokens` of its own for {by_type[0]}"
+        raise UsageError(f"{recipe.path}: {own}", hint="Tune without --write, and change it there by hand.")
 
 
 def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) -> TuneReport:

@@ -118,15 +118,9 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     hint = fields["hint"]
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
-    return Known(
-        fields["code"],
-        _any(fields["words"]),
-        hint,
-        _any(fields["beside"]) if "beside" in fields else None,
-        _any(fields["without"]) if "without" in fields else None,
-        fields.get("certain", 1),
-        fields.get("rank", 0),
-    )
+    patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
+    numbers = {name: fields[name] for name in ("certain", "rank") if name in fields}
+    return Known(fields["code"], hint=hint, **patterns, **numbers)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

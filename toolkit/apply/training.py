@@ -13,7 +13,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.stages import minutes
 from toolkit.apply.waiter import LogLine
 from toolkit.errors import PlatformError, TrainingJobFailed
-from toolkit.training.progress import TrainingProgress, parse
+from toolkit.training.progress import parse
 
 _LAST_LINES = 15
 # Lines of the container's own program; all others, of which there are many, are from the engine and the compiler.
@@ -126,7 +126,9 @@ class _Watch:
                 self._lines.append(progress.text() if progress else line.text.rstrip())
                 if not (progress and progress.held_out):  # else a log would have two lines in place of one a minute
                     self._now = progress.brief() if progress else self._lines[-1]
-                if _COMPILER_NEWS.match(line.text) or (progress and _is_news(progress)):
+                # Of training: the end of a stage, and what was measured on held-out data; the rest is for the live line
+                is_news = progress and (progress.held_out or progress.done >= progress.total)
+                if is_news or _COMPILER_NEWS.match(line.text):
                     self._progress.say(f"{self._name}: {self._lines[-1]}")
         except PlatformError as error:  # a user who may start jobs may lack the permission to read logs
             if self._is_readable:
@@ -139,17 +141,8 @@ class _Watch:
         why = cause.line if cause else job.reason or last_error(self._lines) or "no reason was given"
         unknown = "This is not a cause that the toolkit knows."
         hint = cause.hint if cause else f"To go on from its last checkpoint: {self._again}" if self._again else unknown
-        return TrainingJobFailed(
-            f"{job.name} {ended}: {why}",
-            hint=f"{hint}\n  For the whole log, run: {self._platform.log_command(job.name)}",
-            logs=self._lines[-_LAST_LINES:],
-            cause=cause,
-        )
-
-
-def _is_news(progress: TrainingProgress) -> bool:
-    """The end of a stage, and what was measured on held-out data: the rest is for the live line."""
-    return progress.held_out or progress.done >= progress.total
+        whole = f"{hint}\n  For the whole log, run: {self._platform.log_command(job.name)}"
+        return TrainingJobFailed(f"{job.name} {ended}: {why}", hint=whole, logs=self._lines[-_LAST_LINES:], cause=cause)
 
 
 def _words(stage: str) -> str:

@@ -23,6 +23,7 @@ _LONGEST_SHOWN = 100
 # If no container is restarted, its endpoint fails by itself within this time after the container died.
 _GRACE_SECONDS = 10.0
 _SILENT_SECONDS = 900.0
+_AGAIN = "Run the same command again."
 _PATIENCE_SECONDS = 300.0
 _ENDED = {
     "Failed": "failed",
@@ -128,9 +129,7 @@ def wait_settled(
     try:
         while (status := platform.status(endpoint).status) in (*UNDER_WAY, "Deleting"):
             if clock() > deadline:
-                raise WaitTimeout(
-                    f"{endpoint} is still {status} after {timeout:.0f} s", hint="Run the same command again."
-                )
+                raise WaitTimeout(f"{endpoint} is still {status} after {timeout:.0f} s", hint=_AGAIN)
             progress.update(f"{endpoint} is {status.lower()}; waiting until it can be changed")
             sleep(platform.poll_seconds)
     except EndpointNotFound:
@@ -153,7 +152,7 @@ def wait_deleted(
             sleep(platform.poll_seconds)
     except EndpointNotFound:
         return
-    raise WaitTimeout(f"{endpoint} is still being deleted after {timeout:.0f} s", hint="Run the same command again.")
+    raise WaitTimeout(f"{endpoint} is still being deleted after {timeout:.0f} s", hint=_AGAIN)
 
 
 @dataclass
@@ -203,7 +202,8 @@ class _Watch:
         if news:
             self._diagnose(now)
         if self._certain and now - self._certain_since >= _GRACE_SECONDS:
-            raise self._hopeless(self._certain)
+            hint = f"{self._certain.hint}\n  {self._status.hopeless}"
+            raise self._error(f"{self.endpoint} cannot start: {self._certain.line}", hint, self._certain)
         return False
 
     @property
@@ -220,9 +220,8 @@ class _Watch:
     def describe(self, now: float, expected: Mapping[str, float]) -> str:
         start = self._newest.start
         if not self._containers and now - self._waiting_since > _SILENT_SECONDS:
-            self._say_once(
-                f"no container has written a line for {_SILENT_SECONDS / 60:.0f} minutes: {self._status.no_log_reason}"
-            )
+            silent = f"no container has written a line for {_SILENT_SECONDS / 60:.0f} minutes"
+            self._say_once(f"{silent}: {self._status.no_log_reason}")
         doing = self.stage if self._status.status == "RollingBack" else start.describe(now, expected.get(start.stage))
         return f"{self.endpoint}: {doing}"
 
@@ -263,10 +262,6 @@ class _Watch:
         if certain and not self._certain:
             self._certain, self._certain_since = certain, now
 
-    def _hopeless(self, cause: Cause) -> EndpointFailed:
-        hint = f"{cause.hint}\n  {self._status.hopeless}"
-        return self._error(f"{self.endpoint} cannot start: {cause.line}", hint, cause)
-
     def _failure(self, ended: str, reason: str) -> EndpointFailed:
         lines = self._newest.lines
         cause = diagnose(lines, reason, self._platform.name) or self._certain
@@ -288,7 +283,6 @@ class _Watch:
 def _timed_out(watches: Sequence[_Watch], timeout: float) -> WaitTimeout:
     still = ", ".join(f"{watch.endpoint} (still {watch.stage})" for watch in watches)
     first = watches[0].endpoint
-    hint = (
-        f"See: toolkit logs {first}. Run the same command again to go on waiting, or give up: toolkit destroy {first}"
-    )
+    either = f"Run the same command again to go on waiting, or give up: toolkit destroy {first}"
+    hint = f"See: toolkit logs {first}. {either}"
     return WaitTimeout(f"not in service after {minutes(timeout)} minutes: {still}", hint=hint)

@@ -6,13 +6,13 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog.entries import Acceptance as Acceptance
+from toolkit import documents
 from toolkit.catalog.entries import Head as Head
 from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance
@@ -32,32 +32,28 @@ _REGION = re.compile(r"[a-z]{2,4}(-[a-z]+)?-(north|south|central|northwest|south
 @cache
 def engine_files() -> tuple[Mapping[str, Any], ...]:
     """The files of engines, the default engine's first."""
-    files = [_read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json"))]
+    files = [read(f"engines/{path.name}") for path in sorted((FOLDER / "engines").glob("*.json"))]
     return tuple(sorted(files, key=lambda facts: not facts["is_default"]))
 
 
 def default_engine() -> str:
     """The engine of a recipe that does not name one."""
-    name: str = next(iter(engine_files()[0]["engines"]))
-    return name
+    return str(next(iter(engine_files()[0]["engines"])))
 
 
 def engine_title() -> str:
     """The default engine as its makers write it."""
-    title: str = engine_files()[0]["title"]
-    return title
+    return str(engine_files()[0]["title"])
 
 
 def example_command() -> str:
     """A command line that starts the default engine."""
-    command: str = engine_files()[0]["command"]
-    return command
+    return str(engine_files()[0]["command"])
 
 
 def importable() -> str:
     """What `toolkit import` reads: formats of the default engine's settings."""
-    formats: str = engine_files()[0]["imports"]
-    return formats
+    return str(engine_files()[0]["imports"])
 
 
 def engine_summary() -> str:
@@ -67,14 +63,14 @@ def engine_summary() -> str:
 
 def platform_causes(name: str | None = None) -> list[Path]:
     """JSON files with the known causes of failure of a platform, by default of all."""
-    data = _read("platforms.json")
+    data = read("platforms.json")
     return [FOLDER.parent / path for each, facts in data.items() if name in (None, each) for path in facts["causes"]]
 
 
 def released_package() -> tuple[str, str]:
     """The default engine in the Python package index: its name, and the newest version whose flags are known."""
     default, *_ = engine_files()
-    return default["package"], _read(f"engines/{next(iter(default['engines']))}/flags.json")["versions"][-1]
+    return default["package"], read(f"engines/{next(iter(default['engines']))}/flags.json")["versions"][-1]
 
 
 def shared_programs(engine_name: str) -> str:
@@ -89,9 +85,8 @@ def images(platform: str, engine_name: str) -> tuple[Image, ...]:
 
 @cache
 def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...]:
-    of_engines = [fields for facts in engine_files() for fields in facts.get("images", ())]
-    listed = [*_read("images.json")["images"], *of_engines]
-    all_images = [Image(**fields) for fields in listed]
+    of_engines = [image for facts in engine_files() for image in facts.get("images", ())]
+    all_images = documents.fit(list[Image], [*read("images.json")["images"], *of_engines])
     known = {image.tag for image in all_images}
     all_images = [*(image for image in update.images if image.tag not in known), *all_images]
     matching = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
@@ -104,10 +99,9 @@ def released(platform: str, engine_name: str) -> list[str]:
     return list(dict.fromkeys(image.version for image in listed if image.version.replace(".", "").isdigit()))
 
 
-@cache
 def registries() -> Mapping[str, str]:
     """AWS account of the registry that holds AWS's own images, by region."""
-    accounts: dict[str, str] = _read("registries.json")["accounts"]
+    accounts: dict[str, str] = read("registries.json")["accounts"]
     return accounts
 
 
@@ -120,7 +114,7 @@ def nearest_region(text: str) -> str:
 
 def newest_image(region: str, engine_name: str) -> str:
     """The newest engine version that AWS's SDK lists for that region; empty where all are listed, or none is known."""
-    newest: dict[str, dict[str, str]] = _read("registries.json")["newest"]
+    newest: dict[str, dict[str, str]] = read("registries.json")["newest"]
     return next((by_engine.get(engine_name, "") for start, by_engine in newest.items() if region.startswith(start)), "")
 
 
@@ -130,7 +124,8 @@ def instances() -> tuple[Instance, ...]:
 
 @cache
 def _instances(update: Update) -> tuple[Instance, ...]:
-    return tuple(_with_prices(_instance(fields), update) for fields in _read("instances.json")["instances"])
+    listed = documents.fit(list[Instance], read("instances.json")["instances"])
+    return tuple(_with_prices(instance, update) for instance in listed)
 
 
 def instance(name: str) -> Instance | None:
@@ -144,7 +139,7 @@ def heads() -> tuple[Head, ...]:
 
 @cache
 def _heads(update: Update) -> tuple[Head, ...]:
-    listed = (_head(fields) for fields in _read("heads.json")["heads"])
+    listed = documents.fit(list[Head], read("heads.json")["heads"])
     return tuple(replace(head, **update.heads.get(head.repo, {})) for head in listed)
 
 
@@ -156,9 +151,7 @@ def head(repo: str) -> Head | None:
 @cache
 def platform(name: str) -> PlatformFacts:
     """Facts of the platform `name`, a key of platforms.json."""
-    facts = _read("platforms.json")[name]
-    names = [item.name for item in fields(PlatformFacts)]
-    return PlatformFacts(**{name: facts[name] for name in names if name in facts})
+    return documents.fit(PlatformFacts, read("platforms.json")[name])
 
 
 @cache
@@ -180,11 +173,6 @@ def version_key(version: str) -> tuple[int, ...]:
     return (*numbers, -1, int(pre[0])) if pre else (*numbers, 0)
 
 
-def _instance(fields: dict[str, Any]) -> Instance:
-    prices, ec2_prices = (tuple(Price(**price) for price in fields[key]) for key in ("prices", "ec2_prices"))
-    return Instance(**{**fields, "regions": tuple(fields["regions"]), "prices": prices, "ec2_prices": ec2_prices})
-
-
 def _with_prices(instance: Instance, update: Update) -> Instance:
     """With the prices that the user has read, which come first and take the place of those of their region."""
     both = (
@@ -198,10 +186,8 @@ def _with_prices(instance: Instance, update: Update) -> Instance:
     return replace(instance, prices=merged[0], ec2_prices=merged[1])
 
 
-def _head(fields: dict[str, Any]) -> Head:
-    return Head(**{**fields, "acceptance": tuple(Acceptance(**measured) for measured in fields["acceptance"])})
-
-
-def _read(filename: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((FOLDER / filename).read_text(encoding="utf-8"))
-    return facts
+@cache
+def read(filename: str) -> Mapping[str, Any]:
+    """The content of one of the files."""
+    content: dict[str, Any] = json.loads((FOLDER / filename).read_text(encoding="utf-8"))
+    return content

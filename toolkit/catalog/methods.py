@@ -6,13 +6,12 @@ adds a method at run time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal
 
-from toolkit.catalog.lookup import FOLDER, engine_files, older
+from toolkit.catalog.lookup import engine_files, older, read
 from toolkit.errors import UsageError
 
 Drafter = Literal["required", "optional", "none"]
@@ -124,13 +123,10 @@ def method(name: str) -> Method:
 
 def configured(engine: str, config: Mapping[str, Any]) -> str:
     """Name of the method that an engine's own configuration selects; empty if the table does not have it."""
-    for item in methods():
-        supported = item.engines.get(engine)
-        if supported is None or not supported.method or supported.method != config.get("method"):
-            continue
-        if supported.fixed == {key: config[key] for key in _fixed_keys(engine) if config.get(key)}:
-            return item.name
-    return ""
+    supported = {item.name: item.engines[engine] for item in methods() if engine in item.engines}
+    fixed = {key: config[key] for one in supported.values() for key in one.fixed if config.get(key)}
+    wanted = ((name, one) for name, one in supported.items() if one.method and one.method == config.get("method"))
+    return next((name for name, one in wanted if one.fixed == fixed), "")
 
 
 def register(added: Method) -> None:
@@ -143,26 +139,17 @@ def unregister(name: str) -> None:
     del _table()[name]
 
 
-def _fixed_keys(engine: str) -> set[str]:
-    return {key for item in methods() if engine in item.engines for key in item.engines[engine].fixed}
-
-
 @cache
 def _table() -> dict[str, Method]:
-    data = json.loads((FOLDER / "methods.json").read_text(encoding="utf-8"))
     table: dict[str, Method] = {}
-    for name, facts in data["methods"].items():
-        rows = {engine: (row, file) for engine, file in _drafting_engines() if (row := file["methods"].get(name))}
+    drafting = [(engine, file) for file in engine_files() if "methods" in file for engine in file["engines"]]
+    for name, facts in read("methods.json")["methods"].items():
+        rows = {engine: (row, file) for engine, file in drafting if (row := file["methods"].get(name))}
         engines = {engine: _engine_method(row, file) for engine, (row, file) in rows.items()}
         table[name] = Method(name=name, engines=engines, **facts)
         for engine, (row, _) in rows.items():
             table |= {item.name: item for item in _spellings(table[name], engine, row.get("spellings", {}))}
     return table
-
-
-def _drafting_engines() -> list[tuple[str, Mapping[str, Any]]]:
-    """Each engine of a file that says how its engines do the methods, with that file."""
-    return [(engine, file) for file in engine_files() if "methods" in file for engine in file["engines"]]
 
 
 def _engine_method(row: Mapping[str, Any], file: Mapping[str, Any]) -> EngineMethod:

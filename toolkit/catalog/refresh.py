@@ -6,7 +6,7 @@ No source needs credentials. What cannot be read stays as it was, and is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
@@ -57,6 +57,11 @@ class Refreshed:
     failed: tuple[str, ...] = ()
     steps: int = 0
 
+    def with_facts(self, changed: Iterable[str] = (), unread: Iterable[str] = (), **facts: Any) -> Refreshed:
+        """With these fields of the update, the lines that tell of them, and entries that could not be read."""
+        update = replace(self.update, **facts)
+        return replace(self, update=update, changed=(*self.changed, *changed), unread=(*self.unread, *unread))
+
 
 @dataclass(frozen=True)
 class _Named:
@@ -83,41 +88,35 @@ class _Reader:
     sources: Sources
     today: date
 
-    def get(self, url: str, model: type[T], headers: Mapping[str, str] | None = None) -> T:
+    def get(self, url: str, model: type[T], **headers: str) -> T:
         """The JSON document at `url`. Raises _Failed with the reason why it could not be read."""
-        try:
-            return documents.parse(model, self.content(url, headers=headers))
-        except documents.Unfit as error:
-            raise _Failed(f"{url}: {error}") from error
+        return _parse(model, self.answer(url, documents.LIMITS, **headers), url)
 
     def pages(self, url: str, model: type[list[T]]) -> Iterator[T]:
         """The entries of a list that may go on at the address in its header `Link`."""
         for _ in range(_MOST_PAGES):
-            answer = self._answer(url)
-            try:
-                yield from documents.parse(model, answer.content)
-            except documents.Unfit as error:
-                raise _Failed(f"{url}: {error}") from error
+            answer = self.answer(url)
+            yield from _parse(model, answer, url)
             url = answer.links.get("next", {}).get("url", "")
             if not url:
                 return
 
-    def content(
-        self, url: str, limits: documents.Limits = documents.LIMITS, headers: Mapping[str, str] | None = None
-    ) -> bytes:
-        """The document at `url`. Raises _Failed with the reason why it could not be read."""
-        return self._answer(url, limits, headers).content
-
-    def _answer(
-        self, url: str, limits: documents.Limits = documents.LIMITS, headers: Mapping[str, str] | None = None
-    ) -> httpx.Response:
+    def answer(self, url: str, limits: documents.Limits = documents.LIMITS, **headers: str) -> httpx.Response:
+        """What is at `url`. Raises _Failed with the reason why it could not be read."""
         try:
-            response = documents.request(self.client, "GET", url, limits, headers=dict(headers or {}))
+            response = documents.request(self.client, "GET", url, limits, headers=headers)
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
         if not response.is_success:
             raise _Failed(f"{url} answered {response.status_code} {response.reason_phrase}")
         return response
+
+
+def _parse(model: type[T], answer: httpx.Response, url: str) -> T:
+    try:
+        return documents.parse(model, answer.content)
+    except documents.Unfit as error:
+        raise _Failed(f"{url}: {error}") from error
 
 
 def refresh(
@@ -145,8 +144,7 @@ def refresh(
         except _Failed as error:
             refreshed = replace(refreshed, failed=(*refreshed.failed, f"{name}: {error}"))
         else:
-            days = {**refreshed.update.read, name: today}
-            refreshed = replace(refreshed, update=replace(refreshed.update, read=days))
+            refreshed = refreshed.with_facts(read={**refreshed.update.read, name: today})
     return refreshed
 
 
@@ -156,16 +154,12 @@ def _hosting_prices(region: str, reader: _Reader, so_far: Refreshed) -> Refreshe
     known = {instance.name: instance for instance in lookup.instances()}
     new = {name for name in prices if name not in known and _ACCELERATED.match(name)}
     kept = {name: price for name, price in prices.items() if name in known or name in new}
-    update = replace(
-        so_far.update,
-        prices={**so_far.update.prices, region: kept},
-        types=tuple(sorted({*so_far.update.types, *new} - {*known})),
-    )
+    types = tuple(sorted({*so_far.update.types, *new} - {*known}))
     lines = [
         *(line for name in kept if name in known for line in _price_line(name, kept[name], known[name].price(region))),
-        *(f"new instance type: {name}" for name in update.types if name not in so_far.update.types),
+        *(f"new instance type: {name}" for name in types if name not in so_far.update.types),
     ]
-    return replace(so_far, update=update, changed=(*so_far.changed, *lines))
+    return so_far.with_facts(lines, prices={**so_far.update.prices, region: kept}, types=types)
 
 
 def _ec2_prices(region: str, reader: _Reader, so_far: Refreshed) -> Refreshed:
@@ -173,8 +167,8 @@ def _ec2_prices(region: str, reader: _Reader, so_far: Refreshed) -> Refreshed:
     prices = _prices(reader, "AmazonEC2", region)
     known = {instance.name.removeprefix("ml.") for instance in lookup.instances()}
     kept = {name: price for name, price in prices.items() if name in known}
-    update = replace(so_far.update, ec2_prices={**so_far.update.ec2_prices, region: kept})
-    return replace(so_far, update=update, changed=(*so_far.changed, f"EC2 prices in {region}: {len(kept)} types"))
+    line = f"EC2 prices in {region}: {len(kept)} types"
+    return so_far.with_facts([line], ec2_prices={**so_far.update.ec2_prices, region: kept})
 
 
 def _heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
@@ -190,8 +184,7 @@ def _heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
         changed += [f"{head.repo}: {line}" for line in _fact_lines(head, facts)]
     if len(unread) == len(lookup.heads()):
         raise _Failed(unread[0].partition(": ")[2])
-    update = replace(so_far.update, heads=heads)
-    return replace(so_far, update=update, changed=(*so_far.changed, *changed), unread=(*so_far.unread, *unread))
+    return so_far.with_facts(changed, unread, heads=heads)
 
 
 def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
@@ -202,7 +195,7 @@ def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
         listed |= {one.id for one in reader.pages(url, list[_Named]) if one.id}
     drafters = tuple(sorted(listed - {head.repo for head in lookup.heads()}))
     new = [f"new head: {repo}" for repo in drafters if repo not in so_far.update.drafters]
-    return replace(so_far, update=replace(so_far.update, drafters=drafters), changed=(*so_far.changed, *new))
+    return so_far.with_facts(new, drafters=drafters)
 
 
 def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
@@ -213,31 +206,30 @@ def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:
     new: list[Image] = []
     for folder in (engine, f"{engine}-server"):
         for file in _files_since(reader, folder, known[0].version):
-            content = reader.content(f"{reader.sources.image_data}/{folder}/{file}", _YAML_LIMITS)
+            content = reader.answer(f"{reader.sources.image_data}/{folder}/{file}", _YAML_LIMITS).content
             source = f"github aws/deep-learning-containers docs/src/data/{folder}/{file}"
             image = _image(content, known[0], reader.today, source)
             new += [image] if image.tag not in tags else []
     lines = [f"new image: {image.repository}:{image.tag} ({lookup.engine_title()} {image.version})" for image in new]
-    update = replace(so_far.update, images=(*new, *so_far.update.images))
-    return replace(so_far, update=update, changed=(*so_far.changed, *lines))
+    return so_far.with_facts(lines, images=(*new, *so_far.update.images))
 
 
 def _versions(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Releases of the default engine that are newer than those whose flags the catalogue knows."""
     package, newest = lookup.released_package()
-    accept = {"Accept": "application/vnd.pypi.simple.v1+json"}
-    listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, accept).versions
+    accept = "application/vnd.pypi.simple.v1+json"
+    listed = reader.get(f"{reader.sources.packages}/{package}/", _Project, Accept=accept).versions
     newer = [version for version in listed if _RELEASE.match(version) and lookup.older(newest, version)]
     versions = tuple(sorted(newer, key=lookup.version_key))
     unseen = (version for version in versions if version not in so_far.update.versions)
     new = [f"new version of {lookup.engine_title()}: {version}" for version in unseen]
-    return replace(so_far, update=replace(so_far.update, versions=versions), changed=(*so_far.changed, *new))
+    return so_far.with_facts(new, versions=versions)
 
 
 def _prices(reader: _Reader, service: str, region: str) -> dict[str, Price]:
     url = published.price_list_url(service, region, reader.sources.price_list)
     try:
-        listed = published.price_list(reader.content(url, published.PRICES), service)
+        listed = published.price_list(reader.answer(url, published.PRICES).content, service)
     except documents.Unfit as error:
         raise _Failed(f"{url}: {error}") from error
     return {name: Price(usd, region, listed.date, url, "good") for name, usd in sorted(listed.prices.items())}

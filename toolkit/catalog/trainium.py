@@ -27,8 +27,12 @@ def family(instance_type: str) -> str:
 
 def logical_cores(instance: Instance, env: Mapping[str, str]) -> int:
     """Logical cores of an instance with the engine's environment; tensor parallelism counts them."""
-    grouped = next((env[name] for name in LOGICAL_CORES_VARIABLES if name in env), "2")
-    return instance.neuron_cores if grouped == "1" else instance.neuron_cores_logical
+    return instance.neuron_cores if grouped_cores(env) == "1" else instance.neuron_cores_logical
+
+
+def grouped_cores(env: Mapping[str, str]) -> str | None:
+    """The physical cores per logical core that the environment sets."""
+    return next((env[name] for name in LOGICAL_CORES_VARIABLES if name in env), None)
 
 
 def uses_dra(instance_types: Sequence[str], written: str | None) -> bool:

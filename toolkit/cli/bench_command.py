@@ -58,9 +58,6 @@ def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str)
         raise typer.BadParameter(problem) from error
 
 
-What = Annotated[
-    str, typer.Argument(help="A recipe, an endpoint's name, or a URL such as http://127.0.0.1:9000/v1.", metavar="WHAT")
-]
 BaselineOf = Annotated[
     str | None,
     typer.Option("--baseline", help="The same target without speculation: a recipe, a name or a URL.", metavar="WHAT"),
@@ -73,9 +70,6 @@ Model = Annotated[str | None, typer.Option("--model", help="The model's name at 
 MaxTokens = Annotated[
     int | None,
     typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
-]
-FixedLength = Annotated[
-    bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
 ]
 Publish = Annotated[
     bool,
@@ -94,50 +88,14 @@ WorkloadNames = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (prove, bench):
-        app.command()(command)
-
-
-MeasuredOrNothing = Annotated[
-    str | None,
-    typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
-]
-OtherArms = Annotated[
-    list[str] | None,
-    typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
-]
-Concurrency = Annotated[str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")]
-Rates = Annotated[
-    str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
-]
-Precision = Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")]
 Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
-Seed = Annotated[
-    int,
-    typer.Option(help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"),
-]
-Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
-Compared = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
-]
-WhatIfAcceptance = Annotated[
-    str | None,
-    typer.Option(
-        help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
-        "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
-        "from the steps per second of what serves now.",
-        metavar="L,…",
-    ),
-]
-DummyWeights = Annotated[
-    bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
-]
 
 
 def prove(
-    what: What,
+    what: Annotated[
+        str,
+        typer.Argument(help="A recipe, an endpoint's name, or a URL such as http://127.0.0.1:9000/v1.", metavar="WHAT"),
+    ],
     baseline: BaselineOf = None,
     prompts: Prompts = None,
     requests: Annotated[
@@ -167,23 +125,55 @@ def prove(
 
 
 def bench(
-    what: MeasuredOrNothing = None,
+    what: Annotated[
+        str | None,
+        typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
+    ] = None,
     baseline: BaselineOf = None,
-    arm: OtherArms = None,
+    arm: Annotated[
+        list[str] | None,
+        typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
+    ] = None,
     prompts: Prompts = None,
     workload: WorkloadNames = None,
-    concurrency: Concurrency = "1,4,16",
-    rate: Rates = None,
+    concurrency: Annotated[
+        str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")
+    ] = "1,4,16",
+    rate: Annotated[
+        str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+    ] = None,
     max_tokens: MaxTokens = None,
-    fixed_length: FixedLength = False,
-    precision: Precision = "5%",
+    fixed_length: Annotated[
+        bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
+    ] = False,
+    precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
     time: Time = "5m",
-    seed: Seed = 0,
+    seed: Annotated[
+        int,
+        typer.Option(
+            help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"
+        ),
+    ] = 0,
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
-    resume: Resume = None,
-    compare: Compared = None,
-    what_if_acceptance: WhatIfAcceptance = None,
-    dummy_weights: DummyWeights = False,
+    resume: Annotated[
+        Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
+    ] = None,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
+    ] = None,
+    what_if_acceptance: Annotated[
+        str | None,
+        typer.Option(
+            help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
+            "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
+            "from the steps per second of what serves now.",
+            metavar="L,…",
+        ),
+    ] = None,
+    dummy_weights: Annotated[
+        bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+    ] = False,
     publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
@@ -197,9 +187,8 @@ def bench(
         _compare(*compare, as_json)
         return
     if what is None:
-        raise UsageError(
-            "give a recipe, an endpoint's name or a URL to measure", hint="Such as: toolkit bench tiny/p-eagle"
-        )
+        hint = "Such as: toolkit bench tiny/p-eagle"
+        raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
     if what_if_acceptance and (arm or resume):
         raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
     if dummy_weights and not what_if_acceptance:
@@ -279,5 +268,4 @@ def _compare(before: Path, after: Path, as_json: bool) -> None:
     from toolkit.measure.report import read_report
 
     comparison = compare(read_report(before), read_report(after))
-    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison))
-    exit_unless(comparison.ok)
+    answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison), yes=comparison.ok)

@@ -15,36 +15,35 @@ if TYPE_CHECKING:
     from toolkit.api.facts import CatalogStatus, CatalogUpdate
 
 _EXIT_CODE_OUTSIDE = 3
-Regions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--region", help="Read the prices of this region (repeatable).  [default: those that are held, or us-east-1]"
-    ),
-]
-Ec2 = Annotated[
-    bool, typer.Option("--ec2", help="Read EC2's prices too, which cluster nodes cost. The list has hundreds of MB.")
-]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and renew the toolkit's facts.")
-    group.command()(status)
-    group.command()(update)
-    app.add_typer(group, name="catalog")
+catalog = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See and renew the toolkit's facts.")
 
 
+@catalog.command()
 def status(as_json: Json = False) -> None:
     """Show how old the facts are, and what the last update found. Needs no network."""
     from toolkit.api.facts import catalog_status
 
     age = catalog_status()
-    answer(age.to_dict(), as_json, lambda: _status_text(age))
-    if not as_json:
-        next_step("catalog", "update")
+    answer(age.to_dict(), as_json, lambda: _status_text(age), then=("catalog", "update"))
 
 
-def update(region: Regions = None, ec2: Ec2 = False, as_json: Json = False) -> None:
+@catalog.command()
+def update(
+    region: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--region",
+            help="Read the prices of this region (repeatable).  [default: those that are held, or us-east-1]",
+        ),
+    ] = None,
+    ec2: Annotated[
+        bool,
+        typer.Option("--ec2", help="Read EC2's prices too, which cluster nodes cost. The list has hundreds of MB."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Read prices, heads, images and versions from public documents, into the toolkit's folder in your home.
 
     Needs no credentials. The installed toolkit is left as it is. Exits with 3 where a source could not be read; what

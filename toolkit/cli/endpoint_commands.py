@@ -37,11 +37,6 @@ _DID_NOT_ANSWER = 3
 Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
 
 
-def register(app: typer.Typer) -> None:
-    for command in (deploy, status, invoke, logs, metrics, watch, rollback, destroy):
-        app.command()(command)
-
-
 def deploy(
     recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
     saved: Annotated[
@@ -68,12 +63,7 @@ def deploy(
     if saved:
         plan = read_plan(saved, recipe, platform=platform)
         say(plan_text(plan))
-        exit_unless(
-            confirm(
-                f"Do this on {plan.platform} ({plan.account} {plan.region}), as {plan.recipe} says?",
-                yes,
-            )
-        )
+        confirm(f"Do this on {plan.platform} ({plan.account} {plan.region}), as {plan.recipe} says?", yes)
         endpoint = plan.apply(wait=wait)
     else:
         approve = None if yes else approve_price
@@ -116,7 +106,7 @@ def approve_price(plan: Plan) -> None:
     """Ask before something is created that is billed."""
     if plan.costs_more:
         say(plan_text(plan))
-        exit_unless(confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False))
+        confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False)
 
 
 def status(
@@ -128,11 +118,9 @@ def status(
     listing = toolkit.status(platform=platform, all_regions=all_regions)
     for line in listing.not_listed:
         say(f"not listed: {line}")
-    answer(listing.to_dict(), as_json, lambda: _status_text(listing.endpoints))
-    if not as_json and listing.endpoints:
-        next_step("invoke", listing.endpoints[0].name, "Hello")
-    elif not as_json:
-        next_step("deploy", "tiny/p-eagle", "--platform", "local")
+    usual = ("deploy", "tiny/p-eagle", "--platform", "local")
+    then = ("invoke", listing.endpoints[0].name, "Hello") if listing.endpoints else usual
+    answer(listing.to_dict(), as_json, lambda: _status_text(listing.endpoints), then=then)
     if listing.errors:
         raise typer.Exit(_DID_NOT_ANSWER)
 
@@ -145,12 +133,11 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Return an endpoint to what it ran before its last update. A second rollback undoes the first."""
-    exit_unless(confirm(f"Roll {name} back to what it ran before its last update?", yes))
+    confirm(f"Roll {name} back to what it ran before its last update?", yes)
     endpoint = toolkit.rollback(name, platform=platform, wait=wait)
     status = endpoint.status()
-    answer(endpoint.to_dict(), as_json, lambda: f"{endpoint.name}: {status.status}, runs {status.config}")
-    if not as_json:
-        next_step("prove", name)
+    text = f"{endpoint.name}: {status.status}, runs {status.config}"
+    answer(endpoint.to_dict(), as_json, lambda: text, then=("prove", name))
 
 
 def invoke(
@@ -217,17 +204,10 @@ def logs(
     next_step("metrics", name)
 
 
-def metrics(
-    name: Name,
-    minutes: Minutes = 60,
-    platform: PlatformName = None,
-    as_json: Json = False,
-) -> None:
+def metrics(name: Name, minutes: Minutes = 60, platform: PlatformName = None, as_json: Json = False) -> None:
     """Show an endpoint's recent requests, errors, latencies and acceptance rate."""
     measured = toolkit.connect(name, platform=platform).metrics(minutes)
-    answer(measured.to_dict(), as_json, lambda: _metrics_text(measured))
-    if not as_json:
-        next_step("bench", name)
+    answer(measured.to_dict(), as_json, lambda: _metrics_text(measured), then=("bench", name))
 
 
 def watch(
@@ -238,8 +218,7 @@ def watch(
 ) -> None:
     """Is the acceptance of live traffic still what the recipe's evidence lets expect? For cron: exit code 1 if not."""
     watched = toolkit.watch(name, minutes=minutes, platform=platform)
-    answer(watched.to_dict(), as_json, lambda: repr(watched))
-    exit_unless(watched.ok)
+    answer(watched.to_dict(), as_json, lambda: repr(watched), yes=watched.ok)
 
 
 def destroy(
@@ -249,11 +228,9 @@ def destroy(
     as_json: Json = False,
 ) -> None:
     """Remove an endpoint, its baseline, and everything that was created for them."""
-    exit_unless(confirm(f"Remove {name} and everything created for it?", yes))
+    confirm(f"Remove {name} and everything created for it?", yes)
     done = toolkit.destroy(name, platform=platform)
-    answer(done.to_dict(), as_json, lambda: _removed_text(name, done))
-    if not as_json:
-        next_step("status")
+    answer(done.to_dict(), as_json, lambda: _removed_text(name, done), then=("status",))
 
 
 def _status_text(listed: Sequence[Deployed]) -> str:

@@ -12,34 +12,34 @@ from typing import Annotated
 import typer
 
 import toolkit
-from toolkit.cli.output import answer, exit_unless, next_step
+from toolkit.cli.output import answer
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 from toolkit.home import docs_dir
 
 _MOST_BYTES = 64 * 1024**2
-_HELP = """Name the cause of a failure, the lines that show it, and the edit to make.
-
-Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
-describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not known.
-"""
-File = Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")]
-Reason = Annotated[str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")]
-Platform = Annotated[AnyPlatform | None, typer.Option("--platform", help="Look for messages of this platform only.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command(help=_HELP)(explain)
-    app.command()(docs)
+def explain(
+    file: Annotated[str | None, typer.Argument(metavar="[FILE|-]", help="A log; `-` reads it from stdin.")] = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="What the platform says, such as SageMaker's FailureReason.")
+    ] = "",
+    platform: Annotated[
+        AnyPlatform | None, typer.Option("--platform", help="Look for messages of this platform only.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Name the cause of a failure, the lines that show it, and the edit to make.
 
-
-def explain(file: File = None, reason: Reason = "", platform: Platform = None, as_json: Json = False) -> None:
+    Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
+    describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not known.
+    """
     if file is None and not reason:
         raise UsageError("give a log, or --reason", hint="See: toolkit explain --help")
     explanation = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
-    answer(explanation.to_dict(), as_json, lambda: str(explanation))
-    exit_unless(bool(explanation))
+    answer(explanation.to_dict(), as_json, lambda: str(explanation), yes=bool(explanation))
 
 
 def _read(file: str) -> str:
@@ -81,6 +81,5 @@ def docs(
         near = difflib.get_close_matches(page or "", texts, n=1) or ["tutorial"]
         raise UsageError(f"no page is called {page}, and none has that word", hint=f"Run: toolkit docs {near[0]}")
     titles = {name: text.partition("\n")[0].removeprefix("# ") for name, text in pages.items()}
-    answer({"pages": titles}, as_json, lambda: table(("page", "about"), list(titles.items())))
-    if not as_json:
-        next_step("docs", "tutorial" if "tutorial" in pages else next(iter(pages)))
+    then = ("docs", "tutorial" if "tutorial" in pages else next(iter(pages)))
+    answer({"pages": titles}, as_json, lambda: table(("page", "about"), list(titles.items())), then=then)

@@ -97,7 +97,7 @@ def _fold(example: str) -> Iterator[str]:
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "new_command": ("new", "import"),
     "recipes_command": ("recipes",),
-    "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit"),
+    "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit", "render"),
     "endpoint_commands": ("deploy", "status", "invoke", "logs", "metrics", "watch", "rollback", "destroy"),
     "bench_command": ("prove", "bench"),
     "tune_command": ("tune", "improve"),
@@ -105,22 +105,28 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "explain_commands": ("docs", "explain"),
     "catalog_command": ("catalog",),
     "local_commands": ("local", "doctor"),
-    "render_command": ("render",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
 class CommandsByName(Mapping[str, Any]):
-    """All commands, as typer's groups hold them."""
+    """All commands, as typer's groups hold them, each imported when it is asked for.
+
+    A command is the function or the group of its name in its module, with `_` behind it if that is a word of Python's.
+    """
 
     def __init__(self) -> None:
         self._built: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._built:
-            app = typer.Typer(rich_markup_mode=None)
-            import_module(f"toolkit.cli.{_MODULE_OF[name]}").register(app)
-            self._built.update(typer.main.get_group(app).commands)
+            module, app = import_module(f"toolkit.cli.{_MODULE_OF[name]}"), typer.Typer(rich_markup_mode=None)
+            made = getattr(module, name, None) or getattr(module, f"{name}_")
+            if isinstance(made, typer.Typer):
+                app.add_typer(made, name=name)
+            else:
+                app.command(name)(made)
+            self._built |= typer.main.get_group(app).commands
         return self._built[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -7,17 +7,13 @@ from dataclasses import asdict
 import typer
 
 import toolkit
-from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.output import answer, say
 from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
 
+_FIRST = ("deploy", "tiny/p-eagle", "--platform", "local")
 local = typer.Typer(help="Show or stop the local platform: AWS's APIs on this machine.", no_args_is_help=True)
-
-
-def register(app: typer.Typer) -> None:
-    app.add_typer(local, name="local")
-    app.command()(doctor)
 
 
 @local.command()
@@ -32,13 +28,7 @@ def status(as_json: Json = False) -> None:
     if running is None:
         if why := daemon.why_gone(home() / "local"):
             say(why)
-        answer(
-            {"running": False},
-            as_json,
-            lambda: "the local platform is not running",
-        )
-        if not as_json:
-            next_step("deploy", "tiny/p-eagle", "--platform", "local")
+        answer({"running": False}, as_json, lambda: "the local platform is not running", then=_FIRST)
         return
     endpoints = [asdict(item) for item in toolkit.endpoints(platform="local")]
     lines = [
@@ -48,9 +38,8 @@ def status(as_json: Json = False) -> None:
         f"key             {running.credentials_file} (for other programs: AWS_SHARED_CREDENTIALS_FILE)",
         *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
     ]
-    answer({"running": True, **asdict(running), "endpoints": endpoints}, as_json, lambda: "\n".join(lines))
-    if not as_json:
-        next_step("status", "--platform", "local")
+    document = {"running": True, **asdict(running), "endpoints": endpoints}
+    answer(document, as_json, lambda: "\n".join(lines), then=("status", "--platform", "local"))
 
 
 @local.command()
@@ -62,9 +51,8 @@ def stop(as_json: Json = False) -> None:
     from toolkit.platforms.local import daemon
 
     stopped = daemon.stop(home() / "local")
-    answer({"stopped": stopped}, as_json, lambda: "stopped" if stopped else "the local platform was not running")
-    if not as_json:
-        next_step("status")
+    text = "stopped" if stopped else "the local platform was not running"
+    answer({"stopped": stopped}, as_json, lambda: text, then=("status",))
 
 
 def doctor(as_json: Json = False) -> None:
@@ -75,7 +63,4 @@ def doctor(as_json: Json = False) -> None:
     rows = [(item.name, "ok" if item.ok else "NO", item.detail, "" if item.ok else item.hint) for item in examined]
     ok = all(item.ok or not item.needed for item in examined)
     document = {"ok": ok, "checks": [asdict(item) for item in examined]}
-    answer(document, as_json, lambda: table(("requirement", "", "found", "to do"), rows))
-    exit_unless(ok)
-    if not as_json:
-        next_step("deploy", "tiny/p-eagle", "--platform", "local")
+    answer(document, as_json, lambda: table(("requirement", "", "found", "to do"), rows), yes=ok, then=_FIRST)

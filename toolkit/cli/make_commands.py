@@ -11,7 +11,7 @@ import typer
 
 import toolkit
 from toolkit import registry
-from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.output import answer, confirm, lines, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 from toolkit.engines import registry as engine_registry
 
@@ -22,19 +22,13 @@ if TYPE_CHECKING:
     from toolkit.api.training import TrainingRun
     from toolkit.findings import Finding
     from toolkit.measure.report import BenchReport
-    from toolkit.planning.plan import Action, Plan
+    from toolkit.planning.plan import Action
     from toolkit.recipe.facts import ModelFacts
     from toolkit.training.engine import TrainingEngine
 
 
 # Of each arm, as `toolkit prove` takes.
 _PROOF_SECONDS = 60.0
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(train)
-    app.command(name="compile")(compile_recipe)
-    app.command()(convert)
 
 
 def train(
@@ -75,7 +69,7 @@ def train(
     measuring.require_arms(arm or (), platform=platform)
     cost = training.price(recipe, platform=platform)
     if cost and jobs.starts_job(planned):
-        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+        confirm(f"This starts {cost}. Go on?", yes)
     given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}
     arms = [part for one in arm or () for part in ("--arm", one)]
     options = [*(("--platform", platform) if platform else ()), *(option for option, on in given.items() if on), *arms]
@@ -84,9 +78,8 @@ def train(
     if deploy:
         _deploy(recipe, platform, run, arm or (), yes, as_json)
         return
-    answer(run.to_dict(), as_json, lambda: _text(run))
-    if run.head and not as_json:
-        next_step("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
+    then = ("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
+    answer(run.to_dict(), as_json, lambda: lines(run.rows()), then=then if run.head else ())
 
 
 def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[str], yes: bool, as_json: bool) -> None:
@@ -102,16 +95,12 @@ def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[
         return report
 
     if not as_json:
-        print(_text(run), end="\n\n")  # noqa: T201
+        print(lines(run.rows()), end="\n\n")  # noqa: T201
     endpoint = toolkit.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
     finish(endpoint, as_json=as_json, also={"training": run.to_dict()}, prove=prove)
 
 
-def _text(run: TrainingRun) -> str:
-    return "\n".join(f"{name}: {text}" for name, text in run.rows())
-
-
-def compile_recipe(
+def compile_(
     recipe: Recipe,
     baseline: Annotated[
         bool, typer.Option("--baseline", help="Also compile the baseline: the same endpoint without speculation.")
@@ -132,13 +121,10 @@ def compile_recipe(
         answer(planned.to_dict(), as_json, lambda: plan_text(planned, cost=False))
         return
     done = toolkit.compile(recipe, platform=platform, baseline=baseline, wait=wait)
-    answer(done.to_dict(), as_json, lambda: _done_text(done, wait))
+    jobs = [action for action in done.actions if action.kind == "TrainingJob"]
+    answer(done.to_dict(), as_json, lambda: "\n".join(_job_text(job, wait) for job in jobs))
     if wait:
         next_step("deploy", recipe, "--baseline" if baseline else None)
-
-
-def _done_text(done: Plan, waited: bool) -> str:
-    return "\n".join(_job_text(action, waited) for action in done.actions if action.kind == "TrainingJob")
 
 
 def _job_text(job: Action, waited: bool) -> str:
@@ -172,15 +158,12 @@ def convert(
         "changes": list(converted.changes),
         "findings": [asdict(finding) for finding in findings],
     }
-    lines = [
+    said = [
         f"{converted.out}: {converted.method} head, converted from {converted.format}",
         *(f"  {change}" for change in converted.changes or ("no changes were needed",)),
         *(finding.line_for(report.recipe) for finding in findings),
     ]
-    answer(document, as_json, lambda: "\n".join(lines))
-    exit_unless(report.ok)
-    if target and not as_json:
-        next_step("new", str(target))
+    answer(document, as_json, lambda: "\n".join(said), yes=report.ok, then=("new", str(target)) if target else ())
 
 
 def check_head(target: ModelFacts, head: ModelFacts, method: str) -> tuple[Finding, ...]:

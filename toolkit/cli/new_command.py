@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from toolkit.catalog import lookup
-from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.output import answer, next_step, say
 from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import UsageError
@@ -21,19 +20,6 @@ if TYPE_CHECKING:
 
 
 Goal = Literal["latency", "throughput"]
-
-
-def register(app: typer.Typer) -> None:
-    app.command()(new)
-    app.command("import")(import_)
-
-
-@dataclass(frozen=True)
-class _Answers:
-    platform: str
-    goal: Goal
-    max_price: float | None
-    context: int | None
 
 
 def new(
@@ -61,48 +47,36 @@ def new(
     from toolkit.api.proposing import new as make
 
     asks = sys.stdin.isatty() and sys.stderr.isatty() and not (yes or as_json)
-    wanted = (
-        _ask_for_answers(platform, goal, max_price, context) if asks else _defaults(platform, goal, max_price, context)
-    )
+    if asks:
+        say("A few questions; Enter takes what stands in brackets.")
+        platform = platform or _ask("Where", "sagemaker", get_args(AnyPlatform))
+        goal = goal or _ask("What matters more", "latency", get_args(Goal))
+        max_price = max_price or _ask_number("Budget in $ per hour", "any")
+        length = context or _ask_number("Longest prompt and answer, in tokens", "the usual")
+        context = int(length) if length else None
     made = make(
         model,
         out=out,
-        platform=wanted.platform,
+        platform=platform or "sagemaker",
         method=method,
-        goal=wanted.goal,
-        max_price=wanted.max_price,
-        context=wanted.context,
+        goal=goal or "latency",
+        max_price=max_price,
+        context=context,
         region=region,
         hardware=hardware,
     )
-    answer(made.to_dict(), as_json, lambda: _text(made))
-    exit_unless(made.ok)
+    answer(made.to_dict(), as_json, lambda: _text(made), yes=made.ok)
     if not as_json:
         _next_steps(made)
 
 
-def _defaults(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
-    return _Answers(platform or "sagemaker", goal or "latency", max_price, context)
-
-
-def _ask_for_answers(platform: str | None, goal: Goal | None, max_price: float | None, context: int | None) -> _Answers:
-    """What was not given, asked on the terminal; Enter takes the default."""
-    say("A few questions; Enter takes what stands in brackets.")
-    where = platform or _ask("Where", "sagemaker", get_args(AnyPlatform))
-    what = goal or _ask("What matters more", "latency", get_args(Goal))
-    price = max_price if max_price is not None else _ask_number("Budget in $ per hour", "any")
-    length = context if context is not None else _ask_number("Longest prompt and answer, in tokens", "the usual")
-    return _Answers(where, "throughput" if what == "throughput" else "latency", price, int(length) if length else None)
-
-
-def _ask(question: str, default: str, allowed: tuple[str, ...]) -> str:
+def _ask(question: str, default: str, allowed: tuple[str, ...]) -> Any:
     def parse(text: str) -> str:
         if text not in allowed:
             raise typer.BadParameter(f"{text} is none of: {', '.join(allowed)}")
         return text
 
-    chosen: str = typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
-    return chosen
+    return typer.prompt(f"{question}: {', '.join(allowed)}", default=default, err=True, value_proc=parse)
 
 
 def _ask_number(question: str, default: str) -> float | None:
@@ -122,19 +96,16 @@ def _ask_number(question: str, default: str) -> float | None:
 
 
 def _text(made: NewRecipe) -> str:
-    rows = [(_short(choice.key), _show(choice.value), choice.why) for choice in made.choices]
+    from toolkit.api.proposing import show_value
+
+    rows = [(_short(choice.key), show_value(choice.value), choice.why) for choice in made.choices]
     findings = [finding.line_for(str(made.path)) for finding in made.findings if finding.severity != "info"]
-    parts = [table(("choice", "value", "why"), rows), *findings, *made.notes]
-    return paragraphs(parts)
+    return paragraphs([table(("choice", "value", "why"), rows), *findings, *made.notes])
 
 
 def _short(key: str) -> str:
     """The last part of a key; the engine's name is the engine."""
     return key.removesuffix(".name").rpartition(".")[2]
-
-
-def _show(value: object) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _next_steps(made: NewRecipe) -> None:
@@ -160,8 +131,7 @@ def import_(
     from toolkit.api.importing import import_recipe
 
     imported = import_recipe(_read(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
-    answer(imported.to_dict(), as_json, lambda: _import_text(imported))
-    exit_unless(imported.ok)
+    answer(imported.to_dict(), as_json, lambda: _import_text(imported), yes=imported.ok)
     if not as_json:
         next_step("lock", str(imported.path))
         next_step("plan", str(imported.path))

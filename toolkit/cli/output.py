@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -16,9 +16,27 @@ from toolkit.cli.table import paragraphs
 from toolkit.errors import ContainerFailed, RecipeError, ToolkitError, UsageError
 
 
-def answer(document: dict[str, Any], as_json: bool, show: Callable[[], str]) -> None:
-    """Print the answer as one JSON document, or as the text that `show` returns."""
+def answer(
+    document: dict[str, Any],
+    as_json: bool,
+    show: Callable[[], str],
+    *,
+    yes: bool = True,
+    then: Sequence[str | None] = (),
+) -> None:
+    """Print the answer as one JSON document, or as the text that `show` returns and the command that comes next.
+
+    Exits with code 1 where the answer is no, not `yes`.
+    """
     print(json.dumps(document, indent=2, default=str) if as_json else show())  # noqa: T201
+    exit_unless(yes)
+    if then and not as_json:
+        next_step(*then)
+
+
+def lines(rows: Iterable[tuple[str, str]]) -> str:
+    """Facts by name, a line each."""
+    return "\n".join(f"{name}: {text}" for name, text in rows)
 
 
 def say(text: str) -> None:
@@ -48,14 +66,14 @@ class CutShort(SystemExit):
         super().__init__(130)
 
 
-def confirm(question: str, yes: bool) -> bool:
-    """Ask on the terminal, unless `yes` answers for the user. Raises UsageError without a terminal."""
+def confirm(question: str, yes: bool) -> None:
+    """Ask on the terminal, unless `yes` answers for the user; exits with 1 on a no. Raises UsageError without one."""
     if yes:
-        return True
+        return
     if not sys.stdin.isatty():
         raise UsageError(f"{question} Cannot ask: stdin is not a terminal.", hint="Add --yes.")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201 (input() would ask on stdout)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    exit_unless(sys.stdin.readline().strip().lower() in ("y", "yes"))
 
 
 def explain(error: ToolkitError) -> str:

@@ -1,4 +1,4 @@
-"""Commands that read recipes, and on which instance types they fit. They write lock files, saved plans and images."""
+"""Commands that read recipes, and on which instance types they fit. They write locks, plans, images and manifests."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ import toolkit
 from toolkit import registry
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import paragraphs, table
-from toolkit.errors import UsageError
+from toolkit.errors import PlatformError, UsageError
 from toolkit.files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Mapping
 
     from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
-    from toolkit.findings import Finding
     from toolkit.planning.plan import Plan
-    from toolkit.recipe.recipe import Recipe as CompleteRecipe
 
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
@@ -39,11 +37,6 @@ else:
 PlatformName = Annotated[
     AnyPlatform | None, typer.Option("--platform", help="Use this platform instead of the recipe's.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    for command in (check, plan, fit, build, lock, schema):
-        app.command()(command)
 
 
 def check(
@@ -71,20 +64,14 @@ def check(
     names = catalogue() if every else recipes or []
     if not names:
         raise UsageError("give a recipe, or --all", hint="Such as: toolkit check tiny/p-eagle")
-    reports = [run_checks(name, account=_account_check() if account else None) for name in names]
-    ok = all(reports)
-    one = reports[0].to_dict() if len(reports) == 1 else {"ok": ok, "reports": [report.to_dict() for report in reports]}
-    answer(one, as_json, lambda: "\n".join(_report_text(report) for report in reports))
-    exit_unless(ok)
-    if len(names) == 1 and not as_json:
-        untrained = any(finding.code == NOT_TRAINED for finding in reports[0].findings)
-        next_step("train" if untrained else "plan", names[0])
-
-
-def _account_check() -> Callable[[CompleteRecipe], Iterable[Finding]]:
-    from toolkit.platforms.sagemaker.account import account_findings  # brings boto3
-
-    return account_findings
+    if account:
+        from toolkit.platforms.sagemaker.account import account_findings  # brings boto3
+    reports = [run_checks(name, account=account_findings if account else None) for name in names]
+    ok, is_one = all(reports), len(reports) == 1
+    document = reports[0].to_dict() if is_one else {"ok": ok, "reports": [report.to_dict() for report in reports]}
+    untrained = any(finding.code == NOT_TRAINED for finding in reports[0].findings)
+    then = ("train" if untrained else "plan", names[0]) if is_one else ()
+    answer(document, as_json, lambda: "\n".join(map(_report_text, reports)), yes=ok, then=then)
 
 
 def plan(
@@ -116,14 +103,10 @@ def plan(
         planned.save(out)
         option = f" --platform {platform}" if platform else ""
         say(f"saved; to apply it: toolkit deploy --plan {out}{option}")
-    as_json = as_json or form == "json"
-    answer(planned.to_dict(), as_json, lambda: plan_text(planned))
-    if not (out or as_json):
-        options = ("--platform", platform) if platform else ()
-        if planned.changes:
-            next_step("deploy", recipe, *options, "--baseline" if baseline else None)
-        else:
-            next_step("invoke", planned.endpoints[0], "Hello", *options)
+    options = ("--platform", platform) if platform else ()
+    deploy = ("deploy", recipe, *options, "--baseline" if baseline else None)
+    then = deploy if planned.changes else ("invoke", planned.endpoints[0], "Hello", *options)
+    answer(planned.to_dict(), as_json or form == "json", lambda: plan_text(planned), then=() if out else then)
 
 
 def plan_text(plan: Plan, *, cost: bool = True) -> str:
@@ -211,10 +194,7 @@ def _print_admin_template(recipe: str) -> None:
     say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")
 
 
-def lock(
-    recipe: Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")],
-    as_json: Json = False,
-) -> None:
+def lock(recipe: Recipe, as_json: Json = False) -> None:
     """Write the lock file: commits of both models, digests of images, and the facts that checks need.
 
     Reads headers of weights, never the whole. Says what it could not pin.
@@ -245,34 +225,27 @@ def _report_text(report: Report) -> str:
     return paragraphs(lines or [f"{report.recipe}: no findings"])
 
 
-Source = Annotated[
-    str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
-]
-Types = Annotated[
-    list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
-]
-Sort = Annotated[
-    Literal["price", "kv-price"],
-    typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
-]
-
-
 _SHOWN = 10
 
 
 def fit(
-    recipe: Source,
-    instance: Types = None,
-    sort: Sort = "price",
+    recipe: Annotated[
+        str, typer.Argument(help="A recipe, or a .lock.json file, which is sized with the engine's defaults.")
+    ],
+    instance: Annotated[
+        list[str] | None, typer.Option("--instance", help="An instance type (repeatable). Default: all of them.")
+    ] = None,
+    sort: Annotated[
+        Literal["price", "kv-price"],
+        typer.Option(help="Cheapest first: by the price of the instance, or of a million tokens of KV cache."),
+    ] = "price",
     every: Annotated[bool, typer.Option("--all", help="Print every type, not the first ten.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show on which instance types a recipe's models fit, cheapest first, and how many requests they hold."""
     fits = toolkit.fit(recipe, instances=instance or (), sort=sort)
-    answer({**fits.to_dict(), "recipe": recipe}, as_json, lambda: _fit_text(fits, recipe, every or bool(instance)))
-    exit_unless(fits.ok)
-    if not as_json and not recipe.endswith(".lock.json"):
-        next_step("plan", recipe)
+    document, then = {**fits.to_dict(), "recipe": recipe}, () if recipe.endswith(".lock.json") else ("plan", recipe)
+    answer(document, as_json, lambda: _fit_text(fits, recipe, every or bool(instance)), yes=fits.ok, then=then)
 
 
 def _fit_text(fits: Fits, recipe: str, whole: bool) -> str:
@@ -286,3 +259,57 @@ def _fit_text(fits: Fits, recipe: str, whole: bool) -> str:
 
     tables = [table(COLUMNS, [fit_cells(one) for one in fits.sized])] if fits.sized else []
     return "\n".join([*tables, *fits.reasons(), *fits.notes])
+
+
+def render(
+    recipe: Recipe,
+    form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
+    baseline: Baseline = False,
+    part: Annotated[
+        Literal["serve", "compile", "train", "benchmark"],
+        typer.Option(
+            help="What to print: the serving manifests, the Job that compiles for Trainium, the Job that trains the "
+            "recipe's head, or the benchmark Job."
+        ),
+    ] = "serve",
+    out: Annotated[
+        str, typer.Option(help="Folder to write all parts to, with kustomization.yaml; `-` prints one part.")
+    ] = "-",
+    as_json: Json = False,
+) -> None:
+    """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
+    from toolkit.api.export import render as make
+    from toolkit.platforms.kubernetes.rules.jobs import wait_command
+    from toolkit.platforms.kubernetes.rules.manifests import APPLY, files, text
+
+    parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
+    if out == "-":
+        if not parts.get(part):
+            raise UsageError(f"{recipe} needs no {part} Job", hint=f"Remove --part {part}.")
+        manifests = [*(parts["base"] if part in ("serve", "compile") else []), *parts[part]]
+        answer({"manifests": manifests}, as_json, lambda: text(manifests).rstrip("\n"))
+        return
+    written = dict(files(parts))
+    _write_files(Path(out), written)
+    if as_json:
+        answer({"out": out, "files": list(written)}, True, str)
+    if "compile" in parts:
+        say(f"compile first: {APPLY} -k {out}/compile")
+        for job in parts["compile"]:
+            say(f"then wait: {wait_command(job)}")
+    say(f"serve: {APPLY} -k {out}")
+    say(f"measure: {APPLY} -k {out}/benchmark")
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write files, given by relative path. Raises UsageError."""
+    try:
+        for name, content in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.resolve().is_relative_to(folder.resolve()):
+                hint = "Remove that link, or choose another folder."
+                raise UsageError(f"{path.parent} leads out of {folder}", hint=hint)
+            write_whole(path, content)
+    except (OSError, PlatformError) as error:
+        raise UsageError(f"cannot write {folder}: {error}", hint="Choose another folder with --out.") from error

@@ -14,20 +14,15 @@ from toolkit.cli.table import paragraphs, table
 if TYPE_CHECKING:
     from toolkit.api.catalogue import Listed
 
-recipes_app = typer.Typer(
-    name="recipes",
+recipes = typer.Typer(
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.add_typer(recipes_app)
-
-
-@recipes_app.callback()
-def list_recipes(
+@recipes.callback()
+def _list(
     context: typer.Context,
     model: Annotated[str | None, typer.Option(help="Whose target has this in its name, such as qwen3.")] = None,
     method: Annotated[str | None, typer.Option(help="That draft by this method.")] = None,
@@ -41,12 +36,12 @@ def list_recipes(
     """List the recipes that come with the toolkit; `toolkit recipes show RECIPE` shows one."""
     if context.invoked_subcommand is not None:
         return
-    from toolkit.api.catalogue import recipes
+    from toolkit.api.catalogue import recipes as read_all
     from toolkit.catalog import methods
 
     if method:
         methods.method(method)  # an unknown one is an error, not an empty list
-    everything = recipes()
+    everything = read_all()
     matching = everything.matching(model, method, hardware, max_price, with_evidence=with_evidence)
     head = ("recipe", "method", "K", "$/h", "description")
     rows = [
@@ -54,12 +49,11 @@ def list_recipes(
         for item in matching.listed
     ]
     nothing = f"none of the {len(everything)} recipes; for a model of yours: toolkit new MODEL"
-    answer(matching.to_dict(), as_json, lambda: table(head, rows) if rows else nothing)
-    if rows and not as_json:
-        next_step("recipes", "show", matching.listed[0].name)
+    then = ("recipes", "show", matching.listed[0].name) if rows else ()
+    answer(matching.to_dict(), as_json, lambda: table(head, rows) if rows else nothing, then=then)
 
 
-@recipes_app.command()
+@recipes.command()
 def show(
     recipe: Annotated[str, typer.Argument(help="A name from `toolkit recipes`, or a recipe file.")],
     as_json: Json = False,
@@ -93,9 +87,8 @@ def _show(listed: Listed) -> str:
             for item in evidence
         ]
         return "\n\n".join([text, paragraphs(parts), table(head, rows)])
-    return "\n\n".join(
-        [text, paragraphs([*parts, "Measured: nothing that is published. Measure it: toolkit prove ENDPOINT"])]
-    )
+    parts.append("Measured: nothing that is published. Measure it: toolkit prove ENDPOINT")
+    return "\n\n".join([text, paragraphs(parts)])
 
 
 def _text(value: object) -> str:

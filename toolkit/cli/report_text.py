@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from toolkit.cli.table import table, terminal_width
 from toolkit.measure.break_even import break_even_in_words
@@ -35,14 +35,14 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
     room = terminal_width() if room is None else room
     short = headline(report)
     parts = [
-        _lines([f"{report.title}: {short.title}", *short.sentences], room),
+        wrapped([f"{report.title}: {short.title}", *short.sentences], room),
         _verdicts(report, room),
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
-        _lines([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
+        wrapped([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
         if comparable(report)
         else "",
         _what_if(report.what_if, room) if report.what_if and comparable(report) else "",
-        _lines([*small_print(report), "; ".join(LEGEND)], room),
+        wrapped([*small_print(report), "; ".join(LEGEND)], room),
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -52,15 +52,16 @@ def comparison_text(comparison: Comparison, room: int | None = None) -> str:
     room = terminal_width() if room is None else room
     speedups, arms = speedup_rows(comparison), arm_rows(comparison)
     parts = [
-        _lines([comparison.title], room),
+        wrapped([comparison.title], room),
         table(SPEEDUP_COLUMNS, speedups, room) if speedups else "",
         table(*drop_empty_columns(ARM_COLUMNS, arms), room) if arms else "",
-        _lines([*comparison.notes()], room),
+        wrapped(comparison.notes(), room),
     ]
     return "\n\n".join(filter(None, parts))
 
 
-def _lines(texts: Sequence[str], room: int) -> str:
+def wrapped(texts: Iterable[str], room: int) -> str:
+    """Texts below one another, each in lines of this width that can still be read with ease."""
     return "\n".join(textwrap.fill(inert(text), min(room, _LONGEST_LINE), subsequent_indent="  ") for text in texts)
 
 
@@ -70,7 +71,7 @@ def _verdicts(report: BenchReport, room: int) -> str:
 
 
 def _what_if(answers: WhatIf, room: int) -> str:
-    sentences = _lines([*break_even_acceptance_in_words(answers)], room)
+    sentences = wrapped(break_even_acceptance_in_words(answers), room)
     return f"What if drafts were accepted otherwise\n{table(WHAT_IF, what_if_rows(answers), room)}\n\n{sentences}"
 
 

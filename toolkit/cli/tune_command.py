@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,7 +10,7 @@ import typer
 from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.endpoint_commands import Name
-from toolkit.cli.output import answer, confirm, exit_unless, next_step, say
+from toolkit.cli.output import answer, confirm, lines, say
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
 from toolkit.cli.table import table, terminal_width
 
@@ -25,12 +24,6 @@ _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
 _UNITS = {"s": 1.0, "ms": 0.001}
 _MOST_K = 64
-_LONGEST_LINE = 120
-
-
-def register(app: typer.Typer) -> None:
-    for command in (tune, improve):
-        app.command()(command)
 
 
 def tune(
@@ -78,7 +71,7 @@ def tune(
 
     ks, loads, limits = _ks(k), counts_of(concurrency), _slo(slo) if slo else None
     if cost := tuning.price(recipe, platform=platform):
-        exit_unless(confirm(f"This starts {cost}. Go on?", yes))
+        confirm(f"This starts {cost}. Go on?", yes)
     report = tuning.tune(
         recipe,
         k=ks,
@@ -92,24 +85,20 @@ def tune(
         write=write,
         platform=platform,
     )
-    answer(report.to_dict(), as_json, lambda: tune_text(report))
-    exit_unless(report.ok)
-    if not as_json:
-        next_step(*(("deploy", recipe) if write else ("tune", recipe, "--write")))
+    then = ("deploy", recipe) if write else ("tune", recipe, "--write")
+    answer(report.to_dict(), as_json, lambda: tune_text(report), yes=report.ok, then=then)
 
 
 def tune_text(report: TuneReport, room: int | None = None) -> str:
     """The report as text, at most `room` characters wide; by default as wide as the terminal."""
+    from toolkit.cli.report_text import wrapped
     from toolkit.measure.tune_report import COLUMNS
     from toolkit.measure.wording import drop_empty_columns
 
     room = terminal_width() if room is None else room
     rows = [row.cells(report.winner) for row in report.rows]
-    head, *below = [
-        textwrap.fill(line, min(room, _LONGEST_LINE), subsequent_indent="  ")
-        for line in (f"{report.title}: {report.answer}", *report.lines())
-    ]
-    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), "\n".join(below)])
+    head, below = wrapped([f"{report.title}: {report.answer}"], room), wrapped(report.lines(), room)
+    return "\n\n".join([head, table(*drop_empty_columns(COLUMNS, rows), room), below])
 
 
 def _ks(text: str) -> tuple[int, ...]:
@@ -161,19 +150,17 @@ def improve(
     improved = improvement.improve(
         name, concurrency=loads, seconds=seconds, promote=promote, platform=platform, approve=approve
     )
-    answer(improved.to_dict(), as_json, lambda: "\n".join(f"{key}: {text}" for key, text in improved.rows()))
-    exit_unless(bool(improved) or not promote)
-    if not as_json:
-        next_step("prove" if promote else "deploy", name)
+    then = ("prove" if promote else "deploy", name)
+    answer(improved.to_dict(), as_json, lambda: lines(improved.rows()), yes=bool(improved) or not promote, then=then)
 
 
 def _approve_price(planned: ImprovementPlan) -> None:
     """Ask before something is made that is billed."""
     say(_plan_text(planned))
     if planned.price:
-        exit_unless(confirm(f"This starts {planned.price}. Go on?", yes=False))
+        confirm(f"This starts {planned.price}. Go on?", yes=False)
 
 
 def _plan_text(planned: ImprovementPlan) -> str:
-    rows = "\n".join(f"{key}: {text}" for key, text in planned.rows())
+    rows = lines(planned.rows())
     return f"{rows}\n\n{plan_text(planned.training, cost=False)}" if planned.training else rows

@@ -33,9 +33,8 @@ def compiles_ahead(recipe: Recipe) -> bool:
 def require_compiles_ahead(recipe: Recipe) -> None:
     """Raise UsageError for a recipe that does not need code compiled beforehand."""
     if recipe.engine_rules.compilation is None:
-        raise UsageError(
-            f"{recipe.engine.name} has nothing to compile beforehand", hint="Only engines for Trainium have."
-        )
+        hint = "Only engines for Trainium have."
+        raise UsageError(f"{recipe.engine.name} has nothing to compile beforehand", hint=hint)
     if not recipe.engine.compile_ahead:
         hint = "Remove `engine: {compile: at-start}`."
         raise UsageError(f"{recipe.name} is compiled when its containers start", hint=hint)
@@ -50,12 +49,8 @@ def parts(recipe: Recipe) -> dict[str, str]:
     compilation = recipe.engine_rules.compilation
     if compilation is None:
         return {}
-    compiled = compilation.parts(
-        recipe,
-        _image(recipe.container or ContainerSection()),
-        _identity(recipe.target),
-        _identity(recipe.drafter) if recipe.drafter else "",
-    )
+    image, drafter = _image(recipe.container or ContainerSection()), recipe.drafter
+    compiled = compilation.parts(recipe, image, _identity(recipe.target), _identity(drafter) if drafter else "")
     return {
         name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in compiled.items()
     }

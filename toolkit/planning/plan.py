@@ -111,11 +111,6 @@ class Plan:
         """A pandas DataFrame, one row for each action."""
         return data_frame(self.to_dict()["actions"])
 
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Plan:
-        """The inverse of `to_dict`: a plan to look at and compare, which cannot be applied. Raises documents.Unfit."""
-        return documents.fit(Plan, data)
-
     def save(self, path: Path) -> None:
         """Write the plan as JSON, for review and for `toolkit deploy --plan`."""
         write_whole(path, json.dumps(self.to_dict(), indent=2) + "\n")
@@ -126,7 +121,7 @@ class Plan:
         data: Any = None
         try:
             data = documents.decode(documents.read_file(path))
-            return Plan.from_dict(data)
+            return documents.fit(Plan, data)
         except (OSError, ValueError) as error:
             written = data.get("recipe") if isinstance(data, dict) else None
             recipe = written if isinstance(written, str) and Path(written).is_file() else ""

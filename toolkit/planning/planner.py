@@ -37,10 +37,11 @@ def make_plan(
     transition = parts.transition(desired, observed) if parts.transition else Transition(tuple(desired))
     remaining = _without(observed, transition.removed_first)
     changes = [_action(resource, remaining, of_kind[resource.kind]) for resource in transition.desired]
-    superseded = _superseded(rules, endpoints, desired, remaining, changes)
-    superseded.sort(key=lambda item: item.name)
     order = list(of_kind)
-    superseded.sort(key=lambda item: order.index(item.kind), reverse=True)
+    superseded = sorted(
+        _superseded(rules, endpoints, desired, remaining, changes),
+        key=lambda item: (-order.index(item.kind), item.name),
+    )
     why = "no longer used" if desired else "removes the endpoint"
     deletes = [
         Action(item.kind, item.name, "delete", why, of_kind[item.kind].delete_request(item, endpoints[0]))
@@ -87,10 +88,8 @@ def _with_removals(
 def _action(resource: Resource, observed: Observed, rule: Kind) -> Action:
     existing = observed.get(resource.kind, resource.name)
     if existing and not existing.ours and not rule.may_be_foreign:
-        raise PlatformError(
-            f"{resource.kind} {resource.name} exists and was not created by the toolkit",
-            hint="Give the recipe another `name:`. The toolkit only changes resources with its own tag.",
-        )
+        hint = "Give the recipe another `name:`. The toolkit only changes resources with its own tag."
+        raise PlatformError(f"{resource.kind} {resource.name} exists and was not created by the toolkit", hint=hint)
     decision = rule.decide(resource, existing, observed)
     request = decision.request
     if request is None:

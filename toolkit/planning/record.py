@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -37,8 +38,7 @@ class Event:
     recipe: str = ""
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
+_utc_now = partial(datetime.now, UTC)
 
 
 class Record:
@@ -51,16 +51,8 @@ class Record:
 
     def write(self, plan: Plan, action: Action, step: Step, detail: str = "") -> None:
         """Append one event and force it to disk before anything else happens."""
-        event = Event(
-            self._now().isoformat(timespec="milliseconds"),
-            plan.fingerprint[:12],
-            action.kind,
-            action.name,
-            action.verb,
-            step,
-            detail,
-            plan.recipe,
-        )
+        time, made_from = self._now().isoformat(timespec="milliseconds"), plan.fingerprint[:12]
+        event = Event(time, made_from, action.kind, action.name, action.verb, step, detail, plan.recipe)
         try:
             self._append(json.dumps(asdict(event)))
         except OSError as error:

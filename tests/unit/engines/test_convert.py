@@ -338,8 +338,8 @@ def test_an_index_that_names_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def toolkit_convert(*arguments: object) -> tuple[int, str]:
     app = Typer()
-    make_commands.register(app)
-    ended = CliRunner().invoke(app, ["convert", *(str(argument) for argument in arguments)])
+    app.command()(make_commands.convert)
+    ended = CliRunner().invoke(app, [str(argument) for argument in arguments])
     return ended.exit_code, ended.stdout
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.engines.vllm.cpu import VllmOnCpu
+from toolkit.engines.vllm.rules import VllmOnCpu
 
 GIB = 1024**3
 

@@ -86,12 +86,12 @@ def test_the_family_of_an_instance_type(instance_type: str) -> None:
     [("2.19", "2.22", False), ("2.22", "2.22", True), ("2.31.7", "2.27", True), ("2.9", "2.22", False)],
 )
 def test_drivers_are_compared_by_number(driver: str, lowest: str, enough: bool) -> None:
-    assert neuron.at_least(driver, lowest) is enough
+    assert lookup.older(driver, lowest) is not enough
 
 
 def test_sagemakers_documented_driver_is_too_old_for_every_generation_on_trn2() -> None:
     drivers = [found.drivers["trn2"] for found in neuron.generations()]
-    assert not any(neuron.at_least(neuron.facts().sagemaker_driver, lowest) for lowest in drivers)
+    assert all(lookup.older(neuron.facts().sagemaker_driver, lowest) for lowest in drivers)
 
 
 def test_every_generation_knows_its_runtime_and_an_ami_for_each_family() -> None:

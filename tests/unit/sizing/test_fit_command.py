@@ -26,8 +26,8 @@ def lock(tmp_path: Path) -> Path:
 
 def fit(*arguments: object) -> Result:
     app = typer.Typer()
-    recipe_commands.register(app)
-    return CliRunner().invoke(app, ["fit", *(str(argument) for argument in arguments)])
+    app.command()(recipe_commands.fit)
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_a_table_with_the_answer_on_top(lock: Path) -> None:

@@ -36,7 +36,7 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     # vLLM's own command line (its version is the first three numbers); a plugin may add flags
     version = ".".join(recipe.engine.version.split(".")[:3])
-    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, version, "warning"))
+    yield from check_flags(recipe, lambda flag: unknown_flag(flag, version, "warning"))
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from _form(recipe)
@@ -97,9 +97,8 @@ def _shapes(recipe: Recipe) -> Iterator[Finding]:
         message = (
             "graphs are compiled for one length, and without this key for the target's maximum, which is expensive"
         )
-        yield Finding(
-            "neuron.max-model-len", message, _LENGTH, hint="Set it to the longest prompt plus answer, in tokens."
-        )
+        hint = "Set it to the longest prompt plus answer, in tokens."
+        yield Finding("neuron.max-model-len", message, _LENGTH, hint=hint)
     published, requests = facts().published.get(recipe.method), recipe.engine.max_num_seqs
     if published and requests > published.max_num_seqs:
         message = f"`{recipe.method}` with {requests} concurrent requests: {published.about}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family
+from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family, grouped_cores
 from toolkit.engines.neuron.generations import facts, generation_of
 from toolkit.recipe.recipe import Compilation, Recipe
 from toolkit.recipe.rules import Published
@@ -43,9 +43,7 @@ class NeuronCompilation(Compilation):
             "sdk": generation.sdk if generation else "unknown",
             "image": image,
             "instance_family": family(recipe.platform.types[0]),
-            "logical_cores": next(
-                (engine.env[name] for name in LOGICAL_CORES_VARIABLES if name in engine.env), "default"
-            ),
+            "logical_cores": grouped_cores(engine.env) or "default",
             "tensor_parallel": str(engine.args.get("tensor-parallel-size", 1)),
             "max_num_seqs": str(engine.max_num_seqs),
             "max_model_len": str(engine.max_model_len or "the target's"),

@@ -51,7 +51,9 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
     if is_fork(recipe):
         flags = _fork(recipe, drafter)
     elif recipe.engine.name == "nxd-inference":
-        flags = _plugin(recipe)
+        # Under vLLM V1 its KV cache is contiguous: one block for each request.
+        config = {"override_neuron_config": {"save_sharded_checkpoint": True}}
+        flags = {"additional-config": config, "num-gpu-blocks-override": recipe.engine.max_num_seqs}
     else:
         flags = _vllm_neuron(recipe, drafter)
     args = recipe.engine.args
@@ -100,18 +102,8 @@ def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:
     speculative = {**_speculative(recipe.speculation, drafter), "method": "eagle"}
     if recipe.engine.max_model_len:
         speculative["max_model_len"] = recipe.engine.max_model_len
-    return {
-        "override-neuron-config": {**config, "enable_fused_speculation": True},
-        "speculative-config": speculative,
-    }
-
-
-def _plugin(recipe: Recipe) -> dict[str, Any]:
-    """Flags of NxD Inference under vLLM V1. Its KV cache is contiguous: one block for each request."""
-    return {
-        "additional-config": {"override_neuron_config": {"save_sharded_checkpoint": True}},
-        "num-gpu-blocks-override": recipe.engine.max_num_seqs,
-    }
+    config["enable_fused_speculation"] = True
+    return {"override-neuron-config": config, "speculative-config": speculative}
 
 
 def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:

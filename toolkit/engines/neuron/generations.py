@@ -5,13 +5,13 @@ Each function looks up one fact. What no source states is empty or None.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from toolkit.catalog.lookup import FOLDER
+from toolkit import documents
+from toolkit.catalog import lookup
 from toolkit.recipe.rules import Published
 from toolkit.recipe.schema import EngineSection
 
@@ -83,6 +83,7 @@ class NeuronFacts:
         eks_ami_releases: the last release with each driver, newest first.
         compile_minutes_per_gb: for weights in bfloat16; an estimate.
         published: by method, the settings of its published numbers.
+        generations: the newest first.
     """
 
     default_max_num_seqs: int
@@ -92,27 +93,18 @@ class NeuronFacts:
     eks_ami_releases: tuple[AmiRelease, ...]
     compile_minutes_per_gb: float
     published: Mapping[str, Published]
+    generations: tuple[Generation, ...]
 
 
 @cache
 def facts() -> NeuronFacts:
-    data = _read()
-    return NeuronFacts(
-        data["default_max_num_seqs"],
-        data["sagemaker_driver"],
-        SeenDriver(**data["sagemaker_driver_seen"]),
-        data["runtime_of_driver"],
-        tuple(AmiRelease(**item) for item in data["eks_ami_releases"]),
-        data["compile_minutes_per_gb"],
-        {method: Published(**item) for method, item in data["published"].items()},
-    )
+    return documents.fit(NeuronFacts, lookup.read("engines/neuron.json"))
 
 
 @cache
 def generations(engine: str = ANY_ENGINE) -> tuple[Generation, ...]:
     """Every generation of the engine, the newest first."""
-    known = (_generation(fields) for fields in _read()["generations"])
-    return tuple(item for item in known if engine in (ANY_ENGINE, item.engine))
+    return tuple(item for item in facts().generations if engine in (ANY_ENGINE, item.engine))
 
 
 def generation_of(engine: EngineSection) -> Generation | None:
@@ -125,37 +117,18 @@ def newest(engine: str, method: str, family: str) -> Generation | None:
     return next((item for item in generations(engine) if item.serves(method, family)), None)
 
 
-def at_least(version: str, lowest: str) -> bool:
-    """Whether a version of a driver or runtime, such as `2.19`, is `lowest` or newer."""
-    return tuple(map(int, version.split("."))) >= tuple(map(int, lowest.split(".")))
-
-
 def too_new_driver(generation: Generation) -> str | None:
     """The first driver version that needs a newer runtime than the generation's; None if none is known."""
     needed = facts().runtime_of_driver.items()
-    return next((driver for driver, runtime in needed if not at_least(generation.runtime, runtime)), None)
+    return next((driver for driver, runtime in needed if lookup.older(generation.runtime, runtime)), None)
 
 
 def driver_fits(generation: Generation, family: str, driver: str) -> bool:
     """Whether the generation's runtime works with that driver, as far as it is documented."""
     lowest, too_new = generation.drivers.get(family), too_new_driver(generation)
-    return (not lowest or at_least(driver, lowest)) and not (too_new and at_least(driver, too_new))
+    return not (lowest and lookup.older(driver, lowest)) and (not too_new or lookup.older(driver, too_new))
 
 
 def ami_release(generation: Generation, family: str) -> AmiRelease | None:
     """The newest release of EKS's AMI whose driver works with the generation; None if none is known."""
     return next((item for item in facts().eks_ami_releases if driver_fits(generation, family, item.driver)), None)
-
-
-def _generation(fields: Mapping[str, Any]) -> Generation:
-    methods = {
-        name: Method(method["default_num_speculative_tokens"], tuple(method["targets"]))
-        for name, method in fields["methods"].items()
-    }
-    return Generation(**{**fields, "families": tuple(fields["families"]), "methods": methods})
-
-
-@cache
-def _read() -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((FOLDER / "engines" / "neuron.json").read_text(encoding="utf-8"))
-    return data

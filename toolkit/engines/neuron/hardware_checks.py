@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import (
     DEVICE_GROUPS,
@@ -23,7 +24,6 @@ from toolkit.engines.neuron.generations import (
     ANY_ENGINE,
     Generation,
     ami_release,
-    at_least,
     driver_fits,
     facts,
     generation_of,
@@ -55,9 +55,8 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
 
 def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str) -> Iterator[Finding]:
     if not instance.neuron_cores:
-        message = (
-            f"{recipe.engine.name} runs on Trainium and Inferentia, but {instance.name} has {_accelerator(instance)}"
-        )
+        has = instance.accelerator or "neither"
+        message = f"{recipe.engine.name} runs on Trainium and Inferentia, but {instance.name} has {has}"
         prefix = "ml." if instance.name.startswith("ml.") else ""
         hint = f"Choose a type such as {prefix}trn2.48xlarge, or `engine: {{name: vllm}}` with its version."
         yield Finding("neuron.hardware", message, path, hint=hint)
@@ -68,10 +67,6 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
     yield from _tensor_parallel(recipe, models, instance)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
-
-
-def _accelerator(instance: Instance) -> str:
-    return instance.accelerator or "neither"
 
 
 def _generation(recipe: Recipe, generation: Generation, on: str, path: str) -> Iterator[Finding]:
@@ -120,7 +115,9 @@ def _tensor_parallel(recipe: Recipe, models: Lock | None, instance: Instance) ->
     size = int(str(written.get("tensor-parallel-size", 1)))
     yield from _grouping(recipe, instance, size, cores)
     if models:
-        yield from _heads(recipe, models, size, cores)
+        yield from _heads(recipe, "target", models.target, size, cores)
+        if models.drafter and recipe.engine.name == "vllm-neuron":  # NxD Inference pads a drafter's heads
+            yield from _heads(recipe, "drafter", models.drafter, size, cores)
 
 
 def _is_size(value: object) -> bool:
@@ -158,14 +155,8 @@ def _claimed(instance: Instance, needed: int, taken: int, cores: int) -> Iterato
         yield Finding("neuron.device-group", message, _TENSOR_PARALLEL, hint=hint, severity="warning")
 
 
-def _heads(recipe: Recipe, models: Lock, size: int, cores: int) -> Iterator[Finding]:
-    """Findings on dividing the heads: KV heads may also be copied. NxD Inference pads a drafter's heads."""
-    yield from _heads_of(recipe, "target", models.target, size, cores)
-    if models.drafter and recipe.engine.name == "vllm-neuron":
-        yield from _heads_of(recipe, "drafter", models.drafter, size, cores)
-
-
-def _heads_of(recipe: Recipe, role: str, model: ModelFacts, size: int, cores: int) -> Iterator[Finding]:
+def _heads(recipe: Recipe, role: str, model: ModelFacts, size: int, cores: int) -> Iterator[Finding]:
+    """Findings on dividing the heads: KV heads may also be copied."""
     try:
         shape = shape_of(model)
     except ToolkitError:  # check_memory reports this
@@ -201,12 +192,9 @@ def _sagemaker(recipe: Recipe, instance: Instance, path: str) -> Iterator[Findin
         yield Finding("neuron.component", message, component, hint=hint, severity="warning")
     if instance.hostable and not instance.regions:
         message = f"it is not known in which regions SageMaker hosts {instance.name}"
-        reserved = (
-            ""
-            if getattr(recipe.platform, "capacity_reservation", None)
-            else " A training plan reserves it: platform.capacity_reservation."
-        )
-        hint = f"Check your quota `{instance.name} for endpoint usage`: toolkit check --account RECIPE.{reserved}"
+        hint = f"Check your quota `{instance.name} for endpoint usage`: toolkit check --account RECIPE."
+        if not getattr(recipe.platform, "capacity_reservation", None):
+            hint += " A training plan reserves it: platform.capacity_reservation."
         yield Finding("neuron.availability", message, path, hint=hint, severity="info")
 
 
@@ -253,7 +241,7 @@ def _choose_ami(generation: Generation, on: str) -> str:
 
 def _sagemaker_driver(generation: Generation, on: str, path: str) -> Iterator[Finding]:
     host, seen, lowest = facts().sagemaker_driver, facts().sagemaker_driver_seen, generation.drivers.get(on)
-    if not lowest or at_least(host, lowest):
+    if not lowest or not lookup.older(host, lowest):
         if on == family(seen.instance_type):
             fits = "works" if driver_fits(generation, on, seen.driver) else "does not work"
             message = f"a user saw Neuron driver {seen.driver} on {seen.instance_type}: {generation} {fits} with it"

@@ -55,9 +55,8 @@ def _fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) ->
         return replace(empty, reason=f"{generation} does not run on {on}")
     cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
     if wanted and wanted > cores:
-        return replace(
-            empty, reason=f"tensor-parallel-size {wanted} needs that many logical cores, but there are {cores}"
-        )
+        reason = f"tensor-parallel-size {wanted} needs that many logical cores, but there are {cores}"
+        return replace(empty, reason=reason)
     powers = (2**power for power in range(cores.bit_length()))
     sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
     # NxD Inference allocates the KV cache for all requests at full length; so does vllm-neuron for DFlash.

@@ -22,7 +22,7 @@ _BUDGET = "engine.max_num_batched_tokens"
 def check_engine(recipe: Recipe) -> Iterator[Finding]:
     """Findings on version, flags, runner and token budget."""
     yield from _version(recipe)
-    yield from check_flags(recipe, lambda flag: unknown_flag(recipe, flag, recipe.engine.version))
+    yield from check_flags(recipe, lambda flag: unknown_flag(flag, recipe.engine.version))
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from check_speculation(recipe)
@@ -38,20 +38,20 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
 def _version(recipe: Recipe) -> Iterator[Finding]:
     if recipe.speculation is None:
         return
-    drafting = recipe.drafting
-    listed = lookup.head(recipe.drafter.model) if recipe.drafter else None
+    engine, drafting = recipe.engine, recipe.drafting
     if drafting is None:
-        message = f"{recipe.engine.name} does not support method `{recipe.method}`"
+        message = f"{engine.name} does not support method `{recipe.method}`"
         yield Finding("engine.method", message, "speculation.method", hint="Choose another method, or another engine.")
-    elif _older(recipe, drafting.since):
-        message = f"method `{recipe.method}` needs {recipe.engine.name} {drafting.since} or newer"
-        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {drafting.since}` or newer.")
-    elif listed and listed.min_engine and _older(recipe, listed.min_engine):
-        message = f"{listed.repo} needs {recipe.engine.name} {listed.min_engine} or newer"
-        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {listed.min_engine}` or newer.")
+        return
+    listed = lookup.head(recipe.drafter.model) if recipe.drafter else None
+    needs = [(f"method `{recipe.method}`", drafting.since), *([(listed.repo, listed.min_engine)] if listed else [])]
+    if old := [(what, since) for what, since in needs if since and lookup.older(engine.version, since)]:
+        what, since = old[0]
+        message = f"{what} needs {engine.name} {since} or newer"
+        yield Finding("engine.version", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
-def unknown_flag(recipe: Recipe, flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
+def unknown_flag(flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
     """A finding if that version of vLLM does not have the flag; none for an unknown version."""
     if flag_known(version, flag) is not False:
         return
@@ -92,7 +92,3 @@ def _token_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:
             f"and {slots} slots to make the next: with {budget} some of them wait"
         )
         yield Finding("engine.token-budget", message, _BUDGET, hint=hint, severity="warning")
-
-
-def _older(recipe: Recipe, version: str) -> bool:
-    return lookup.older(recipe.engine.version, version)

@@ -19,43 +19,15 @@ from toolkit.recipe.imported import Imported
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
-# vllm/engine/arg_utils.py: the short forms.
-_SHORT = {
-    "tp": "tensor-parallel-size",
-    "pp": "pipeline-parallel-size",
-    "dp": "data-parallel-size",
-    "q": "quantization",
-    "ep": "enable-expert-parallel",
-    "sc": "speculative-config",
-    "n": "nnodes",
-    "r": "node-rank",
-}
+_SHORT: Mapping[str, str] = lookup.read("engines/vllm.json")["short_flags"]
 # Switches of `docker run`; all its other options take a value.
-_DOCKER_SWITCHES = {
-    "-d",
-    "-i",
-    "-t",
-    "-it",
-    "-ti",
-    "-itd",
-    "-dit",
-    "--detach",
-    "--init",
-    "--interactive",
-    "--privileged",
-    "--rm",
-    "--tty",
-}
+_DOCKER_SWITCH = re.compile(r"-[dit]+|--(detach|init|interactive|privileged|rm|tty)")
 _SECRET_FLAG = re.compile(r"(^|-)(token|secret|password|api-key|credentials?)$")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
-_SECTION_KEYS = {
-    "max-model-len": "max_model_len",
-    "max-num-seqs": "max_num_seqs",
-    "max-num-batched-tokens": "max_num_batched_tokens",
-}
+_SECTION_KEYS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
 
 
 class VllmSettings(Imported):
@@ -66,8 +38,8 @@ class VllmSettings(Imported):
         name = alias_of(flag) or flag
         if name == "speculative-config":
             add_speculation(self, value)
-        elif name in _SECTION_KEYS:
-            self.engine[_SECTION_KEYS[name]] = _whole(value)
+        elif (key := name.replace("-", "_")) in _SECTION_KEYS:
+            self.engine[key] = _whole(value)
         elif name == "model":
             self.target["model"] = value
         elif name == "revision":
@@ -75,9 +47,8 @@ class VllmSettings(Imported):
         elif name == "tokenizer-revision" and value == self.target.get("revision"):
             return
         elif _SECRET_FLAG.search(name):
-            self.leave_out(
-                f"--{name}", "a secret must not stand in a recipe", "Who may ask is the platform's to decide."
-            )
+            hint = "Who may ask is the platform's to decide."
+            self.leave_out(f"--{name}", "a secret must not stand in a recipe", hint)
         elif name in OWN_FLAGS:
             self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
         elif risk := risk_of(name, value):
@@ -92,9 +63,8 @@ def read_command(text: str) -> VllmSettings:
 
     Raises UsageError if the text is none of these.
     """
-    words = _words(text)
     imported = VllmSettings("a vLLM command line")
-    words = _without_shell(words, imported)
+    words = _without_shell(_words(text), imported)
     if words and words[0] in ("docker", "podman", "nerdctl"):
         words = _without_docker(words, imported)
     read_arguments(_server_arguments(words), imported)
@@ -147,29 +117,26 @@ def _method(settings: Mapping[str, Any], drafter: str | None, imported: VllmSett
     """The recipe's method of a configuration. Where it names none, the drafter's own, as the engine finds it out."""
     if method := methods.configured(ENGINE, settings):
         return method
-    named = settings.get("method")
+    named, known = settings.get("method"), ", ".join(item.name for item in methods.methods())
     if named and named in methods.names():
         return str(named)
     if named:
-        message = f"speculative method `{named}` is not among those of a recipe"
-        raise UsageError(message, hint=f"Known: {', '.join(item.name for item in methods.methods())}.")
-    listed = lookup.head(drafter) if drafter else None
-    unnamed = next(
-        (item.name for item in methods.methods() if ENGINE in item.engines and not item.engines[ENGINE].method), ""
-    )
-    guess = (
-        listed.method
-        if listed
-        else unnamed
-        if drafter and "assistant" in drafter
-        else "draft-model"
-        if drafter
-        else "ngram"
-    )
-    hint = f"Write another one if that is wrong: {', '.join(item.name for item in methods.methods())}."
+        raise UsageError(f"speculative method `{named}` is not among those of a recipe", hint=f"Known: {known}.")
+    guess = _guess(drafter) if drafter else "ngram"
+    hint = f"Write another one if that is wrong: {known}."
     message = f"the command names no method: `{guess}` is taken, by the drafter's name"
     imported.findings.append(Finding("import.guessed", message, "speculation.method", hint=hint, severity="warning"))
     return guess
+
+
+def _guess(drafter: str) -> str:
+    """The method of a drafter, by its name: of an assistant, the one that has no name in the engine."""
+    if listed := lookup.head(drafter):
+        return listed.method
+    if "assistant" not in drafter:
+        return "draft-model"
+    of_engine = (item for item in methods.methods() if ENGINE in item.engines)
+    return next((item.name for item in of_engine if not item.engines[ENGINE].method), "")
 
 
 def _words(text: str) -> list[str]:
@@ -202,7 +169,7 @@ def _without_docker(words: Sequence[str], imported: VllmSettings) -> list[str]:
     rest, options = list(words[2:]), []
     while rest and rest[0].startswith("-"):
         option, equals, value = rest.pop(0).partition("=")
-        if option not in _DOCKER_SWITCHES and not equals:
+        if not equals and not _DOCKER_SWITCH.fullmatch(option):
             value = rest.pop(0) if rest else ""
         if option in ("-e", "--env"):
             name, given, text = value.partition("=")
@@ -222,11 +189,8 @@ def _image(image: str, imported: VllmSettings) -> None:
     if version := _TAGGED_VERSION.fullmatch(tag):
         imported.engine["version"] = version[1]
         if not image.startswith("vllm/vllm-openai:"):
-            imported.leave_out(
-                f"image {image}",
-                f"AWS's image of {version[1]} is taken",
-                f"For this one: `container: {{base: {image}}}`.",
-            )
+            hint = f"For this one: `container: {{base: {image}}}`."
+            imported.leave_out(f"image {image}", f"AWS's image of {version[1]} is taken", hint)
         return
     hint = f"For this very image: `container: {{base: {image}}}` and its `engine.version`."
     imported.leave_out(f"image {image}", "its tag names no version, so that the newest that works is taken", hint)
@@ -241,10 +205,8 @@ def _server_arguments(words: Sequence[str]) -> list[str]:
             return list(words[index + 1 :])
     if words and (words[0].startswith("--") or words[0] == "serve" or (len(words) > 1 and words[1].startswith("--"))):
         return [word for index, word in enumerate(words) if (index, word) != (0, "serve")]
-    raise UsageError(
-        "this is no command that starts a vLLM server",
-        hint="Give `vllm serve MODEL …`, or `docker run … vllm/vllm-openai …`.",
-    )
+    hint = "Give `vllm serve MODEL …`, or `docker run … vllm/vllm-openai …`."
+    raise UsageError("this is no command that starts a vLLM server", hint=hint)
 
 
 def _values(flag: str, pending: list[str]) -> Iterator[str]:
@@ -262,11 +224,8 @@ def _add(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) ->
     """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
     values = [_value(text) for text in texts]
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
-        imported.leave_out(
-            f"--{flag} {' '.join(texts)}",
-            "its value is to be filled in",
-            f"Add `{flag}` to `engine.args` with its value.",
-        )
+        hint = f"Add `{flag}` to `engine.args` with its value."
+        imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)
         return
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     if inner:

@@ -164,38 +164,27 @@ def _format(draft: _Draft) -> tuple[str, Callable[[_Draft], bool]]:
     if architectures == ["PEagleDraftModel"] or (architectures == ["LlamaForCausalLMEagle3"] and by_specforge):
         return "specforge", _from_specforge
     if architectures[0] in _VLLM_ARCHITECTURES:
-        return "vllm", _from_vllm
-    known = "SpecForge (peagle, eagle3), NeMo AutoModel and speculators (peagle, eagle3)"
-    raise draft.cannot(
-        f"`architectures` is {architectures}, which no known exporter writes", f"Supported are exports of {known}."
-    )
-
-
-def _from_vllm(draft: _Draft) -> bool:
-    return "mask_hidden" in draft.tensors or _mask_token(draft.config) is not None
+        return "vllm", lambda draft: "mask_hidden" in draft.tensors or _mask_token(draft.config) is not None
+    edit = "Supported are exports of SpecForge (peagle, eagle3), NeMo AutoModel and speculators (peagle, eagle3)."
+    raise draft.cannot(f"`architectures` is {architectures}, which no known exporter writes", edit)
 
 
 def _from_speculators(draft: _Draft) -> bool:
     kind, layer = draft.config["speculators_model_type"], draft.config.get("transformer_layer_config")
     if kind not in ("eagle3", "peagle"):
-        raise draft.cannot(
-            f"`speculators_model_type` is `{kind}`", "Only `eagle3` and `peagle` heads can be converted."
-        )
+        edit = "Only `eagle3` and `peagle` heads can be converted."
+        raise draft.cannot(f"`speculators_model_type` is `{kind}`", edit)
     if not isinstance(layer, dict):
-        raise draft.cannot(
-            "`transformer_layer_config` is missing", "Export the head again with speculators 0.6 or newer."
-        )
+        edit = "Export the head again with speculators 0.6 or newer."
+        raise draft.cannot("`transformer_layer_config` is missing", edit)
     if layer.get("model_type", "llama") not in ("llama", "qwen3"):
-        raise draft.cannot(
-            f"the head has `{layer['model_type']}` layers, which vLLM's eagle3 loaders do not support",
-            "Train it with `--draft-arch llama` or `qwen3`.",
-        )
+        problem = f"the head has `{layer['model_type']}` layers, which vLLM's eagle3 loaders do not support"
+        raise draft.cannot(problem, "Train it with `--draft-arch llama` or `qwen3`.")
     outer = {key: draft.config[key] for key in _SPECULATORS_KEYS if draft.config.get(key) is not None}
     methods = (draft.config.get("speculators_config") or {}).get("proposal_methods") or [{}]
     draft.config = {"model_type": "llama", **layer, **outer}
-    draft.changes.append(
-        "Moved the keys of `transformer_layer_config` to the top level, where vLLM's loaders read them."
-    )
+    moved = "Moved the keys of `transformer_layer_config` to the top level, where vLLM's loaders read them."
+    draft.changes.append(moved)
     if kind == "peagle" and (depths := methods[0].get("speculative_tokens")):
         draft.set("num_depths", depths, "the depth it was trained for")
     for tensor in ("verifier_lm_head.weight", "verifier_norm.weight"):
@@ -242,11 +231,9 @@ def _plain_rope(draft: _Draft) -> None:
 def _require_known_tensors(draft: _Draft) -> None:
     unknown = [name for name in draft.tensors if not _KNOWN_TENSOR.fullmatch(name)]
     if unknown:
-        problem = f"vLLM's eagle3 loaders cannot load tensor `{unknown[0]}`"
-        raise draft.cannot(
-            f"{problem} and {len(unknown) - 1} more" if unknown[1:] else problem,
-            "Only heads with Llama or Qwen3 layers can be converted.",
-        )
+        more = f" and {len(unknown) - 1} more" if unknown[1:] else ""
+        problem = f"vLLM's eagle3 loaders cannot load tensor `{unknown[0]}`{more}"
+        raise draft.cannot(problem, "Only heads with Llama or Qwen3 layers can be converted.")
 
 
 def _fit_layers(draft: _Draft) -> None:
@@ -276,9 +263,8 @@ def _fit_vocabulary(draft: _Draft) -> None:
     if drafted == vocabulary:
         if any(draft.read("d2t")):
             problem = "it drafts from the whole vocabulary, but `d2t` maps tokens to other tokens"
-            raise draft.cannot(
-                problem, "vLLM refuses such a map since 0.30.0: export the head in the target's token order."
-            )
+            edit = "vLLM refuses such a map since 0.30.0: export the head in the target's token order."
+            raise draft.cannot(problem, edit)
         draft.leave_out("d2t", "the head drafts from the whole vocabulary, and vLLM then refuses a map since 0.30.0")
     elif "d2t" not in draft.tensors:
         problem = f"it drafts from {drafted} of {vocabulary} tokens, but no tensor `d2t` maps them back"
@@ -290,11 +276,12 @@ def _fit_hidden_states(draft: _Draft, target: Path | None) -> None:
     fc = draft.tensors.get("fc.weight", ())
     width = draft.config.get("target_hidden_size") or _size(draft, "hidden_size")
     if len(fc) != 2 or fc[1] % width:
-        problem = f"is {list(fc)}" if fc else "is missing"
-        raise draft.cannot(
-            f"tensor `fc.weight` {problem}, but its width must be a multiple of the target's hidden size {width}",
-            "Correct `target_hidden_size`. A head without `fc.weight` is not an EAGLE-3 style head.",
+        stored, must = (
+            f"is {list(fc)}" if fc else "is missing",
+            "its width must be a multiple of the target's hidden size",
         )
+        edit = "Correct `target_hidden_size`. A head without `fc.weight` is not an EAGLE-3 style head."
+        raise draft.cannot(f"tensor `fc.weight` {stored}, but {must}", edit)
     draft.set("target_hidden_size", width, "the size of the hidden states it reads")
     draft.set("num_aux_hidden_states", fc[1] // width, "the number of hidden states that `fc.weight` reads")
     ids = draft.config.get("eagle_aux_hidden_state_layer_ids")

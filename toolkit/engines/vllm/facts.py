@@ -5,16 +5,15 @@ Each function looks up one fact. What no source states is empty or None.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from toolkit.catalog.lookup import FOLDER, version_key
+from toolkit import documents
+from toolkit.catalog.lookup import read, version_key
 
-_FOLDER = FOLDER / "engines"
 _T = TypeVar("_T")
 
 
@@ -82,15 +81,7 @@ class Risk:
 @cache
 def facts() -> EngineFacts:
     """Facts about vLLM across versions."""
-    facts = _read("vllm.json")["facts"]
-    keys = {since: tuple(keys) for since, keys in facts.pop("mask_token_keys").items()}
-    return EngineFacts(
-        mask_token_keys_since=keys,
-        kv_group_factor_since=facts.pop("kv_group_factor"),
-        token_budget_subtraction=Versions(**facts.pop("token_budget_subtraction")),
-        rejected_sampling_params=tuple(facts.pop("rejected_sampling_params")),
-        **facts,
-    )
+    return documents.fit(EngineFacts, read("engines/vllm.json")["facts"])
 
 
 def mask_token_keys(version: str) -> tuple[str, ...]:
@@ -110,18 +101,18 @@ def subtracts_draft_slots(version: str) -> bool:
 
 def flag_known(version: str, flag: str) -> bool | None:
     """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
-    return _listed(_listing("vllm/flags.json"), "flags", version, flag.replace("_", "-"))
+    return _listed(read("engines/vllm/flags.json"), "flags", version, flag.replace("_", "-"))
 
 
 def flags(version: str) -> tuple[str, ...]:
     """Every flag of that version's server, without leading dashes; empty if the version is not in the data."""
-    listing = _listing("vllm/flags.json")
+    listing = read("engines/vllm/flags.json")
     return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
 
 
 def takes(flag: str) -> Takes | None:
     """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
-    listing = _listing("vllm/values.json")
+    listing = read("engines/vllm/values.json")
     kinds: tuple[Takes, ...] = ("on_off", "several", "optional", "json_list")
     special = next((kind for kind in kinds if flag in listing[kind]), None)
     return special or ("one" if flag_known(listing["version"], flag) else None)
@@ -129,25 +120,25 @@ def takes(flag: str) -> Takes | None:
 
 def alias_of(flag: str) -> str | None:
     """The flag that `flag` is another name of."""
-    aliases: Mapping[str, str] = _listing("vllm/values.json")["aliases"]
+    aliases: Mapping[str, str] = read("engines/vllm/values.json")["aliases"]
     return aliases.get(flag)
 
 
 def choices(flag: str, version: str) -> tuple[str, ...]:
     """The only texts that a flag of that version may have; empty if it may have others, or that is not known."""
-    listing = _listing("vllm/values.json")
+    listing = read("engines/vllm/values.json")
     return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
 
 
 @cache
 def risky_flags() -> Mapping[str, Risk]:
     """Flags that run code, load files or open the server, by name."""
-    return {flag: Risk(**fields) for flag, fields in _listing("vllm/risks.json")["flags"].items()}
+    return documents.fit(dict[str, Risk], read("engines/vllm/risks.json")["flags"])
 
 
 def variable_risk(variable: str) -> str | None:
     """What that environment variable does, where it runs code, loads files or opens the server."""
-    risks: Mapping[str, str] = _listing("vllm/risks.json")["variables"]
+    risks: Mapping[str, str] = read("engines/vllm/risks.json")["variables"]
     return next((risk for name, risk in risks.items() if fnmatchcase(variable, name)), None)
 
 
@@ -156,7 +147,7 @@ def supports_eagle3(version: str, architecture: str) -> bool | None:
 
     `architecture` is the class name in config.json. `None`: version or architecture not in the data.
     """
-    listing = _listing("vllm/models.json")
+    listing = read("engines/vllm/models.json")
     if not _listed(listing, "targets", version, architecture):
         return None
     return _listed(listing, "eagle3_targets", version, architecture)
@@ -164,7 +155,7 @@ def supports_eagle3(version: str, architecture: str) -> bool | None:
 
 def drafter_known(version: str, architecture: str) -> bool | None:
     """Whether `architecture` is in that version's registry of drafters. `None`: version not in the data."""
-    return _listed(_listing("vllm/models.json"), "drafters", version, architecture)
+    return _listed(read("engines/vllm/models.json"), "drafters", version, architecture)
 
 
 def _at(changes: Mapping[str, _T], version: str) -> _T | None:
@@ -177,14 +168,3 @@ def _listed(listing: Mapping[str, Any], kind: str, version: str, name: str) -> b
     if version not in listing["versions"]:
         return None
     return name in listing[kind] and version in Versions(*listing[kind][name])
-
-
-@cache
-def _listing(filename: str) -> dict[str, Any]:
-    """Names with the versions that have them. Cached."""
-    return _read(filename)
-
-
-def _read(filename: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((_FOLDER / filename).read_text(encoding="utf-8"))
-    return facts

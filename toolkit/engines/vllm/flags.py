@@ -18,23 +18,7 @@ PREFIX = "SM_VLLM_"
 PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
 """Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
-OWN_FLAGS = {
-    "grpc": "nothing: the platform asks over HTTP",
-    "headless": "nothing: the platform asks over HTTP",
-    "host": "nothing: the platform gives it",
-    "max-model-len": "`engine.max_model_len`",
-    "max-num-batched-tokens": "`engine.max_num_batched_tokens`",
-    "max-num-seqs": "`engine.max_num_seqs`",
-    "model": "`target.model`",
-    "per-request-spec-decode-metrics": "nothing: it is on wherever there is speculation",
-    "port": "nothing: the platform gives it",
-    "served-model-name": "`name`",
-    "spec-method": "`speculation.method`",
-    "spec-model": "`speculation.model`",
-    "spec-tokens": "`speculation.num_speculative_tokens`",
-    "speculative-config": "`speculation`",
-    "uds": "nothing: the platform asks over HTTP",
-}
+OWN_FLAGS: Mapping[str, str] = lookup.read("engines/vllm.json")["own_flags"]
 """Flags that the toolkit sets itself, and the recipe key to use instead."""
 
 
@@ -66,8 +50,12 @@ def vllm_flags(recipe: Recipe) -> dict[str, Any]:
 
 
 def vllm_variables(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
-    """Environment besides engine.env; `flags` are all flags, with their values as text."""
-    return {**_runner(recipe), **_supervisor(recipe, flags)}
+    """Environment besides engine.env; `flags` are all flags, with their values as text.
+
+    The V1 model runner is selected for methods that need it: V2 used to drop all draft tokens silently.
+    """
+    runner = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
+    return {**runner, **_supervisor(recipe, flags)}
 
 
 def ranks(args: Mapping[str, Any]) -> int:
@@ -76,11 +64,6 @@ def ranks(args: Mapping[str, Any]) -> int:
     It is tensor times data times pipeline parallelism. Raises ValueError if one is not a whole number.
     """
     return math.prod(int(args.get(flag, 1)) for flag in PARALLEL_FLAGS)
-
-
-def _runner(recipe: Recipe) -> dict[str, str]:
-    """Variables that select the V1 model runner for methods that need it: V2 used to drop all draft tokens silently."""
-    return {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
 
 
 def only_runner(recipe: Recipe) -> str:
@@ -92,17 +75,10 @@ def only_runner(recipe: Recipe) -> str:
 def _supervisor(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     """Variables that switch off the image's supervisor if it would break a flag."""
     image = recipe.image
-    unharmed = (
-        image is None
-        or recipe.container
-        or image.entrypoint == "own"
-        or all(supervised(image, value) for value in flags.values())
-    )
-    return (
-        {}
-        if unharmed or not recipe.platform_rules.facts.starts_image_entrypoint
-        else {"PROCESS_AUTO_RECOVERY": "false"}
-    )
+    starts = recipe.platform_rules.facts.starts_image_entrypoint and not recipe.container
+    if not starts or image is None or image.entrypoint == "own":
+        return {}
+    return {} if all(supervised(image, value) for value in flags.values()) else {"PROCESS_AUTO_RECOVERY": "false"}
 
 
 def draft_slots(recipe: Recipe) -> int:

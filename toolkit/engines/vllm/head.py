@@ -21,6 +21,7 @@ HEAD_FORMAT = "eagle3"
 _DRAFTER = "speculation.model"
 # amazon/GPT-OSS-20B-P-EAGLE does; of its siblings no file was read.
 _STORE_FULL_MAPS = "amazon/"
+_LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 _DEFAULT_AUX_LAYERS = 3
 _AUX_LAYERS = "auxiliary layers x hidden size of the target"
 
@@ -30,9 +31,8 @@ def check_head(recipe: Recipe, target: ModelFacts, head: ModelFacts) -> Iterator
     tensors = head.tensors or {}
     if prefixed := [name for name in tensors if name.startswith("model.")]:
         message = f"{len(prefixed)} tensors start with `model.` (`{prefixed[0]}`); vLLM adds that prefix itself"
-        yield Finding(
-            "pair.tensor-prefix", message, _DRAFTER, hint=_convert(head, "Remove the prefix from their names")
-        )
+        hint = _convert(head, "Remove the prefix from their names")
+        yield Finding("pair.tensor-prefix", message, _DRAFTER, hint=hint)
         return
     yield from _hidden_size(target, head)
     yield from _aux_layers(target, head)
@@ -96,21 +96,18 @@ def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     if fc is None or fc.shape[-1:] != (width,):
         problem = "is missing" if fc is None else f"is {fc}"
         message = f"tensor `fc.weight` {problem}; it must take {width} values ({_AUX_LAYERS})"
-        yield Finding(
-            "pair.fc-width", message, _DRAFTER, hint="Use an EAGLE-3 style head that was trained for this target."
-        )
+        hint = "Use an EAGLE-3 style head that was trained for this target."
+        yield Finding("pair.fc-width", message, _DRAFTER, hint=hint)
 
 
 def _aux_layers(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:
     layers = target.text_config.get("num_hidden_layers")
-    listed = head.config.get("eagle_aux_hidden_state_layer_ids") or _eagle_config(head).get(
-        "eagle_aux_hidden_state_layer_ids"
-    )
+    listed = head.config.get(_LAYER_IDS) or _eagle_config(head).get(_LAYER_IDS)
     if not isinstance(layers, int) or not isinstance(listed, list):
         return
     if outside := [layer for layer in listed if not (isinstance(layer, int) and 0 <= layer <= layers)]:
         message = f"the head reads layer {outside[0]!r} of the target, which has {layers} layers"
-        hint = "Correct `eagle_aux_hidden_state_layer_ids`, or use a head that was trained for this target."
+        hint = f"Correct `{_LAYER_IDS}`, or use a head that was trained for this target."
         yield Finding("pair.aux-layers", message, _DRAFTER, hint=hint)
 
 
@@ -200,9 +197,9 @@ def _fc_width(target: ModelFacts, head: ModelFacts) -> int:
     """
     count = head.config.get("num_aux_hidden_states")
     if not isinstance(count, int):
-        ids = _eagle_config(head).get("eagle_aux_hidden_state_layer_ids")
+        ids = _eagle_config(head).get(_LAYER_IDS)
         if _is_qwen3(head):
-            ids = head.config.get("eagle_aux_hidden_state_layer_ids") or ids
+            ids = head.config.get(_LAYER_IDS) or ids
         count = len(ids) if isinstance(ids, list) and ids else _DEFAULT_AUX_LAYERS
     return count * target.hidden_size
 

@@ -34,36 +34,25 @@ def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imp
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
     if isinstance(settings, str):
         return read_command(settings)
-    if _is_suite(settings):
+    model, deployment = settings.get("model"), settings.get("deployment")
+    deployed = deployment.get("model") if isinstance(deployment, Mapping) else None
+    if isinstance(deployed, Mapping) and "id" in deployed:
         return _read_suite(settings)
-    if _is_collected(settings):
+    if isinstance(model, Mapping) and "model_id" in model:
         return _read_collected(settings, variant)
-    if _is_configuration(settings):
+    if isinstance(model, str) and not any(isinstance(settings.get(key), Mapping) for key in ("target", "engine")):
         return _read_configuration(settings)
     return None
 
 
-def _is_collected(document: Mapping[str, Any]) -> bool:
-    """Whether it is a recipe of vllm-project/recipes."""
-    return isinstance(document.get("model"), Mapping) and "model_id" in document["model"]
-
-
-def _is_configuration(document: Mapping[str, Any]) -> bool:
-    """Whether it is a configuration file of `vllm serve`: flags with their values."""
-    return isinstance(document.get("model"), str) and not any(
-        isinstance(document.get(key), Mapping) for key in ("target", "engine")
-    )
-
-
-def _read_collected(document: Mapping[str, Any], variant: str | None = None) -> VllmSettings:
+def _read_collected(document: Mapping[str, Any], variant: str | None) -> VllmSettings:
     """A recipe of vllm-project/recipes, with its features that are on by default and that for speculation.
 
     `variant` is one of its `variants`, such as `fp8`. Raises UsageError for one that it does not have.
     """
     model, imported = document["model"], VllmSettings("a recipe of vllm-project/recipes")
-    imported.target["model"] = str(model["model_id"])
     chosen = _variant(document, variant)
-    imported.target["model"] = str(chosen.get("model_id", imported.target["model"]))
+    imported.target["model"] = str(chosen.get("model_id", model["model_id"]))
     for arguments in (model.get("base_args"), chosen.get("extra_args"), chosen.get("args")):
         read_arguments([str(word) for word in arguments or ()], imported)
     for variables in (model.get("base_env"), chosen.get("extra_env"), chosen.get("env")):
@@ -74,9 +63,8 @@ def _read_collected(document: Mapping[str, Any], variant: str | None = None) -> 
     if "min_vllm_version" in model:
         imported.leave_out(f"min_vllm_version {model['min_vllm_version']}", "the newest version that works is taken")
     for key in sorted({*model} - _OF_MODEL):
-        imported.leave_out(
-            f"model.{key}", "it is not for an endpoint's engine, or the toolkit chooses it", _shown(model[key])
-        )
+        why = "it is not for an endpoint's engine, or the toolkit chooses it"
+        imported.leave_out(f"model.{key}", why, _shown(model[key]))
     for key in [key for key, value in document.items() if key not in _DESCRIPTIVE and value]:
         if key != "strategy_overrides":
             imported.leave_out(key, "it is for other hardware or other ways to start", _shown(document[key]))
@@ -84,7 +72,7 @@ def _read_collected(document: Mapping[str, Any], variant: str | None = None) -> 
 
 
 def _read_configuration(document: Mapping[str, Any]) -> VllmSettings:
-    """A configuration file of `vllm serve`."""
+    """A configuration file of `vllm serve`: flags with their values."""
     imported = VllmSettings("a configuration file of vLLM")
     for key, value in sorted(document.items(), key=lambda item: item[0] != "model"):
         flag = str(key).replace("_", "-")
@@ -112,9 +100,8 @@ def _features(document: Mapping[str, Any], imported: VllmSettings) -> None:
     for name, feature in (document.get("features") or {}).items():
         words = [str(word) for word in feature.get("args") or ()]
         if name in optional and not any(_SPECULATIVE in word for word in words):
-            imported.leave_out(
-                f"feature {name} ({' '.join(words)})", "it is off by default", "Add its flags to `engine.args`."
-            )
+            hint = "Add its flags to `engine.args`."
+            imported.leave_out(f"feature {name} ({' '.join(words)})", "it is off by default", hint)
         elif words:
             read_arguments(words, imported)
 
@@ -139,14 +126,6 @@ def _shown(value: Any) -> str:
 _KNOWN = {"model", "instance", "container", "vllm", "speculative_decoding", "prefix_caching", "endpoint"}
 
 
-def _is_suite(document: Mapping[str, Any]) -> bool:
-    """Whether it is a recipe of the benchmark suite."""
-    deployment = document.get("deployment")
-    return (
-        isinstance(deployment, Mapping) and isinstance(deployment.get("model"), Mapping) and "id" in deployment["model"]
-    )
-
-
 def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
     """The recipe of a suite's file. Raises UsageError for a container of another engine."""
     imported = VllmSettings("a recipe of AWS's inference benchmark suite")
@@ -156,7 +135,9 @@ def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
         imported.add_flag("trust-remote-code", True)
     _container(deployment.get("container") or {}, imported)
     _engine(deployment.get("vllm") or {}, imported)
-    _speculation(deployment.get("speculative_decoding") or {}, imported)
+    speculation = dict(deployment.get("speculative_decoding") or {})
+    if speculation.pop("enabled", False):
+        add_speculation(imported, speculation)
     caching = (deployment.get("prefix_caching") or {}).get("enabled")
     if caching is not None:
         imported.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
@@ -170,9 +151,8 @@ def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
 def _container(container: Mapping[str, Any], imported: VllmSettings) -> None:
     kind = str(container.get("type", "vllm-dlc"))
     if "vllm" not in kind:
-        raise UsageError(
-            f"deployment.container.type is {kind}, another engine than vLLM", hint="Import one of its vllm-dlc recipes."
-        )
+        hint = "Import one of its vllm-dlc recipes."
+        raise UsageError(f"deployment.container.type is {kind}, another engine than vLLM", hint=hint)
     if "version" in container:
         imported.engine["version"] = str(container["version"])
 
@@ -195,37 +175,24 @@ def _variable(name: str, text: str, imported: VllmSettings) -> None:
     imported.add_flag(flag, True if text.lower() in ("", "true") else text)
 
 
-def _speculation(settings: Mapping[str, Any], imported: VllmSettings) -> None:
-    if settings.get("enabled"):
-        add_speculation(imported, {key: value for key, value in settings.items() if key != "enabled"})
-
-
 def _add_hardware(deployment: Mapping[str, Any], imported: VllmSettings) -> None:
     instance, endpoint = deployment.get("instance") or {}, deployment.get("endpoint") or {}
     if "type" in instance:
         imported.platform["instance_types"] = [str(instance["type"])]
     if instance.get("count", 1) != 1:
-        imported.leave_out(
-            f"instance.count {instance['count']}",
-            "one serves",
-            f"Add `scaling: {{min_instances: {instance['count']}, max_instances: {instance['count']}}}`.",
-        )
+        count = instance["count"]
+        hint = f"Add `scaling: {{min_instances: {count}, max_instances: {count}}}`."
+        imported.leave_out(f"instance.count {count}", "one serves", hint)
     if "region" in endpoint:
         imported.platform["region"] = str(endpoint["region"])
     if "health_check_timeout" in endpoint:
         imported.platform["health_check_timeout"] = endpoint["health_check_timeout"]
     if endpoint.get("pattern", "standard") != "standard":
-        imported.leave_out(
-            f"endpoint.pattern {endpoint['pattern']}",
-            "a plain endpoint is made",
-            "Add `inference_component: {}` to `platform`.",
-        )
+        hint = "Add `inference_component: {}` to `platform`."
+        imported.leave_out(f"endpoint.pattern {endpoint['pattern']}", "a plain endpoint is made", hint)
     if role := endpoint.get("role_arn"):
-        imported.leave_out(
-            f"endpoint.role_arn {role}",
-            "the role of your session is taken",
-            "Add `role: ARN` to `platform` for another one.",
-        )
+        hint = "Add `role: ARN` to `platform` for another one."
+        imported.leave_out(f"endpoint.role_arn {role}", "the role of your session is taken", hint)
 
 
 def _benchmark(document: Mapping[str, Any], imported: VllmSettings) -> None:

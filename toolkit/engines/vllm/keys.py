@@ -93,7 +93,3 @@ class VllmSpeculation(SpeculationSection):
 
 
 SECTIONS: Sections = {"engine": EngineSection, "speculation": VllmSpeculation}
-
-
-def vllm(section: SpeculationSection) -> VllmSpeculation:
-    return VllmSpeculation.of(section)

@@ -196,14 +196,11 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
     settings, length = pair.settings, pair.max_model_len
     target = weights.rank_bytes(pair.models.target, size, pair.dtype)
     drafter = _drafter_bytes(pair, size)
-    space = workspace(
-        pair.target,
-        pair.drafter,
-        settings,
-        dtype_bytes=weights.DTYPE_BYTES[pair.dtype],
-        tensor_parallel=size,
-        on_cpu=on_cpu,
-    ).total
+    dtype_bytes = weights.DTYPE_BYTES[pair.dtype]
+    needed = workspace(
+        pair.target, pair.drafter, settings, dtype_bytes=dtype_bytes, tensor_parallel=size, on_cpu=on_cpu
+    )
+    space = needed.total
     uncertain = uncertainty(space)
     free = _visible_bytes(instance) - target - drafter - space
     asked = settings.kv_cache_memory_bytes  # vLLM uses this value regardless of gpu-memory-utilization
@@ -247,9 +244,8 @@ def _with_room(plan: Fit, cache: KVCache, memory: int, max_num_seqs: int) -> Fit
     length, needed = plan.max_model_len, cache.bytes_for(plan.max_model_len)
     used = plan.weights_gib + plan.drafter_gib + plan.workspace_gib
     if memory < 0:
-        return replace(
-            plan, reason=f"weights and workspace need {used:.1f} GiB, {-memory / GIB:.1f} more than available"
-        )
+        reason = f"weights and workspace need {used:.1f} GiB, {-memory / GIB:.1f} more than available"
+        return replace(plan, reason=reason)
     if needed > memory:
         reason = (
             f"one request of {length:,} tokens needs {needed / GIB:.1f} GiB of KV cache, but {plan.kv_gib:.1f} are free"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog.lookup import Instance, older
+from toolkit.catalog.lookup import Instance, older, read
+from toolkit.engines.vllm import fork_plugin
 from toolkit.engines.vllm.checks import check_engine
-from toolkit.engines.vllm.cpu import VllmOnCpu
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
@@ -22,29 +22,20 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
-from toolkit.recipe.rules import Download, MetricNames
+from toolkit.recipe.rules import CpuBuild, Download, MetricNames
 from toolkit.recipe.schema import EngineSection
 
-METRICS = MetricNames(
-    time_to_first_token="vllm:time_to_first_token_seconds",
-    # Time per output token of a request. vLLM's inter-token latency is per step, which yields several tokens.
-    time_per_output_token="vllm:request_time_per_output_token_seconds",
-    inter_token_latency="vllm:inter_token_latency_seconds",
-    request_latency="vllm:e2e_request_latency_seconds",
-    generated_tokens="vllm:generation_tokens_total",
-    prompt_tokens="vllm:prompt_tokens_total",
-    running_requests="vllm:num_requests_running",
-    waiting_requests="vllm:num_requests_waiting",
-    kv_cache_usage="vllm:kv_cache_usage_perc",
-    drafts="vllm:spec_decode_num_drafts_total",
-    drafted_tokens="vllm:spec_decode_num_draft_tokens_total",
-    accepted_tokens="vllm:spec_decode_num_accepted_tokens_total",
-    accepted_by_position="vllm:spec_decode_num_accepted_tokens_per_pos_total",
-)
+# As /proc/cpuinfo calls them.
+_BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
+# vLLM drafts n-grams with numba, which sets OpenMP's threads to its own: all cores, of which each waits in a busy loop.
+_NUMBA_THREADS = "NUMBA_NUM_THREADS"
+# vLLM writes to the whole KV cache when it makes it, and an endpoint may have several variants.
+_KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
 
 
 class VllmMetrics(Metrics):
-    names = METRICS
+    names = MetricNames(**read("engines/vllm.json")["metrics"])
 
     def reports_drafts(self, recipe: Recipe) -> bool:
         return True
@@ -62,6 +53,42 @@ class VllmMetrics(Metrics):
             f'v="Per-position", w="acceptance", x="rate:", {positions}, '
             'y="Avg", z="Draft", r="acceptance", s="rate:", share]'
         )
+
+
+class VllmOnCpu(CpuBuild):
+    """vLLM's flags on a CPU, where its defaults do not work or take too long."""
+
+    package = "vllm-cpu"
+
+    def variables(
+        self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int
+    ) -> dict[str, str]:
+        """Variables for memory, dtype, eager mode and threads, each only if `given` has none that decides the same.
+
+        By default vLLM asks for 92 % of the machine's memory, and refuses to start if that is not free. Without
+        bfloat16 instructions, float32 is faster and exact. Compiling takes longer than most local uses. vLLM binds its
+        threads to all cores but the last one: several servers on a machine would then share some cores and leave the
+        last one idle. Unbound, a server's processes have the same variables, so they can be forked (`forking_cpu`).
+        """
+        kv_cache = round(min(free_bytes * _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES))
+        dtype = "bfloat16" if _BFLOAT16_FEATURES.intersection(cpu_features) else "float32"
+        wanted = (
+            ("KV_CACHE_MEMORY_BYTES", str(kv_cache), ("GPU_MEMORY_UTILIZATION", "KV_CACHE_MEMORY")),
+            ("DTYPE", dtype, ()),
+            ("ENFORCE_EAGER", "true", ("NO_ENFORCE_EAGER", "COMPILATION_CONFIG", "OPTIMIZATION_LEVEL")),
+        )
+        flags = {
+            f"{PREFIX}{flag}": value
+            for flag, value, others in wanted
+            if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
+        }
+        count = str(max(1, cores - 1))
+        threads = {_BINDING: "nobind", _THREADS: count, _NUMBA_THREADS: count, fork_plugin.VARIABLE: "1"}
+        return flags if self.binds_threads(given) else {**flags, **threads}
+
+    def binds_threads(self, given: Collection[str]) -> bool:
+        """vLLM then has a process for each worker."""
+        return not {_BINDING, _THREADS}.isdisjoint(given)
 
 
 class OnVllm(EngineRules):
@@ -115,9 +142,8 @@ class Vllm(OnVllm):
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""
-        if not recipe.platform_rules.facts.has_instance_types or older(
-            recipe.engine.version, facts().synthetic_acceptance_since
-        ):
+        is_older = older(recipe.engine.version, facts().synthetic_acceptance_since)
+        if is_older or not recipe.platform_rules.facts.has_instance_types:
             return False
         instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and runs_on(instance) for instance in instances)

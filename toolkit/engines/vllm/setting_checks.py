@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
 from toolkit.engines.vllm.flags import only_runner
-from toolkit.engines.vllm.keys import vllm
+from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
@@ -53,12 +53,8 @@ def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
     since = _V2_DRAFT_MODELS_SINCE if recipe.method == "draft-model" else since
     written = recipe.engine.env.get(RUNNER_VARIABLE)
     on_cpu = not recipe.platform_rules.facts.has_instance_types
-    return (
-        only_runner(recipe) == "V1"
-        or on_cpu
-        or written == "0"
-        or (written is None and lookup.older(recipe.engine.version, since))
-    )
+    by_default = written is None and lookup.older(recipe.engine.version, since)
+    return only_runner(recipe) == "V1" or on_cpu or written == "0" or by_default
 
 
 def _stages(recipe: Recipe) -> Iterator[Finding]:
@@ -117,10 +113,8 @@ def _long_draft(speculation: SpeculationSection) -> Iterator[Finding]:
         message = (
             f"K={tokens} takes {tokens} passes of the drafter one after the other, and the last are rarely accepted"
         )
-        hint = "Measure 3 and 5 first: toolkit tune (vLLM issue 39790)."
-        yield Finding(
-            "quality.long-draft", message, "speculation.num_speculative_tokens", hint=hint, severity="warning"
-        )
+        path, hint = "speculation.num_speculative_tokens", "Measure 3 and 5 first: toolkit tune (vLLM issue 39790)."
+        yield Finding("quality.long-draft", message, path, hint=hint, severity="warning")
 
 
 def _short_matches(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
@@ -210,7 +204,8 @@ def _schedule(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
 
 def _draft_tensor_parallel(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """A head runs on one accelerator or on all of the target's, a draft model on all (config/speculative.py)."""
-    wanted, target = vllm(speculation).draft_tensor_parallel_size, recipe.engine.args.get("tensor-parallel-size", 1)
+    wanted = VllmSpeculation.of(speculation).draft_tensor_parallel_size
+    target = recipe.engine.args.get("tensor-parallel-size", 1)
     allowed = [target] if speculation.facts.kind == "model" else [1, target]
     if wanted is not None and wanted not in allowed:
         message = f"a `{recipe.method}` drafter cannot run on {wanted} accelerators if the target runs on {target}"

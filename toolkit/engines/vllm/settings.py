@@ -73,7 +73,7 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         dtype=str(flags.get("dtype", "auto")),
         kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
         block_size=_whole(flags, "block-size"),
-        memory_utilization=_share(flags, "gpu-memory-utilization", engine.version),
+        memory_utilization=_memory_utilization(flags, engine.version),
         kv_cache_memory_bytes=_whole(flags, "kv-cache-memory-bytes"),
         tensor_parallel=_whole(flags, "tensor-parallel-size"),
         enforce_eager=_is_on(flags, "enforce-eager", False),
@@ -82,13 +82,13 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
         kv_group_factor=kv_group_factor(engine.version) or GROUP_FACTOR,
         sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
-        graphs_counted=_is_since(engine.version, _GRAPHS_COUNTED_SINCE),
+        graphs_counted=not lookup.older(engine.version, _GRAPHS_COUNTED_SINCE),
     )
 
 
 def sampler_bytes_per_logit(version: str) -> int:
     """Bytes of sampling per sequence and token of the vocabulary in that version of vLLM."""
-    return _SAMPLER_BYTES if _is_since(version, _SAMPLER_SINCE) else _OLD_SAMPLER_BYTES
+    return _OLD_SAMPLER_BYTES if lookup.older(version, _SAMPLER_SINCE) else _SAMPLER_BYTES
 
 
 def _whole(flags: Mapping[str, Any], flag: str) -> int | None:
@@ -97,31 +97,31 @@ def _whole(flags: Mapping[str, Any], flag: str) -> int | None:
         return value
     if isinstance(value, str) and value.isdigit():
         return int(value)
-    raise ToolkitError(
-        f"engine.args.{flag}: {value!r} is not a whole number", hint="Write it in digits, without a unit."
-    )
+    hint = "Write it in digits, without a unit."
+    raise ToolkitError(f"engine.args.{flag}: {value!r} is not a whole number", hint=hint)
 
 
-def _share(flags: Mapping[str, Any], flag: str, version: str) -> float:
-    default = _MEMORY_UTILIZATION if _is_since(version, _MEMORY_UTILIZATION_SINCE) else _OLD_MEMORY_UTILIZATION
-    value = flags.get(flag, default)
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = 0.0
-    if not 0 < share <= 1:
-        raise ToolkitError(
-            f"engine.args.{flag}: {value!r} is not a fraction", hint="Write a number above 0, at most 1."
-        )
+def _memory_utilization(flags: Mapping[str, Any], version: str) -> float:
+    flag, is_old = "gpu-memory-utilization", lookup.older(version, _MEMORY_UTILIZATION_SINCE)
+    value = flags.get(flag, _OLD_MEMORY_UTILIZATION if is_old else _MEMORY_UTILIZATION)
+    if (share := share_of(value)) is None:
+        hint = "Write a number above 0, at most 1."
+        raise ToolkitError(f"engine.args.{flag}: {value!r} is not a fraction", hint=hint)
     return share
 
 
+def share_of(value: Any) -> float | None:
+    """A value as a share above 0 and up to 1; None if it is none."""
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        return None
+    return share if 0 < share <= 1 else None
+
+
 def _steps_in_flight(flags: Mapping[str, Any], version: str) -> int:
-    return 2 if _is_since(version, _STEPS_IN_FLIGHT_SINCE) and _is_on(flags, "async-scheduling", True) else 1
-
-
-def _is_since(version: str, since: str) -> bool:
-    return not lookup.older(version, since)
+    together = not lookup.older(version, _STEPS_IN_FLIGHT_SINCE) and _is_on(flags, "async-scheduling", True)
+    return 2 if together else 1
 
 
 def _is_on(flags: Mapping[str, Any], flag: str, default: bool) -> bool:

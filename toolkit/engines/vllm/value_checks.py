@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, risky_flags, takes, variable_risk
+from toolkit.engines.vllm.settings import share_of
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unsafe import CODE_VARIABLES
@@ -38,20 +39,12 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
             hint = f"Did you mean `{near[0]}`? " if near else ""
             message = f"`{flag}` has the value {value!r}, which vLLM {recipe.engine.version} does not know"
             yield Finding(_CODE, message, path, hint=f"{hint}Allowed: {', '.join(allowed)}.")
-        elif flag == "gpu-memory-utilization" and not _is_share(value):
-            yield Finding(
-                _CODE, f"`{flag}` is a share of the memory", path, hint="Write a number up to 1, such as 0.9."
-            )
+        elif flag == "gpu-memory-utilization" and share_of(value) is None:
+            hint = "Write a number up to 1, such as 0.9."
+            yield Finding(_CODE, f"`{flag}` is a share of the memory", path, hint=hint)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
-
-
-def _is_share(value: Any) -> bool:
-    try:
-        return 0 < float(value) <= 1
-    except (TypeError, ValueError):
-        return False
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
