@@ -7,6 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, anonymous
@@ -37,10 +38,11 @@ def unavailable() -> str | None:
     program = _program()
     if program is None:
         return "neither buildah nor podman is installed"
-    ended = run([program, "info"], log=lambda _: None)
+    ended = run([program, "info"])
     return f"{program} does not work here: {last_words(ended)}" if ended.code else None
 
 
+@dataclass(frozen=True)
 class BuildahBuilder:
     """Builds and pushes with `buildah` or `podman`.
 
@@ -48,10 +50,8 @@ class BuildahBuilder:
     `podman login` and `docker login` know holds.
     """
 
-    name = "buildah"
-
-    def __init__(self, credentials: Credentials = anonymous) -> None:
-        self._credentials = credentials
+    credentials: Credentials = anonymous
+    name: str = "buildah"
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
         base, target = parse(spec.base), parse(destination)
@@ -65,17 +65,17 @@ class BuildahBuilder:
         build = [program, "build", "--format", "oci", "--timestamp", str(EPOCH), "--layers=false", *_PLATFORM]
         build += [*build_arguments(spec), "--tag", str(target)]
         with build_context(spec) as context:
-            with _access(self._credentials, base) as access:
+            with _access(self.credentials, base) as access:
                 ended = run([*build, *access, "--file", str(context / "Dockerfile"), str(context)], log)
             if ended.code:
                 raise build_failure(program, ended, spec.base, _ROOM)
             digest = context.parent / "digest"
             push = [program, "push", "--format", "v2s2", "--digestfile", str(digest)]
-            with _access(self._credentials, target) as access:
+            with _access(self.credentials, target) as access:
                 ended = run([*push, *access, str(target), f"docker://{target}"], log)
             if ended.code:
                 raise push_failure(program, ended, str(target), _ROOM)
-            with Registry(target.registry, self._credentials) as registry:
+            with Registry(target.registry, self.credentials) as registry:
                 return verify_pushed(registry, target, digest.read_text(encoding="utf-8").strip())
 
 

@@ -55,7 +55,11 @@ class Ended:
     lines: tuple[str, ...]
 
 
-def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None = None) -> Ended:
+def _discard(_line: str) -> None:
+    """Log nothing."""
+
+
+def run(command: Sequence[str], log: Log = _discard, environment: Mapping[str, str] | None = None) -> Ended:
     """Run a command, each line of its output to `log` as it comes, with variables besides our own.
 
     Whatever ends us early, Ctrl-C too, ends the command and all that it started.

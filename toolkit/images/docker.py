@@ -12,7 +12,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,31 +52,30 @@ def unavailable() -> str | None:
     """Why Docker cannot be used here, None when it can."""
     if shutil.which("docker") is None:
         return "docker is not installed"
-    ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_discard)
+    ended = run(["docker", "version", "--format", "{{.Server.Version}}"])
     return f"docker cannot reach its engine: {last_words(ended)}" if ended.code else None
 
 
+@dataclass(frozen=True)
 class DockerBuilder:
     """Builds and pushes with the `docker` command.
 
     `credentials` are asked for the base's registry and for the destination's; what `docker login` knows holds too.
     """
 
-    name = "docker"
-
-    def __init__(self, credentials: Credentials = anonymous, studio: Path = STUDIO_METADATA) -> None:
-        self._credentials = credentials
-        self._studio = studio
+    credentials: Credentials = anonymous
+    studio: Path = STUDIO_METADATA
+    name: str = "docker"
 
     def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
-        with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
+        with build_context(spec) as context, _logged_in(self.credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
             pushed = staging_reference(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
-            network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
+            network = ["--network", _STUDIO_NETWORK] if _in_studio(self.studio) else []
             platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
             command = ["docker", "build", *network, *platform, *build_arguments(spec)]
             ended = run([*command, "--tag", str(pushed), str(context)], log, variables)
@@ -85,7 +84,7 @@ class DockerBuilder:
             ended = run(["docker", "push", str(pushed)], log, variables)
             if ended.code:
                 raise push_failure("docker", ended, str(pushed), _ROOM)
-        with Registry(target.registry, self._credentials) as registry:
+        with Registry(target.registry, self.credentials) as registry:
             image = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
             return publish(registry, target, image.as_schema_2())
 
@@ -110,7 +109,7 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
 
 def _engine(variables: dict[str, str]) -> str:
     """The engine's architecture and the kind of its store; empty if asking is forbidden, as by Studio's proxy."""
-    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _discard, variables)
+    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], environment=variables)
     return "" if ended.code else "\n".join(ended.lines)
 
 
@@ -137,7 +136,3 @@ def _engine_hint(why: str) -> str:
     else:
         way = "Start Docker; in SageMaker Studio an admin must enable it (DockerSettings.EnableDockerAccess)"
     return f"{way}, or use another builder: append, buildah, codebuild."
-
-
-def _discard(_line: str) -> None:
-    """Log nothing: these lines are of no use to the user."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from toolkit import documents
 from toolkit.errors import BuildError
@@ -55,9 +55,8 @@ class Parts:
     layers: Annotated[tuple[Blob, ...], Field(max_length=_MOST_LAYERS)]
 
 
-class _Platform(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)
-
+@dataclass(frozen=True)
+class _Platform:
     os: str
     architecture: str
 
@@ -65,21 +64,19 @@ class _Platform(BaseModel):
         return f"{self.os}/{self.architecture}"
 
 
-class _Entry(BaseModel):
+@dataclass(frozen=True)
+class _Entry:
     """An image of several: the one for a platform."""
-
-    model_config = ConfigDict(frozen=True)
 
     digest: _Digest
     platform: _Platform
 
 
-class _Index(BaseModel):
+@dataclass(frozen=True)
+class _Index:
     """A list of images, one for each platform."""
 
-    model_config = ConfigDict(frozen=True)
-
-    manifests: Annotated[list[_Entry], Field(max_length=_MOST_LAYERS)] = []
+    manifests: Annotated[tuple[_Entry, ...], Field(max_length=_MOST_LAYERS)] = ()
 
 
 class _Files(documents.Open):
