@@ -65,6 +65,18 @@ def selector(wanted: Mapping[str, str]) -> str:
     return ",".join(f"{key}={value}" for key, value in wanted.items())
 
 
+class SuppressStatus:
+    """`contextlib.suppress` for the API server's refusals with one of these statuses."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, ApiException) and error.status in self._statuses
+
+
 class _Options(TypedDict, total=False):
     query: Mapping[str, str]
     content_type: str
@@ -88,12 +100,9 @@ class Cluster:
 
     def find(self, path: str) -> dict[str, Any] | None:
         """The object at a path, if it exists."""
-        try:
+        with SuppressStatus(404):
             return self.call("GET", path)
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
+        return None
 
     def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
         """The objects of a list."""

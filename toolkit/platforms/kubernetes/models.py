@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubernetes.client import ApiException
-
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, WaitTimeout
@@ -117,13 +115,13 @@ class Heads:
     def _pod(self, manifest: Mapping[str, Any], is_done: Callable[[Document], bool]) -> Iterator[str]:
         """The pod's name, once it is as wanted. One that an earlier command has left is deleted first."""
         name = manifest["metadata"]["name"]
-        self._delete(name)
+        self._remove(name)
         self.cluster.call("POST", path("Pod", self.namespace), manifest)
         try:
             self._wait(name, is_done)
             yield name
         finally:
-            self._delete(name)
+            self._remove(name)
 
     def _wait(self, name: str, is_done: Callable[[Document], bool]) -> None:
         deadline, why = self.clock() + _START_SECONDS, ""
@@ -139,17 +137,10 @@ class Heads:
             self.sleep(_PAUSE_SECONDS)
         raise WaitTimeout(f"pod {name} has not handed the head over after {_START_SECONDS:.0f} s{why}", hint=see)
 
-    def _delete(self, name: str) -> None:
-        url = path("Pod", self.namespace, name)
-        existing = self.cluster.find(url)
-        if existing is None:
-            return
-        try:
-            self.cluster.call("DELETE", url, {"gracePeriodSeconds": 0})
-        except ApiException as error:
-            if error.status != 404:
-                raise
-        Objects(self.cluster, self.namespace, self.clock, self.sleep).wait_gone("Pod", existing)
+    def _remove(self, name: str) -> None:
+        if existing := self.cluster.find(path("Pod", self.namespace, name)):
+            objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
+            objects.remove("Pod", existing, gracePeriodSeconds=0)
 
 
 def _has_succeeded(pod: Document) -> bool:

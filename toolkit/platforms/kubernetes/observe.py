@@ -10,7 +10,16 @@ from kubernetes.client import ApiException
 
 from toolkit.apply.training import TrainingJob
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.cluster import (
+    FIELD_MANAGER,
+    Cluster,
+    SuppressStatus,
+    annotations_of,
+    is_ours,
+    labels,
+    path,
+    selector,
+)
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
@@ -170,12 +179,9 @@ def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
     if kind == "Namespace":  # who works in one namespace may not list them all
         current = cluster.find(path(kind, namespace, namespace))
         return [current] if current and is_ours(current) else []
-    try:
+    listed: list[dict[str, Any]] = []
+    with SuppressStatus(404):  # a kind that the cluster does not have
         listed = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
-    except ApiException as error:
-        if error.status == 404:  # a kind that the cluster does not have
-            return []
-        raise
     if kind == "PersistentVolume":
         return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
     return listed
@@ -220,7 +226,9 @@ def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
     began = seconds(job["metadata"]["creationTimestamp"])
     if (complete := condition(status, "Complete")).get("status") == "True":
         return TrainingJob(name, "Completed", "Completed", "", began, _when(complete, began))
-    its_pods = _pods(cluster, namespace, job)
+    its_pods: list[Document] = []
+    with SuppressStatus(403):  # who may not see them sees what the Job says
+        its_pods += pods(cluster, namespace, job)
     if (failed := condition(status, "Failed")).get("status") == "True":
         reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
         return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
@@ -232,16 +240,6 @@ def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
         return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
     stage = "Training" if its_pods[-1].get("status", {}).get("phase") == "Running" else "Starting"
     return TrainingJob(name, "InProgress", stage, trouble.text if trouble else "", began, entered)
-
-
-def _pods(cluster: Cluster, namespace: str, job: Document) -> list[Document]:
-    """The Job's pods, oldest first; none where we may not see them."""
-    try:
-        return [*pods(cluster, namespace, job)]
-    except ApiException as error:
-        if error.status == 403:
-            return []
-        raise
 
 
 def _last_words(of: list[Document]) -> str:

@@ -13,7 +13,7 @@ from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, path, selector
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, SuppressStatus, annotations_of, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
@@ -63,12 +63,12 @@ def _hopeless(name: str, stage: str) -> str:
 
 def config(deployment: Document) -> str:
     """The digest of the recipe that it was made from."""
-    return _annotation(deployment, RECIPE_ANNOTATION)
+    return annotations_of(deployment).get(RECIPE_ANNOTATION, "")
 
 
 def revision(deployment: Document) -> str:
-    """Counted by the deployment controller; empty before it has seen the Deployment."""
-    return _annotation(deployment, REVISION)
+    """Counted by the deployment controller; empty before it has seen the Deployment or ReplicaSet."""
+    return annotations_of(deployment).get(REVISION, "")
 
 
 def applied(deployment: Document) -> float:
@@ -142,12 +142,9 @@ def _move(bookmark: str, at: str) -> str:
 
 def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
     """Lines of a container's log with their times; of a progress bar, which goes over its line, the last state."""
-    try:
+    content = b""
+    with SuppressStatus(400, 404):  # the container has not started, its log was rotated, or the pod is gone
         content = cluster.read("GET", path, query=query, limits=_LOG_LIMITS)
-    except ApiException as error:
-        if error.status in (400, 404):  # the container has not started, its log was rotated, or the pod is gone
-            return []
-        raise
     pairs = (line.rstrip("\r").partition(" ") for line in content.decode(errors="replace").split("\n"))
     # What has no time is the kubelet's own word, such as that the log was rotated.
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
@@ -170,8 +167,14 @@ def _creation_time(item: Document) -> float:
     return seconds(item["metadata"]["creationTimestamp"])
 
 
-def _annotation(item: Document, name: str) -> str:
-    return str((item["metadata"].get("annotations") or {}).get(name, ""))
+def _owners(item: Document) -> set[str]:
+    """The ids of its owners."""
+    return {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
+
+
+def _replica_sets(cluster: Cluster, namespace: str, deployment: Document) -> list[dict[str, Any]]:
+    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
+    return cluster.items(path("ReplicaSet", namespace), wanted)
 
 
 def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list[dict[str, Any]]:
@@ -179,18 +182,12 @@ def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list
 
     None either before the controller has seen the Deployment: until then its revision is the old one.
     """
-    if not _is_observed(deployment):
-        return []
-    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
-    try:
-        sets = cluster.items(path("ReplicaSet", namespace), wanted)
-        every = pods(cluster, namespace, deployment)
-    except ApiException as error:
-        if error.status == 403:  # who may deploy need not be one who may look at pods
-            return []
-        raise
-    newest = {item["metadata"]["uid"] for item in sets if _annotation(item, REVISION) == revision(deployment)}
-    return [pod for pod in every if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+    if _is_observed(deployment):
+        with SuppressStatus(403):  # who may deploy need not be one who may look at pods
+            sets = _replica_sets(cluster, namespace, deployment)
+            newest = {item["metadata"]["uid"] for item in sets if revision(item) == revision(deployment)}
+            return [pod for pod in pods(cluster, namespace, deployment) if newest & _owners(pod)]
+    return []
 
 
 def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequence[Document]) -> Trouble | None:
@@ -208,12 +205,9 @@ def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequenc
 
 def readable_events(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
     """The pod's events; none where we may not see them."""
-    try:
+    with SuppressStatus(403):
         return events(cluster, namespace, pod["metadata"]["name"])
-    except ApiException as error:
-        if error.status == 403:
-            return []
-        raise
+    return []
 
 
 def _is_observed(deployment: Document) -> bool:
@@ -245,23 +239,13 @@ def history(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> 
 
 
 def _versions(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
-    try:
-        replica_sets = cluster.items(path("ReplicaSet", namespace), wanted)
-    except ApiException as error:
-        if error.status == 403:  # who may deploy need not be one who may list them
-            return None
-        raise
     uid = deployment["metadata"]["uid"]
-    mine = [
-        item
-        for item in replica_sets
-        if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
-    ]
-    return [version(item) for item in sorted(mine, key=_revision, reverse=True)]
+    with SuppressStatus(403):  # who may deploy need not be one who may list them
+        mine = [item for item in _replica_sets(cluster, namespace, deployment) if uid in _owners(item)]
+        return [version(item) for item in sorted(mine, key=_number, reverse=True)]
+    return None
 
 
-def _revision(replica_set: Mapping[str, Any]) -> int:
-    """Counted by the deployment controller; 0 before it has seen the ReplicaSet."""
-    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+def _number(replica_set: Document) -> int:
+    text = revision(replica_set)
     return int(text) if text.isdecimal() else 0

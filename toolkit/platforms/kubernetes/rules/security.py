@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, COMPONENT, INSTANCE, TRAINING, manifest
 from toolkit.recipe.recipe import Recipe
 
@@ -41,11 +40,6 @@ def pod_security(*, root: bool = False) -> dict[str, Any]:
     """Of every pod: nobody's user, unless it has to be root, and the system calls that runtimes allow by default."""
     user = {} if root else {"runAsNonRoot": True, "runAsUser": _NOBODY, "runAsGroup": _NOBODY}
     return {**user, "seccompProfile": {"type": "RuntimeDefault"}}
-
-
-def runs_as_root(recipe: Recipe) -> bool:
-    """Whether the engine's pods run as root."""
-    return on_trainium(recipe)
 
 
 def engine_policy(recipe: Recipe) -> Resource:

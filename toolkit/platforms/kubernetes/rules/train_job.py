@@ -18,7 +18,7 @@ from toolkit.platforms.kubernetes.keys import ClusterTraining, cluster
 from toolkit.platforms.kubernetes.rules.devices import container_resources, ec2_name, node_type, shared_memory
 from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
-from toolkit.platforms.kubernetes.rules.pod import adapt_pod
+from toolkit.platforms.kubernetes.rules.pod import adapt_pod, hub_token
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
 from toolkit.recipe.recipe import Recipe
 from toolkit.training.job import FILE, TrainingJob
@@ -144,7 +144,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         "name": CONTAINER,
         "image": training.image,
         "command": ["python3", "/opt/toolkit/train", _JOB],
-        "env": _environment(recipe),
+        "env": [*({"name": name, "value": _CACHE} for name in ("HOME", "HF_HOME")), *hub_token(recipe)],
         "resources": container_resources(recipe, compiles=False),
         "volumeMounts": [
             {"name": "job", "mountPath": _JOB, "readOnly": True},
@@ -171,13 +171,6 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         ],
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
     }
-
-
-def _environment(recipe: Recipe) -> list[dict[str, Any]]:
-    variables: list[dict[str, Any]] = [{"name": "HOME", "value": _CACHE}, {"name": "HF_HOME", "value": _CACHE}]
-    if secret := recipe.platform.hub_token_secret:
-        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}})
-    return variables
 
 
 def _job(recipe: Recipe) -> TrainingJob:
