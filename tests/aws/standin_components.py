@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from component_rules import specification_problems
 
-from toolkit.platforms.local import configs, validation
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -58,22 +58,21 @@ class SageMakerWithComponents(SageMaker):
 
     def must_be_possible(self, config: Request) -> None:
         """Raise ServiceError for an endpoint configuration that AWS would refuse."""
-        with_model = [bool(configs.model_names(variant)) for variant in configs.variants(config)]
-        if all(with_model):
-            configs.must_be_possible(config)
-        elif any(with_model):
+        with_model = [bool(validation.model_names(variant)) for variant in validation.variants(config)]
+        if any(with_model) and not all(with_model):
             raise ServiceError("Either every variant has a ModelName, or none has, for inference components.")
-        elif problem := next(_problems(config), None):
+        problems = validation.config_problems if all(with_model) else _problems
+        if problem := next(problems(config), None):
             raise ServiceError(problem)
 
     def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
         """A variant of an endpoint configuration; it has containers if it names models."""
-        if configs.model_names(asked):
+        if validation.model_names(asked):
             return super().variant(asked, is_shadow)
         return Variant(
             name=asked["VariantName"],
             asked=asked,
-            placements=tuple(Placement(name, NO_CONTAINER) for name in configs.instance_types(asked)),
+            placements=tuple(Placement(name, NO_CONTAINER) for name in validation.instance_types(asked)),
             weight=asked.get("InitialVariantWeight", 1.0),
             count=asked.get("InitialInstanceCount", asked.get("ManagedInstanceScaling", {}).get("MinInstanceCount", 1)),
             is_shadow=is_shadow,
@@ -89,17 +88,17 @@ class SageMakerWithComponents(SageMaker):
 
 def _problems(config: Request) -> Iterator[str]:
     """What AWS would refuse of an endpoint configuration without models."""
-    yield from configs.list_problems(config)
+    yield from validation.list_problems(config)
     if "ExecutionRoleArn" not in config:
         yield "An endpoint configuration for inference components, without ModelName, needs an ExecutionRoleArn."
-    for variant in configs.variants(config):
+    for variant in validation.variants(config):
         name, scaling = variant["VariantName"], variant.get("ManagedInstanceScaling", {})
         if "InitialInstanceCount" not in variant and not scaling:
             yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
         lowest = scaling.get("MinInstanceCount", 0)
         if lowest > scaling.get("MaxInstanceCount", lowest):
             yield f"MinInstanceCount of variant {name} is larger than MaxInstanceCount."
-        yield from configs.variant_problems(variant)
+        yield from validation.variant_problems(variant)
 
 
 Component = Lifecycle[ComponentSpec, Deployment[ComponentSpec]]

@@ -13,7 +13,7 @@ from moto.cloudwatch.models import cloudwatch_backends
 from standin_account import AccountRules
 from standin_http import Call, page
 
-from toolkit.platforms.local import configs
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
 
@@ -231,7 +231,7 @@ class Scaling:
 def _types(sagemaker: SageMaker, config: str) -> dict[str, list[str]]:
     """Instance types of each variant of an endpoint configuration."""
     described = sagemaker.answer("DescribeEndpointConfig", {"EndpointConfigName": config})
-    return {variant["VariantName"]: configs.instance_types(variant) for variant in configs.variants(described)}
+    return {variant["VariantName"]: validation.instance_types(variant) for variant in validation.variants(described)}
 
 
 def _place(call: Call) -> Place:

@@ -25,7 +25,7 @@ from toolkit.images.manifest import (
 )
 from toolkit.images.reference import Reference
 from toolkit.images.registry import Registry
-from toolkit.images.upload import Read, upload
+from toolkit.images.upload import Read, Upload
 
 Connect = Callable[[str], Registry]
 """Opens a registry by its host. The caller closes it."""
@@ -110,7 +110,7 @@ def _send_one(registry: Registry, repository: str, part: Part, tally: _Tally) ->
     if part.origin and location is None:
         tally.add("mounted", blob.size)
         return
-    upload(registry, repository, blob, part.read, location=location, count=tally.count)
+    Upload(registry, repository, blob, part.read, location, tally.count).run()
     tally.add("sent")
 
 

@@ -16,12 +16,11 @@ from typing import Any
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import configs, validation
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
 from toolkit.platforms.local.resources import Resources, Tags, must_be_allowed, page
-from toolkit.platforms.local.validation import problems
 
 _LARGEST_ENVIRONMENT = 32 * 1024  # bytes of all keys and values, by the API reference of ContainerDefinition
 
@@ -70,7 +69,7 @@ class SageMaker:
             )
         shape = self._service_model.operation_model(operation).input_shape
         assert shape is not None
-        if wrong := list(problems(request, shape)):
+        if wrong := list(validation.problems(request, shape)):
             raise ServiceError(f"{len(wrong)} validation error{'s'[: len(wrong) > 1]} detected: {'; '.join(wrong)}")
         must_be_allowed(request.get("Tags", []))
         with self._lock:
@@ -104,11 +103,11 @@ class SageMaker:
     def _create_endpoint_config(self, request: Request) -> Answer:
         self._configs.must_be_new(request)
         self._refuse("CreateEndpointConfig", request)
-        for variant in configs.variants(request):
+        for variant in validation.variants(request):
             self._refuse("ProductionVariant", variant)
         self.must_be_possible(request)
-        for variant in configs.variants(request):
-            for name in sorted(configs.model_names(variant)):
+        for variant in validation.variants(request):
+            for name in sorted(validation.model_names(variant)):
                 self.models.describe({"ModelName": name})
         self._host.examine("CreateEndpointConfig", request)
         config = self._configs.add(request)
@@ -164,15 +163,16 @@ class SageMaker:
         return EndpointSpec(
             endpoint=request["EndpointName"],
             config=request["EndpointConfigName"],
-            variants=tuple(self.variant(item, item in shadows) for item in configs.variants(config)),
+            variants=tuple(self.variant(item, item in shadows) for item in validation.variants(config)),
             data_capture=config.get("DataCaptureConfig"),
         )
 
     def must_be_possible(self, config: Request) -> None:
         """Raise ServiceError for an endpoint configuration that AWS would refuse, or that cannot run here."""
-        if not all("ModelName" in variant for variant in configs.variants(config)):
+        if not all("ModelName" in variant for variant in validation.variants(config)):
             raise ServiceError("The local platform has no inference components: a variant needs a ModelName.")
-        configs.must_be_possible(config)
+        if problem := next(validation.config_problems(config), None):
+            raise ServiceError(problem)
 
     def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
         """A variant of an endpoint configuration, with the containers of its models."""
