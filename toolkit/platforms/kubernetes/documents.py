@@ -65,12 +65,8 @@ class _Metadata(documents.Open, total=False):
     uid: str
 
 
-class _PodSpec(documents.Open, total=False):
-    nodeSelector: dict[str, str] | None
-
-
 class _Template(documents.Open, total=False):
-    spec: _PodSpec
+    spec: _Spec
 
 
 class _Selector(documents.Open, total=False):
@@ -81,6 +77,7 @@ class _Spec(documents.Open, total=False):
     claimRef: dict[str, str] | None
     holderIdentity: str | None
     leaseDurationSeconds: int | None
+    nodeSelector: dict[str, str] | None
     replicas: int
     scaleTargetRef: dict[str, str]
     selector: _Selector
@@ -94,19 +91,15 @@ class _Condition(documents.Open, total=False):
     type: str
 
 
-class _Waiting(documents.Open, total=False):
+class _Reason(documents.Open, total=False):
+    exitCode: int
     message: str
     reason: str
 
 
-class _Terminated(documents.Open, total=False):
-    exitCode: int
-    reason: str
-
-
 class _State(documents.Open, total=False):
-    terminated: _Terminated | None
-    waiting: _Waiting | None
+    terminated: _Reason | None
+    waiting: _Reason | None
 
 
 class _Container(documents.Open, total=False):

@@ -96,7 +96,7 @@ class Heads:
 
     def place(self, job: Mapping[str, Any], name: str) -> None:
         """Copy the head to the folder of the claim from which endpoints read it. Raises PlatformError, WaitTimeout."""
-        with self._pod(placing_pod(job, name), _has_succeeded):
+        with self._pod(placing_pod(job, name), lambda pod: bool(pod.get("status", {}).get("phase") == "Succeeded")):
             pass
 
     def _save(self, address: str, to: Path) -> None:
@@ -138,7 +138,3 @@ class Heads:
         if existing := self.cluster.find(path("Pod", self.namespace, name)):
             objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
             objects.remove("Pod", existing, gracePeriodSeconds=0)
-
-
-def _has_succeeded(pod: Document) -> bool:
-    return bool(pod.get("status", {}).get("phase") == "Succeeded")

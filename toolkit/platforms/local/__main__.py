@@ -43,7 +43,7 @@ def main(home: Path, containers: Path, ready_fd: int) -> None:
 def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
     from toolkit.platforms.local.aws import HOME
-    from toolkit.platforms.local.clients import session
+    from toolkit.platforms.local.clients import DaemonSession
     from toolkit.platforms.local.container_host import ContainerHost
     from toolkit.platforms.local.control import control_application, control_server
     from toolkit.platforms.local.front import guarded
@@ -59,7 +59,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
 
     @cache
     def s3() -> S3Client:
-        client: S3Client = session(daemon).client("s3")
+        client: S3Client = DaemonSession(daemon).client("s3")
         return client
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))

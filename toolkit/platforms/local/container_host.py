@@ -35,11 +35,7 @@ class ContainerHost:
     refused: Mapping[str, tuple[str, ...]] = {
         "CreateModel": ("Containers", "InferenceExecutionConfig"),
         "PrimaryContainer": ("ModelDataUrl", "ModelPackageName", "MultiModelConfig"),
-        "CreateEndpointConfig": (
-            "AsyncInferenceConfig",
-            "DataCaptureConfig",
-            "ExplainerConfig",
-        ),
+        "CreateEndpointConfig": ("AsyncInferenceConfig", "DataCaptureConfig", "ExplainerConfig"),
         "ProductionVariant": ("ServerlessConfig",),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from socket import socket
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,8 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
     size = request.get("ResourcesPerPage", _MOST)
     if not 1 <= size <= _MOST:
         raise ServiceError(f"ResourcesPerPage must be between 1 and {_MOST}.", code="InvalidParameterException")
-    tags_by_arn = {**dict(_from_moto(region)), **sagemaker.all()}
+    _, of_moto = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
+    tags_by_arn = {**{resource.arn: resource.tags for resource in of_moto}, **sagemaker.all()}
     arns = sorted(arn for arn, tags in tags_by_arn.items() if _is_wanted(arn, tags, request))
     if request.get("PaginationToken"):
         (last,) = read_token(request["PaginationToken"], 1)
@@ -103,12 +104,6 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
         ],
         "PaginationToken": token_of(page[-1]) if len(arns) > size else "",
     }
-
-
-def _from_moto(region: Region) -> Iterator[tuple[str, Mapping[str, str]]]:
-    _, resources = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
-    for resource in resources:
-        yield resource.arn, resource.tags
 
 
 def _is_wanted(arn: str, tags: Mapping[str, str], request: Request) -> bool:

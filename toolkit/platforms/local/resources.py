@@ -20,8 +20,8 @@ _TAGS_PAGE = 20  # fewer than ListTags may give, so that a client which reads on
 class Resources:
     """All resources of one kind. `prefix` stands in its request keys, `kind` in its ARNs, `words` in messages."""
 
-    def __init__(self, region: Region, prefix: str, kind: str, words: str) -> None:
-        self._region = region
+    def __init__(self, region: Region, tags: Tags, prefix: str, kind: str, words: str) -> None:
+        self._region, self._tags = region, tags
         self._prefix, self._kind, self._words = prefix, kind, words
         self._described: dict[str, Answer] = {}
 
@@ -31,13 +31,14 @@ class Resources:
         if name in self._described:
             raise ServiceError(f'Cannot create already existing {self._words} "{self._arn(name)}".')
 
-    def add(self, request: Request) -> str:
-        """Keep what was asked for; gives its ARN."""
+    def add(self, request: Request) -> Answer:
+        """Keep what was asked for, and its tags; gives its ARN."""
         name = self._name(request)
         kept = {key: value for key, value in request.items() if key != "Tags"}
         its_arn = self._arn(name)
         self._described[name] = {**kept, f"{self._prefix}Arn": its_arn, "CreationTime": now()}
-        return its_arn
+        self._tags.new(its_arn, request)
+        return {f"{self._prefix}Arn": its_arn}
 
     def describe(self, request: Request) -> Answer:
         """What was asked for, its ARN and its creation time."""
@@ -47,8 +48,9 @@ class Resources:
         return self._described[name]
 
     def delete(self, request: Request) -> Answer:
-        self.describe(request)
-        del self._described[self._name(request)]
+        name = self._name(self.describe(request))
+        del self._described[name]
+        self._tags.forget(self._arn(name))
         return {}
 
     def list(self, request: Request) -> Answer:

@@ -33,18 +33,18 @@ class SageMaker:
         self.endpoints = Endpoints(region, host)
         self.tags = Tags()
         self._host = host
-        self.models = Resources(region, "Model", "model", "model")
-        self._configs = Resources(region, "EndpointConfig", "endpoint-config", "endpoint configuration")
+        self.models = Resources(region, self.tags, "Model", "model", "model")
+        self._configs = Resources(region, self.tags, "EndpointConfig", "endpoint-config", "endpoint configuration")
         self._lock = threading.Lock()
         self.operations: dict[str, Callable[[Request], Answer]] = {
             "CreateModel": self._create_model,
             "DescribeModel": self.models.describe,
             "ListModels": self.models.list,
-            "DeleteModel": self._delete_model,
+            "DeleteModel": self.models.delete,
             "CreateEndpointConfig": self._create_endpoint_config,
             "DescribeEndpointConfig": self._configs.describe,
             "ListEndpointConfigs": self._configs.list,
-            "DeleteEndpointConfig": self._delete_endpoint_config,
+            "DeleteEndpointConfig": self._configs.delete,
             "CreateEndpoint": self._create_endpoint,
             "UpdateEndpoint": self._update_endpoint,
             "UpdateEndpointWeightsAndCapacities": self._update_weights,
@@ -89,16 +89,9 @@ class SageMaker:
         environment = container.get("Environment", {})
         if sum(len(f"{key}{value}".encode()) for key, value in environment.items()) > _LARGEST_ENVIRONMENT:
             raise ServiceError(f"The keys and values of Environment together exceed {_LARGEST_ENVIRONMENT} bytes.")
-        for source in _model_data_sources(container):
-            _must_be_a_folder(source)
+        _must_be_folders(container)
         self._host.examine("CreateModel", request)
-        model = self.models.add(request)
-        self.tags.new(model, request)
-        return {"ModelArn": model}
-
-    def _delete_model(self, request: Request) -> Answer:
-        self.tags.forget(self.region.arn("model", request["ModelName"]))
-        return self.models.delete(request)
+        return self.models.add(request)
 
     def _create_endpoint_config(self, request: Request) -> Answer:
         self._configs.must_be_new(request)
@@ -110,13 +103,7 @@ class SageMaker:
             for name in sorted(validation.model_names(variant)):
                 self.models.describe({"ModelName": name})
         self._host.examine("CreateEndpointConfig", request)
-        config = self._configs.add(request)
-        self.tags.new(config, request)
-        return {"EndpointConfigArn": config}
-
-    def _delete_endpoint_config(self, request: Request) -> Answer:
-        self.tags.forget(self.region.arn("endpoint-config", request["EndpointConfigName"]))
-        return self._configs.delete(request)
+        return self._configs.add(request)
 
     def _create_endpoint(self, request: Request) -> Answer:
         name = request["EndpointName"]
@@ -206,12 +193,9 @@ def _must_have_variants(new: EndpointSpec, old: EndpointSpec) -> None:
         )
 
 
-def _model_data_sources(container: dict[str, Any]) -> list[dict[str, Any]]:
-    first = [container["ModelDataSource"]] if "ModelDataSource" in container else []
-    return [source.get("S3DataSource", {}) for source in [*first, *container.get("AdditionalModelDataSources", [])]]
-
-
-def _must_be_a_folder(source: dict[str, Any]) -> None:
-    uri: str = source.get("S3Uri", "")
-    if source.get("S3DataType") == "S3Prefix" and not (uri.startswith("s3://") and uri.endswith("/")):
-        raise ServiceError(f"The S3Uri of an S3Prefix must start with s3:// and end with a forward slash: {uri!r}.")
+def _must_be_folders(container: Mapping[str, Any]) -> None:
+    for source in [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]:
+        data = source.get("S3DataSource", {})
+        uri: str = data.get("S3Uri", "")
+        if data.get("S3DataType") == "S3Prefix" and not (uri.startswith("s3://") and uri.endswith("/")):
+            raise ServiceError(f"The S3Uri of an S3Prefix must start with s3:// and end with a forward slash: {uri!r}.")

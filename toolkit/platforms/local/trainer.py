@@ -29,7 +29,6 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local import machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.folders import is_locked
-from toolkit.platforms.local.machine import require_packages
 from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
 from toolkit.training import job as train_job
@@ -77,7 +76,7 @@ class LocalTrainer:
         """
         if action.verb != "create":
             return
-        require_packages(self.packages, "training on this machine", "train")
+        machine.require_packages(self.packages, "training on this machine", "train")
         folder = self.folder / action.name
         try:
             job = documents.fit(train_job.TrainingJob, action.request["Job"])
@@ -157,7 +156,8 @@ class LocalTrainer:
         folder = self.folder / item.name
         running = _is_running(folder)
         jobs = [[item.name, "InProgress", ""]] if running else []
-        state = {"Complete": not running and _is_complete(folder), "Jobs": jobs, "Checkpoint": _has_checkpoint(folder)}
+        kept = any((folder / "checkpoints").glob("*"))
+        state = {"Complete": not running and _is_complete(folder), "Jobs": jobs, "Checkpoint": kept}
         return Existing(item.kind, item.name, True, (), state)
 
     def _start(self, name: str, folder: Path) -> None:
@@ -196,11 +196,6 @@ def _is_running(folder: Path) -> bool:
 
 def _is_complete(folder: Path) -> bool:
     return (folder / "head" / "config.json").is_file()
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    checkpoints = folder / "checkpoints"
-    return checkpoints.is_dir() and any(checkpoints.iterdir())
 
 
 def _pid(folder: Path) -> int | None:

@@ -52,6 +52,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
     rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.types))
+    has_own_image = recipe.container is not None and recipe.container.base is not None
     for index, name in enumerate(recipe.platform.types):
         path, instance = f"{_TYPES}.{index}", devices.node_type(name)
         if name in recipe.platform.overrides:
@@ -68,7 +69,7 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
             hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif instance and not (rules.hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.hardware or rules.runs_on(instance) or has_own_image):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -81,10 +82,6 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
                 f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
             )
             yield Finding("kubernetes.families", message, f"{_TYPES}.{index}", hint="Write a recipe for each family.")
-
-
-def _own_image(recipe: Recipe) -> bool:
-    return recipe.container is not None and recipe.container.base is not None
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:

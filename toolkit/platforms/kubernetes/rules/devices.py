@@ -92,9 +92,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
-        devices["constraints"] = [
-            {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
-        ]
+        devices["constraints"] = [{"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"}]
     if grouped := _cores_in_group(recipe):
         parameters = {"apiVersion": f"{_DRA_DRIVER}/v1", "kind": "NeuronConfig", "logicalNeuronCore": grouped}
         devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]

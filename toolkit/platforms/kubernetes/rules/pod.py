@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
@@ -169,10 +171,5 @@ def _toleration(wanted: Toleration) -> dict[str, Any]:
 
 
 def _user(wanted: PodUser) -> dict[str, Any]:
-    ids: dict[str, Any] = {
-        "runAsUser": wanted.run_as_user,
-        "runAsGroup": wanted.run_as_group,
-        "fsGroup": wanted.fs_group,
-    }
-    given = {key: value for key, value in ids.items() if value is not None}
+    given: dict[str, Any] = {to_camel(key): value for key, value in wanted.model_dump(exclude_none=True).items()}
     return given if wanted.run_as_user is None else {**given, "runAsNonRoot": wanted.run_as_user != 0}

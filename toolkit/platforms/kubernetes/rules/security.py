@@ -29,11 +29,7 @@ Rule = dict[str, Any]
 
 def container_security() -> dict[str, Any]:
     """Of every container: it cannot gain rights, nor change its image's files."""
-    return {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
 def pod_security(*, root: bool = False) -> dict[str, Any]:
