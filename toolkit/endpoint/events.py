@@ -43,8 +43,6 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class TokenDetails(msgspec.Struct, frozen=True):
-    """How many of the completion tokens are reasoning."""
-
     reasoning_tokens: Count | None = None
 
 

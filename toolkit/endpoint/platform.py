@@ -30,8 +30,6 @@ class Invoker(Protocol):
 
 
 class EndpointPlatform(Waitable, Invoker, Protocol):
-    """What a handle needs of a platform."""
-
     def pause_between_arms(self, endpoint: str) -> float:
         """Seconds until an endpoint that has answered no longer slows others down. Raises EndpointNotFound."""
 

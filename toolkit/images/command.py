@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
-from toolkit.images.reference import parse
+from toolkit.images.docker_config import Login
+from toolkit.images.reference import Reference, parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import fetch_wheels
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from toolkit.images.auth import Credentials  # imports httpx
-    from toolkit.images.docker_config import Login
-    from toolkit.images.reference import Reference
 
 
 Log = Callable[[str], None]
@@ -49,8 +48,6 @@ _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.I)
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended: its exit code and last lines."""
-
     code: int
     lines: tuple[str, ...]
 

@@ -141,7 +141,6 @@ class _Tally:
             self._reused_bytes += size
 
     def line(self) -> str:
-        """The progress as a line."""
         with self._lock:
             ways, sent, reused = Counter(self._ways), self._sent_bytes, self._reused_bytes
         by_way = ", ".join(f"{number} {way}" for way, number in sorted(ways.items()))

@@ -111,7 +111,6 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The digest by which the image can be pulled."""
         return digest_of(self.body)
 
 

@@ -154,7 +154,6 @@ class Registry:
         return self.location(self.expect(answer, httpx.codes.ACCEPTED))
 
     def url(self, repository: str, path: str) -> httpx.URL:
-        """Address of something in a repository."""
         return self._url.copy_with(path=f"/v2/{repository}/{path}")
 
     def location(self, answer: httpx.Response) -> str:

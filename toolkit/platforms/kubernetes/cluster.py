@@ -61,7 +61,6 @@ def annotations_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def selector(wanted: Mapping[str, str]) -> str:
-    """Labels as the API's labelSelector."""
     return ",".join(f"{key}={value}" for key, value in wanted.items())
 
 
@@ -94,18 +93,15 @@ class Cluster:
         return str(self.client.configuration.host)
 
     def call(self, method: str, path: str, body: Any = None, **options: Unpack[_Options]) -> dict[str, Any]:
-        """The JSON document that the API server answers with."""
         content = self.read(method, path, body, read_seconds=_READ_SECONDS, **options)
         return read_answer(content, f"{method} {self.url}{path}")
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """The object at a path, if it exists."""
         with SuppressStatus(404):
             return self.call("GET", path)
         return None
 
     def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The objects of a list."""
         listed: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
         return listed
 

@@ -132,8 +132,6 @@ class _Object(documents.Open, total=False):
 
 
 class _Answer(_Object, total=False):
-    """An object, or a list of them."""
-
     items: list[_Object]
 
 

@@ -188,7 +188,6 @@ def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
 
 
 def _weights(volume: Mapping[str, Any]) -> Existing:
-    """The model that was uploaded for a volume."""
     state = {"Uri": annotations_of(volume)[WEIGHTS_ANNOTATION]}
     return Existing(WEIGHTS.kind, volume["metadata"]["name"], True, (labels(volume)[INSTANCE],), state)
 

@@ -28,10 +28,8 @@ from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
-from toolkit.platforms.kubernetes.rollout import status
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import OURS
-from toolkit.platforms.kubernetes.runtime import read_metrics
 from toolkit.platforms.lease import lease
 from toolkit.recipe.recipe import Recipe
 
@@ -154,7 +152,7 @@ class KubernetesPlatform:
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         with api_errors(f"reading the metrics of {endpoint}"):
-            return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
+            return runtime.read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         raise UsageError(
@@ -232,7 +230,7 @@ def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
 
 def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
     metadata = deployment["metadata"]
-    now = status(cluster, metadata["namespace"], deployment)
+    now = rollout.status(cluster, metadata["namespace"], deployment)
     nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
     return Deployed(
         name=metadata["name"],

@@ -62,7 +62,6 @@ def _hopeless(name: str, stage: str) -> str:
 
 
 def config(deployment: Document) -> str:
-    """The digest of the recipe that it was made from."""
     return annotations_of(deployment).get(RECIPE_ANNOTATION, "")
 
 
@@ -131,13 +130,9 @@ def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple
         if at == time and seen:
             seen -= 1
             continue
-        bookmarks[stream] = _move(bookmarks.get(stream, ""), at)
+        last, _, count = bookmarks.get(stream, "").partition(" ")
+        bookmarks[stream] = f"{at} {int(count) + 1 if at == last else 1}"
         yield LogLine(stream, seconds(at), without_colours(text))
-
-
-def _move(bookmark: str, at: str) -> str:
-    time, _, count = bookmark.partition(" ")
-    return f"{at} {int(count) + 1 if at == time else 1}"
 
 
 def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -168,7 +163,6 @@ def _creation_time(item: Document) -> float:
 
 
 def _owners(item: Document) -> set[str]:
-    """The ids of its owners."""
     return {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
 
 

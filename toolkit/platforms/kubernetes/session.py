@@ -45,7 +45,6 @@ class KubernetesSession:
         return scope
 
     def can_be_asked(self) -> bool:
-        """Whether there is a kubeconfig, or we run in a pod."""
         return bool(_kubeconfig()) or _IN_POD in os.environ
 
     def open(self, scope: str | None = None) -> KubernetesPlatform:

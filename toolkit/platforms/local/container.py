@@ -141,7 +141,6 @@ class Container:
             self._ended.wait()
 
     def _follow(self) -> None:
-        """Copy its output to the log until it has ended."""
         assert self._process.stdout is not None
         output = self._process.stdout.fileno()
         keeper_ended = os.pidfd_open(self._process.pid)

@@ -7,7 +7,8 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.resourcegroupstaggingapi.models import resourcegroupstaggingapi_backends
@@ -18,9 +19,6 @@ from toolkit.platforms.local.aws import ACCOUNT, REGION, Region, ServiceError
 from toolkit.platforms.local.host import Answer, Request
 from toolkit.platforms.local.resources import Tags, read_token, token_of
 from toolkit.platforms.local.service import SageMaker
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 _TARGET = "SageMaker."
 _GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"

@@ -58,7 +58,6 @@ class LocalDaemon:
 
 
 def credentials_file(home: Path) -> Path:
-    """Where a daemon of that home keeps its key."""
     return home / "credentials"
 
 

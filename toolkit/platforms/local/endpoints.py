@@ -181,7 +181,6 @@ def _retain(new: EndpointSpec, old: EndpointSpec, excluded: set[str]) -> Endpoin
 
 
 def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
-    """Summaries of production and shadow variants."""
     in_service = {target.variant for target in deployment.targets()}
     summaries: Answer = {}
     for variant in spec.variants:

@@ -97,8 +97,6 @@ class Deployment(Protocol[Spec]):
 
 
 class EndpointDeployment(Deployment[EndpointSpec], Protocol):
-    """The containers of an endpoint."""
-
     def targets(self) -> Sequence[Target]:
         """The containers that take requests now."""
 

@@ -110,7 +110,6 @@ class Lifecycle(Generic[S, D]):
 
     @property
     def in_progress(self) -> bool:
-        """Whether nothing may be asked of it now."""
         return self.status in _IN_PROGRESS
 
     @property
@@ -120,5 +119,4 @@ class Lifecycle(Generic[S, D]):
         return None if changing else self.pending
 
     def times(self) -> Answer:
-        """Its times, as Describe and List operations show them."""
         return {"CreationTime": self.created, "LastModifiedTime": self.modified}

@@ -26,7 +26,6 @@ class Resources:
         self._described: dict[str, Answer] = {}
 
     def must_be_new(self, request: Request) -> None:
-        """Raise ServiceError when that name is taken."""
         name = self._name(request)
         if name in self._described:
             raise ServiceError(f'Cannot create already existing {self._words} "{self._arn(name)}".')
@@ -67,8 +66,6 @@ class Resources:
 
 
 class Tags:
-    """The tags of all resources, by ARN."""
-
     def __init__(self) -> None:
         self._by_arn: dict[str, dict[str, str]] = {}
 

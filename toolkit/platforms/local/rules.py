@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on settings that the local platform does not support."""
     refused = (
         ("platform.inference_component", aws(recipe).inference_component is not None, "no inference components"),
         ("observability.data_capture_percent", aws_observability(recipe).data_capture_percent > 0, "no data capture"),

@@ -75,12 +75,10 @@ class Signature:
 
     @property
     def region(self) -> str:
-        """The region that the request was signed for."""
         return self.scope.split("/")[1]
 
     @property
     def service(self) -> str:
-        """The service that the request was signed for."""
         return self.scope.split("/")[2]
 
 
@@ -117,21 +115,6 @@ def bearer_request(token: str) -> Received:
     if not named.get("X-Amz-Expires", "").isdigit() or int(named["X-Amz-Expires"]) > _TOKEN_LIFETIME_S:
         raise AccessError("IncompleteSignature", "A bearer token is valid for 12 hours at most.")
     return Received("POST", "/", query.removesuffix("&Version=1"), {"host": host})
-
-
-def verify(request: Received, signature: Signature, payload: str, credentials: Credentials, now: float) -> None:
-    """Raise AccessError unless that key signed this request, for now. `payload` is what the body is signed as."""
-    if not hmac.compare_digest(signature.access_key_id.encode(), credentials.access_key_id.encode()):
-        raise AccessError("InvalidClientTokenId", "The request is signed with a key that this daemon does not know.")
-    _must_be_covered(request, signature)
-    _must_be_fresh(signature, now)
-    canonical = _canonical_request(request, signature, payload)
-    digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
-    text = f"{_ALGORITHM}\n{signature.time}\n{signature.scope}\n{digest}"
-    key = _signing_key(credentials.secret_access_key, signature.scope)
-    expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(signature.value.encode(), expected.encode()):
-        raise AccessError("SignatureDoesNotMatch", "The signature does not match the request.")
 
 
 def _signature(
@@ -212,7 +195,18 @@ class Guard:
 
     def admit_signed(self, request: Received, signature: Signature, payload: str) -> None:
         """Raise AccessError unless the daemon's key signed the request; `payload` is what its body is signed as."""
-        verify(request, signature, payload, self._credentials, self._clock())
+        if not hmac.compare_digest(signature.access_key_id.encode(), self._credentials.access_key_id.encode()):
+            message = "The request is signed with a key that this daemon does not know."
+            raise AccessError("InvalidClientTokenId", message)
+        _must_be_covered(request, signature)
+        _must_be_fresh(signature, self._clock())
+        canonical = _canonical_request(request, signature, payload)
+        digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
+        text = f"{_ALGORITHM}\n{signature.time}\n{signature.scope}\n{digest}"
+        key = _signing_key(self._credentials.secret_access_key, signature.scope)
+        expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(signature.value.encode(), expected.encode()):
+            raise AccessError("SignatureDoesNotMatch", "The signature does not match the request.")
 
     def admit_bearer(self, headers: Mapping[str, str], region: str) -> None:
         """Raise AccessError unless the request carries a bearer token for that region that is valid now."""

@@ -66,7 +66,6 @@ class LocalTrainer:
         return nullcontext()
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        """The state of the jobs that are desired."""
         return Observed(tuple(self._existing(item) for item in desired if item.kind == "TrainingJob"))
 
     def execute(self, action: Action, progress: Progress) -> None:
@@ -87,7 +86,6 @@ class LocalTrainer:
             raise PlatformError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
 
     def training_job(self, name: str) -> TrainingJob:
-        """The job now."""
         folder, child = self.folder / name, self._started.get(name)
         began = (folder / train_job.FILE).stat().st_mtime
         if _is_running(folder):
@@ -115,7 +113,6 @@ class LocalTrainer:
         bookmarks[name] = str(offset)
 
     def log_command(self, name: str) -> str:
-        """The command that shows a job's whole log."""
         return f"cat {self.folder / name / LOG}"
 
     def leave(self, name: str, progress: Progress) -> str:
@@ -136,7 +133,6 @@ class LocalTrainer:
         return f"{name} has stopped, and goes on from its last checkpoint"
 
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
-        """Copy the head that the job made to `folder`. Raises PlatformError."""
         head = self.folder / job["TrainingJobName"] / "head"
         try:
             shutil.copytree(head, folder, dirs_exist_ok=True)

@@ -33,8 +33,6 @@ _MARGIN_SECONDS = 600.0
 
 
 class KubernetesRules:
-    """PlatformRules of Kubernetes."""
-
     name = "kubernetes"
     sections = SECTIONS
     kinds: Sequence[Kind] = (WEIGHTS, *KINDS)

@@ -28,7 +28,6 @@ _GATED_OWNER = "meta-llama/"
 
 
 def findings(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on a recipe for a cluster."""
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
@@ -108,7 +107,6 @@ def _container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _models(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on where pods get the models: the hub, a bucket, or a claim."""
     yield from _weights(recipe)
     for path, source in recipe.models.items():
         fetched = fetched_by_container(recipe, source)
@@ -126,7 +124,6 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _weights(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on `weights` together with the cluster's own keys."""
     settings, written, path = cluster(recipe), recipe.platform.weights, "platform.weights"
     needs_bucket = [source for source in recipe.models.values() if source.kind != "s3"]
     mounted = settings.weights_bucket or settings.weights_claim
@@ -182,7 +179,6 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _pod(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on what the recipe adds to the engine's pods."""
     wanted, path = cluster(recipe).pod, "platform.kubernetes.pod"
     if INSTANCE_TYPE in wanted.node_selector:
         message = f"the toolkit sets {INSTANCE_TYPE} itself"

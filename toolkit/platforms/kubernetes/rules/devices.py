@@ -36,12 +36,10 @@ SAGEMAKER_PREFIX = "ml."
 
 
 def ec2_name(name: str) -> str:
-    """EC2's name of an instance type, which a cluster's nodes have."""
     return name.removeprefix(SAGEMAKER_PREFIX)
 
 
 def node_type(name: str) -> lookup.Instance | None:
-    """The hardware of an instance type, None where it is not known."""
     hardware = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
     return _as_node(hardware) if hardware else None
 

@@ -113,7 +113,6 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
 
 
 def hub_token(recipe: Recipe) -> list[dict[str, Any]]:
-    """The variable with the hub's token, if there is a Secret with one."""
     secret = recipe.platform.hub_token_secret
     return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}] if secret else []
 
@@ -157,7 +156,6 @@ def adapt_pod(recipe: Recipe) -> dict[str, Any]:
 
 
 def disruption_budget(recipe: Recipe) -> Resource | None:
-    """How many pods draining nodes must leave running; None where the recipe says nothing."""
     least = cluster(recipe).pod.min_available
     if least is None:
         return None

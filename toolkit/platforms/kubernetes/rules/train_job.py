@@ -63,7 +63,6 @@ def train_job(recipe: Recipe) -> list[Resource]:
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
-    """Notes for a plan of `toolkit train`."""
     claim, training = cluster(recipe).weights_claim, section(recipe)
     yield f"The job works in claim {claim}, folder {_folder(recipe)}; checkpoints and hidden states stay there"
     yield f"It is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
@@ -119,7 +118,6 @@ def _head(job: Mapping[str, Any]) -> str:
 
 
 def _folder(recipe: Recipe) -> str:
-    """The job's own folder in the claim."""
     return f"training/{job_name(recipe)}"
 
 
