@@ -38,7 +38,7 @@ class ComponentSpec:
 class ComponentHost(ModelHost, Protocol):
     """Runs the models of components too."""
 
-    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
+    def component(self, spec: ComponentSpec) -> Deployment:
         """Containers that will serve an inference component. Raises ServiceError."""
 
 
@@ -101,7 +101,7 @@ def _problems(config: Request) -> Iterator[str]:
         yield from validation.variant_problems(variant)
 
 
-Component = Lifecycle[ComponentSpec, Deployment[ComponentSpec]]
+Component = Lifecycle
 
 
 class Components:

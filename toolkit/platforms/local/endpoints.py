@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.platforms.local.aws import Region, ServiceError
-from toolkit.platforms.local.host import Answer, EndpointDeployment, EndpointSpec, ModelHost, Request, Target, Variant
+from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Request, Target, Variant
 from toolkit.platforms.local.lifecycle import Lifecycle
 
 # What DescribeEndpoint repeats of a variant's entry in the endpoint configuration.
@@ -16,7 +16,7 @@ _REPEATED = ("ManagedInstanceScaling", "RoutingConfig", "CapacityReservationConf
 
 
 @dataclass(eq=False)
-class Endpoint(Lifecycle[EndpointSpec, EndpointDeployment]):
+class Endpoint(Lifecycle):
     """An endpoint. `last_deployment` is the DeploymentConfig of its last update that had one."""
 
     last_deployment: Mapping[str, Any] | None = None
@@ -180,7 +180,7 @@ def _retain(new: EndpointSpec, old: EndpointSpec, excluded: set[str]) -> Endpoin
     return replace(new, variants=variants, data_capture=data_capture)
 
 
-def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
+def _variants(spec: EndpointSpec, deployment: Deployment) -> Answer:
     in_service = {target.variant for target in deployment.targets()}
     summaries: Answer = {}
     for variant in spec.variants:
@@ -190,7 +190,7 @@ def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
     return summaries
 
 
-def _variant(variant: Variant, deployment: EndpointDeployment, current: int) -> Answer:
+def _variant(variant: Variant, deployment: Deployment, current: int) -> Answer:
     placement = deployment.placement(variant)
     image = placement.container.get("Image")
     summary = {

@@ -24,17 +24,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from toolkit.endpoint.wire import Client, Response, Unreachable
-from toolkit.platforms.local import eventstream
+from toolkit.platforms.local import eventstream, sigv4
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
 from toolkit.platforms.local.host import Address, Target
-from toolkit.platforms.local.sigv4 import (
-    AccessError,
-    Guard,
-    Received,
-    must_be_a_program,
-    must_be_signed_for_sagemaker,
-    signature_of,
-)
 
 Resolve = Callable[[str], Sequence[Target] | None]
 """Where requests to the endpoint of that name go; see `Endpoints.targets`."""
@@ -71,7 +63,7 @@ class Limits:
     stream_s: float = 480.0
 
 
-def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starlette:
+def gateway(resolve: Resolve, guard: sigv4.Guard, limits: Limits = Limits()) -> Starlette:
     """The ASGI application. `guard` decides who may ask."""
     upstream = _Upstream()
 
@@ -134,7 +126,7 @@ class _Call:
     limits: Limits
 
 
-_Admit = Callable[[Guard, Scope, Receive], Awaitable[bytes]]
+_Admit = Callable[[sigv4.Guard, Scope, Receive], Awaitable[bytes]]
 """Gives the request's body. Raises AccessError or _RefusedError."""
 _Relay = Callable[[_Call, Response, Send], Awaitable[None]]
 _ErrorBody = Callable[[_RefusedError], dict[str, Any]]
@@ -156,13 +148,13 @@ class _Invocation:
         headers = Headers(scope=scope)
         endpoint = scope["path_params"]["endpoint"]
         try:
-            must_be_a_program(headers, scope["server"][1])
+            sigv4.must_be_a_program(headers, scope["server"][1])
             body = await self.admit(scope, receive)
             targets = self.resolve(endpoint)
             target = _choose(endpoint, targets, headers)
             forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
             call = _Call(endpoint, target, body, forwarded, self.limits)
-        except AccessError as exc:
+        except sigv4.AccessError as exc:
             await self._refuse(_RefusedError(403, exc.code, str(exc)), send)
             return
         except _RefusedError as exc:
@@ -200,14 +192,14 @@ class _Pages:
 
     resolve: Resolve
     upstream: _Upstream
-    guard: Guard
+    guard: sigv4.Guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         try:
-            must_be_a_program(headers, scope["server"][1])
+            sigv4.must_be_a_program(headers, scope["server"][1])
             self.guard.admit_bearer(headers, REGION)
-        except AccessError as exc:
+        except sigv4.AccessError as exc:
             body = json.dumps(_aws_error(_RefusedError(403, exc.code, str(exc)))).encode()
             await _send_whole(send, 403, {"Content-Type": "application/json"}, body)
             return
@@ -230,18 +222,18 @@ async def _page(upstream: _Upstream, target: Target) -> bytes | None:
     return None
 
 
-async def _admit_signed(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+async def _admit_signed(guard: sigv4.Guard, scope: Scope, receive: Receive) -> bytes:
     """InvokeEndpoint and its stream are signed by Signature Version 4."""
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-    request = Received(scope["method"], path, query, Headers(scope=scope))
-    signature = signature_of(request)
-    must_be_signed_for_sagemaker(REGION, signature)
+    request = sigv4.Received(scope["method"], path, query, Headers(scope=scope))
+    signature = sigv4.signature_of(request)
+    sigv4.must_be_signed_for_sagemaker(REGION, signature)
     body = await _read(receive)
     guard.admit_signed(request, signature, sha256(body).hexdigest())
     return body
 
 
-async def _admit_bearer(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+async def _admit_bearer(guard: sigv4.Guard, scope: Scope, receive: Receive) -> bytes:
     """OpenAI's clients send a bearer token."""
     guard.admit_bearer(Headers(scope=scope), REGION)
     return await _read(receive)

@@ -15,7 +15,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
-from toolkit.platforms.kubernetes.rules.security import benchmark_policy, container_security, pod_security
+from toolkit.platforms.kubernetes.rules.security import bare_pod, benchmark_policy, container_security, pod_security
 from toolkit.recipe.recipe import Recipe
 
 # The samples allow 4 h 45 min.
@@ -83,14 +83,7 @@ def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
         "volumeMounts": [{"name": "program", "mountPath": "/opt/toolkit", "readOnly": True}],
         "securityContext": container_security(),
     }
-    return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": pod_security(),
-        "containers": [container],
-        "volumes": [{"name": "program", "configMap": {"name": program}}],
-    }
+    return bare_pod(container, [{"name": "program", "configMap": {"name": program}}], securityContext=pod_security())
 
 
 def _start_seconds(arms: Sequence[Recipe]) -> int:

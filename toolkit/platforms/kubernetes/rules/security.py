@@ -38,6 +38,12 @@ def pod_security(*, root: bool = False) -> dict[str, Any]:
     return {**user, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
+def bare_pod(container: dict[str, Any], volumes: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A pod that runs once, and knows nothing of the API server or of Services."""
+    head = {"restartPolicy": "Never", "automountServiceAccountToken": False, "enableServiceLinks": False}
+    return {**head, **more, "containers": [container], "volumes": volumes}
+
+
 def engine_policy(recipe: Recipe) -> Resource:
     """Anybody may ask the engine's port; its other ports, whose messages are pickles, nobody.
 

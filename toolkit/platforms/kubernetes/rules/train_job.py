@@ -19,7 +19,7 @@ from toolkit.platforms.kubernetes.rules.devices import container_resources, ec2_
 from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.pod import adapt_pod, hub_token
-from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
+from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, bare_pod, container_security, training_policy
 from toolkit.recipe.recipe import Recipe
 from toolkit.training.job import FILE, TrainingJob
 from toolkit.training.plan import job_name, section, training_job
@@ -101,15 +101,9 @@ def _hand_over(job: Mapping[str, Any], what: str, command: Sequence[str], *, rea
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{metadata['name']}-{what}", "namespace": metadata["namespace"], "labels": labels},
-        "spec": {
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": _HAND_OVER_SECONDS,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": pod["securityContext"],
-            "containers": [container],
-            "volumes": [volume],
-        },
+        "spec": bare_pod(
+            container, [volume], activeDeadlineSeconds=_HAND_OVER_SECONDS, securityContext=pod["securityContext"]
+        ),
     }
 
 
@@ -155,20 +149,14 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         # The Job's status then says why it failed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        **adapt_pod(recipe),
-        "containers": [container],
-        "volumes": [
-            {"name": "job", "configMap": {"name": config}},
-            {"name": "workspace", "persistentVolumeClaim": {"claimName": claim}},
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
-            *({"name": name, "emptyDir": {}} for name in folders),
-        ],
-        "terminationGracePeriodSeconds": _GRACE_SECONDS,
-    }
+    volumes: list[dict[str, Any]] = [
+        {"name": "job", "configMap": {"name": config}},
+        {"name": "workspace", "persistentVolumeClaim": {"claimName": claim}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
+        *({"name": name, "emptyDir": {}} for name in folders),
+    ]
+    pod = bare_pod(container, volumes, **adapt_pod(recipe))
+    return {**pod, "terminationGracePeriodSeconds": _GRACE_SECONDS}
 
 
 def _job(recipe: Recipe) -> TrainingJob:
