@@ -47,8 +47,6 @@ class TokenDetails(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens so far."""
-
     prompt_tokens: Count = 0
     completion_tokens: Count | None = None
     completion_tokens_details: TokenDetails | None = None

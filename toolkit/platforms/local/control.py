@@ -28,14 +28,8 @@ _MOST = 100  # resources of a page
 _ALL = 1_000_000
 
 
-def region_of(environ: WSGIEnvironment) -> str:
-    """The region that a request was signed for; the local platform's, when it was not signed."""
-    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    return scope["region"] if scope else REGION
-
-
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
-    """The WSGI application. `service` finds the service of a region."""
+    """The WSGI application. `service` finds the service of the region that a request was signed for, else of ours."""
     moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -43,7 +37,8 @@ def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
         if not target.startswith(_TARGET) and target != _GET_RESOURCES:
             return moto(environ, start_response)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        status, answer = _answer(service(region_of(environ)), target, body)
+        scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+        status, answer = _answer(service(scope["region"] if scope else REGION), target, body)
         content = json.dumps(answer).encode()
         headers = [
             ("Content-Type", "application/x-amz-json-1.1"),

@@ -154,7 +154,7 @@ def _must_be_fresh(signature: Signature, now: float) -> None:
 def _canonical_request(request: Received, signature: Signature, payload: str) -> str:
     headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers]
     pairs = parse_qsl(request.query, keep_blank_values=True)
-    query = sorted((_encode(name), _encode(value)) for name, value in pairs if name != "X-Amz-Signature")
+    query = sorted(tuple(quote(word, safe="-_.~") for word in pair) for pair in pairs if pair[0] != "X-Amz-Signature")
     return "\n".join(
         (
             request.method,
@@ -172,10 +172,6 @@ def _canonical_path(path: str, service: str) -> str:
     if service == "s3":
         return quote(unquote_to_bytes(path), safe="/-_.~")
     return quote(normalize_url_path(path), safe="/-_.~")
-
-
-def _encode(text: str) -> str:
-    return quote(text, safe="-_.~")
 
 
 @lru_cache(maxsize=32)
