@@ -47,6 +47,14 @@ def is_for_components(spec: EndpointSpec) -> bool:
     return not any(placement.container for variant in spec.variants for placement in variant.placements)
 
 
+def in_service(endpoints: Endpoints, name: str) -> EndpointSpec:
+    """What an endpoint serves. Raises ServiceError when there is none, or nothing."""
+    described = endpoints.describe(name)
+    if (status := described["EndpointStatus"]) != "InService":
+        raise ServiceError(f'Endpoint "{described["EndpointArn"]}" is not in service: it is {status}.')
+    return endpoints.settled(name).spec
+
+
 class SageMakerWithComponents(SageMaker):
     """The local platform's service, with inference components on endpoints without models."""
 
@@ -208,7 +216,7 @@ class Components:
 
     def _variant(self, request: Request) -> str:
         """The variant that it goes to: the one asked for, or its base component's."""
-        endpoint = self._endpoints.in_service(request["EndpointName"])
+        endpoint = in_service(self._endpoints, request["EndpointName"])
         if not is_for_components(endpoint):
             raise ServiceError(
                 f"Endpoint {endpoint.endpoint} cannot have inference components: its variants have a ModelName."

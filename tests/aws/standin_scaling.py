@@ -11,6 +11,7 @@ from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from standin_account import AccountRules
+from standin_components import in_service
 from standin_http import Call, page
 
 from toolkit.platforms.local import validation
@@ -129,7 +130,7 @@ class Scaling:
         sagemaker = self._sagemaker(call.region)
         if kind == "endpoint":
             endpoint, _, variant = names
-            if variant not in {known.name for known in sagemaker.endpoints.in_service(endpoint).variants}:
+            if variant not in {known.name for known in in_service(sagemaker.endpoints, endpoint).variants}:
                 raise ServiceError(f'Could not find variant "{variant}" of endpoint "{endpoint}".')
         else:
             component = sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": names[0]})

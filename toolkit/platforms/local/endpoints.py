@@ -114,14 +114,6 @@ class Endpoints:
             return None
         return endpoint.live.deployment.targets()
 
-    def in_service(self, name: str) -> EndpointSpec:
-        """What an endpoint serves. Raises ServiceError when there is none, or nothing."""
-        with self._lock:
-            endpoint = self._find(name)
-            if endpoint.status != "InService":
-                raise ServiceError(f'Endpoint "{self._arn(name)}" is not in service: it is {endpoint.status}.')
-            return endpoint.spec
-
     def settled(self, name: str) -> Endpoint:
         """The endpoint, when nothing is under way with it. AWS uses the same words for updating and deleting."""
         with self._lock:
