@@ -47,7 +47,7 @@ def test_a_kubeconfig_without_a_current_context_wants_one_named(kubeconfig: Path
     write(kubeconfig, **{"current-context": ""})
     with pytest.raises(UsageError, match="the kubeconfig has no current context"):
         SESSION.open("/ml")
-    assert SESSION.open("stand-in/ml").namespace == "ml"
+    assert SESSION.open("stand-in/ml").cluster.namespace == "ml"
 
 
 def test_without_a_kubeconfig_the_command_that_makes_one_is_told(

@@ -83,10 +83,14 @@ class _Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException."""
+    """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException.
+
+    `namespace` is where the toolkit works.
+    """
 
     client: ApiClient = field(repr=False)
     context: str
+    namespace: str
 
     @property
     def url(self) -> str:

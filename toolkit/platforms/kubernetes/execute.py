@@ -25,7 +25,6 @@ class Objects:
     """Changes objects of one namespace. Every method may be called again after it was interrupted."""
 
     cluster: Cluster
-    namespace: str
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -37,7 +36,7 @@ class Objects:
             hint = "Give the recipe another `name:`, or remove that object."
             raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
         try:
-            apply(self.cluster, kind, self.namespace, manifest, existing)
+            apply(self.cluster, kind, manifest, existing)
         except ApiException as error:
             if owners := conflicts(error):
                 managers = ", ".join(sorted({manager for manager, _ in owners}))
@@ -61,9 +60,7 @@ class Objects:
         existing = self._find(kind, wanted.name)
         if existing and existing["metadata"].get("deletionTimestamp"):
             self.wait_gone(kind, existing)
-        elif existing and (
-            KINDS_BY_NAME[kind].is_job or "Immutable" in compared(self.cluster, wanted, self.namespace, existing)
-        ):
+        elif existing and (KINDS_BY_NAME[kind].is_job or "Immutable" in compared(self.cluster, wanted, existing)):
             self.remove(kind, existing)
         self.put(kind, manifest)
 
@@ -93,8 +90,8 @@ class Objects:
         # Foreground deletion: a Deployment exists until its pods are deleted.
         how = options or {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
         with SuppressStatus(404, 409):  # deleted already, or replaced by another object of that name
-            self.cluster.call("DELETE", path(kind, self.namespace, existing["metadata"]["name"]), how)
+            self.cluster.call("DELETE", path(kind, self.cluster.namespace, existing["metadata"]["name"]), how)
         self.wait_gone(kind, existing)
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:
-        return self.cluster.find(path(kind, self.namespace, name))
+        return self.cluster.find(path(kind, self.cluster.namespace, name))

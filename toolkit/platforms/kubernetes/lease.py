@@ -32,7 +32,6 @@ class ClusterLease:
     """
 
     cluster: Cluster
-    namespace: str
     endpoint: str
     clock: Callable[[], float]
     sleep: Callable[[float], None]
@@ -46,7 +45,7 @@ class ClusterLease:
     def create(self, holder: Holder) -> str:
         """The new lease's version; empty when there is one already, or there was no namespace for it."""
         try:
-            created = self.cluster.call("POST", path("Lease", self.namespace), self._document(holder))
+            created = self.cluster.call("POST", path("Lease", self.cluster.namespace), self._document(holder))
         except ApiException as error:
             if error.status == 404:
                 self._make_namespace()
@@ -87,7 +86,7 @@ class ClusterLease:
 
     @property
     def _path(self) -> str:
-        return path("Lease", self.namespace, f"toolkit-{self.endpoint}")
+        return path("Lease", self.cluster.namespace, f"toolkit-{self.endpoint}")
 
     def _document(self, holder: Holder, **version: str) -> dict[str, Any]:
         return {
@@ -107,11 +106,11 @@ class ClusterLease:
         }
 
     def _make_namespace(self) -> None:
-        metadata = {"name": self.namespace, "labels": OURS}
+        metadata = {"name": self.cluster.namespace, "labels": OURS}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        self.cluster.apply(path("Namespace", "", self.namespace), manifest)
+        self.cluster.apply(path("Namespace", "", self.cluster.namespace), manifest)
 
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
-        if namespace := self.cluster.find(path("Namespace", "", self.namespace)):
-            Objects(self.cluster, "", self.clock, self.sleep).wait_gone("Namespace", namespace)
+        if namespace := self.cluster.find(path("Namespace", "", self.cluster.namespace)):
+            Objects(self.cluster, self.clock, self.sleep).wait_gone("Namespace", namespace)

@@ -78,14 +78,13 @@ class Heads:
     """Heads in the claims of a namespace, each handed over by a pod of its own, which is deleted again."""
 
     cluster: Cluster
-    namespace: str
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def fetch(self, job: Mapping[str, Any], folder: Path) -> None:
         """Copy the head that a Job made to `folder`. Raises PlatformError, WaitTimeout."""
         with self._pod(reading_pod(job), is_ready) as name:
-            address = f"{path('Pod', self.namespace, name)}:{PORT}/proxy/"
+            address = f"{path('Pod', self.cluster.namespace, name)}:{PORT}/proxy/"
             listing = self.cluster.read("GET", address, limits=_LISTING).decode(errors="replace")
             names = _FILE.findall(listing)
             if not names:
@@ -113,7 +112,7 @@ class Heads:
         """The pod's name, once it is as wanted. One that an earlier command has left is deleted first."""
         name = manifest["metadata"]["name"]
         self._remove(name)
-        self.cluster.call("POST", path("Pod", self.namespace), manifest)
+        self.cluster.call("POST", path("Pod", self.cluster.namespace), manifest)
         try:
             self._wait(name, is_done)
             yield name
@@ -122,12 +121,12 @@ class Heads:
 
     def _wait(self, name: str, is_done: Callable[[Document], bool]) -> None:
         deadline, why = self.clock() + _START_SECONDS, ""
-        see = f"See: kubectl describe pod -n {self.namespace} {name}. The head stays in its claim."
+        see = f"See: kubectl describe pod -n {self.cluster.namespace} {name}. The head stays in its claim."
         while self.clock() < deadline:
-            pod = self.cluster.find(path("Pod", self.namespace, name)) or {}
+            pod = self.cluster.find(path("Pod", self.cluster.namespace, name)) or {}
             if is_done(pod):
                 return
-            trouble = trouble_of(pod, readable_events(self.cluster, self.namespace, pod)) if pod else None
+            trouble = trouble_of(pod, readable_events(self.cluster, pod)) if pod else None
             why = f": {trouble.text}" if trouble else ""
             if (trouble and trouble.certain) or pod.get("status", {}).get("phase") == "Failed":
                 raise PlatformError(f"pod {name} cannot hand the head over{why}", hint=see)
@@ -135,6 +134,6 @@ class Heads:
         raise WaitTimeout(f"pod {name} has not handed the head over after {_START_SECONDS:.0f} s{why}", hint=see)
 
     def _remove(self, name: str) -> None:
-        if existing := self.cluster.find(path("Pod", self.namespace, name)):
-            objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
+        if existing := self.cluster.find(path("Pod", self.cluster.namespace, name)):
+            objects = Objects(self.cluster, self.clock, self.sleep)
             objects.remove("Pod", existing, gracePeriodSeconds=0)

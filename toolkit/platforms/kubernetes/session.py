@@ -79,7 +79,7 @@ class KubernetesSession:
         except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
-        return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
+        return KubernetesPlatform(Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE))
 
     running = glance = trainer = open
 
