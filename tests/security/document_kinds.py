@@ -654,7 +654,7 @@ def _kubernetes_kinds() -> dict[str, Kind]:
         ),
         "Kubernetes invocation": Kind(
             _json({"choices": []}),
-            _by_cluster(lambda p: invoke_in_cluster(p.cluster, "ml", "chat", {}, lambda _: None)),
+            _by_cluster(lambda p: invoke_in_cluster(p.cluster, "chat", {}, lambda _: None)),
             "chat",
         ),
     }
