@@ -45,10 +45,8 @@ class BuildahBuilder:
     def build(self, spec: ImageSpec, destination: str, log: command.Log) -> str:
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
-            message = f"buildah cannot build here: {why}"
-            raise BuildError(
-                message, hint="Install buildah or podman, or use another builder: append, docker, codebuild."
-            )
+            hint = "Install buildah or podman, or use another builder: append, docker, codebuild."
+            raise BuildError(f"buildah cannot build here: {why}", hint=hint)
         program = _program() or self.name
         # OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
         build = [program, "build", "--format", "oci", "--timestamp", str(command.EPOCH), "--layers=false", *_PLATFORM]

@@ -79,10 +79,8 @@ class Objects:
             if self.clock() > deadline:
                 finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
                 hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
-                raise WaitTimeout(
-                    f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
-                    hint=hint,
-                )
+                late = f"is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})"
+                raise WaitTimeout(f"{kind} {name} {late}", hint=hint)
             self.sleep(_PAUSE_SECONDS)
 
     def remove(self, kind: str, existing: Mapping[str, Any], **options: Any) -> None:

@@ -152,13 +152,10 @@ class KubernetesPlatform:
             return runtime.read_metrics(self.cluster, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
-        raise UsageError(
-            f"the figures of {name} cannot be published from a cluster",
-            hint="Leave out --publish; --json prints them for a monitoring of yours.",
-        )
+        hint = "Leave out --publish; --json prints them for a monitoring of yours."
+        raise UsageError(f"the figures of {name} cannot be published from a cluster", hint=hint)
 
     def sdk_endpoint(self, endpoint: str) -> NoReturn:
-        """Raises UsageError: it is no endpoint of SageMaker's."""
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
 
@@ -170,19 +167,16 @@ class KubernetesPlatform:
         return None
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        raise UsageError(
-            f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
-        )
+        hint = "Copy the files to this machine, and give their paths."
+        raise UsageError(f"{prefix} cannot be read from a cluster", hint=hint)
 
     def with_digest(self, image: str) -> str:
         """The image as it is: a cluster builds none."""
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        raise UsageError(
-            f"a cluster does not scan images, so there is no scan of {image}",
-            hint="Scan it in its registry, such as ECR.",
-        )
+        hint = "Scan it in its registry, such as ECR."
+        raise UsageError(f"a cluster does not scan images, so there is no scan of {image}", hint=hint)
 
     @property
     def _heads(self) -> Heads:

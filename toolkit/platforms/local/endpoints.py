@@ -58,9 +58,8 @@ class Endpoints:
             by_variant = {variant.name: variant for variant in endpoint.spec.variants}
             for item in desired:
                 if item["VariantName"] not in by_variant:
-                    raise ServiceError(
-                        f'Could not find variant "{item["VariantName"]}" of endpoint "{self._arn(name)}".'
-                    )
+                    missing = f'variant "{item["VariantName"]}" of endpoint "{self._arn(name)}"'
+                    raise ServiceError(f"Could not find {missing}.")
                 variant = by_variant[item["VariantName"]]
                 by_variant[variant.name] = replace(
                     variant,

@@ -75,14 +75,12 @@ class Lifecycle:
         deployment.start(self.pending)
 
     def rescale(self, spec: EndpointSpec) -> None:
-        """Change weights or numbers of what serves."""
         assert self.live is not None
         self.pending = Release(self, spec, self.live.deployment)
         self.turn("Updating")
         self.live.deployment.rescale(spec, self.pending)
 
     def delete(self, forget: Callable[[], None]) -> None:
-        """End it in the background, then forget it."""
         self.turn("Deleting")
         self.end(forget)
 

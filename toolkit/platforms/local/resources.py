@@ -40,7 +40,6 @@ class Resources:
         return {f"{self._prefix}Arn": its_arn}
 
     def describe(self, request: Request) -> Answer:
-        """What was asked for, its ARN and its creation time."""
         name = self._name(request)
         if name not in self._described:
             raise ServiceError(f'Could not find {self._words} "{self._arn(name)}".')

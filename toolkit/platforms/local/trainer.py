@@ -58,7 +58,6 @@ class LocalTrainer:
     _started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """The account of the local platform, in which a job on this machine needs nothing."""
         return Account(ACCOUNT, REGION)
 
     def lease(self, endpoint: str) -> AbstractContextManager[None]:

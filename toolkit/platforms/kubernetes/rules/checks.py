@@ -60,9 +60,8 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield Finding("kubernetes.overrides", message, path, hint=hint)
         if name.startswith(SAGEMAKER_PREFIX):
             message = f"{name} is SageMaker's name of an instance type; nodes have EC2's names"
-            yield Finding(
-                "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
-            )
+            hint = f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
+            yield Finding("kubernetes.instance-type", message, path, hint=hint)
         elif instance is None and not (name in recipe.unlisted and any(known)):
             message = f"{name} is not a known instance type"
             hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
@@ -191,9 +190,8 @@ def _pod(recipe: Recipe) -> Iterator[Finding]:
             yield Finding("kubernetes.pod", message, f"{path}.volumes.{index}.name", hint="Choose another name.")
         if inside := next((folder for folder in folders if _overlap(folder, volume.mount_path)), None):
             message = f"{volume.mount_path} and the volume at {inside} hide each other"
-            yield Finding(
-                "kubernetes.pod", message, f"{path}.volumes.{index}.mount_path", hint="Choose another folder."
-            )
+            place = f"{path}.volumes.{index}.mount_path"
+            yield Finding("kubernetes.pod", message, place, hint="Choose another folder.")
         names.add(volume.name)
         folders.append(volume.mount_path)
     if wanted.min_available and wanted.min_available >= max(1, recipe.scaling.min_instances):

@@ -45,7 +45,6 @@ def node_type(name: str) -> lookup.Instance | None:
 
 
 def node_types() -> Sequence[lookup.Instance]:
-    """All instance types of the catalogue: a node may be any of them."""
     return tuple(map(_as_node, lookup.instances()))
 
 

@@ -144,7 +144,6 @@ KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 
 def position(kind: str) -> int:
-    """Where a kind comes in the order in which they are made."""
     return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
 
 
