@@ -14,7 +14,7 @@ from toolkit.images.layer import write_layer
 from toolkit.images.manifest import CONFIG, LAYER, OCI, SCHEMA_2, Blob, Manifest, digest_of, encode, parts
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile, ImageSpec
-from toolkit.images.upload import upload
+from toolkit.images.upload import Upload
 
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_CONFIG = "application/vnd.oci.image.config.v1+json"
@@ -30,7 +30,7 @@ SETTINGS = {
 
 def push_blob(registry: Registry, repository: str, media_type: str, content: bytes) -> Blob:
     blob = Blob(media_type, digest_of(content), len(content))
-    upload(registry, repository, blob, lambda start: iter([content[start:]]))
+    Upload(registry, repository, blob, lambda start: iter([content[start:]])).run()
     return blob
 
 

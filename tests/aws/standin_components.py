@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from component_rules import specification_problems
 
-from toolkit.platforms.local import configs, validation
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
@@ -38,13 +38,21 @@ class ComponentSpec:
 class ComponentHost(ModelHost, Protocol):
     """Runs the models of components too."""
 
-    def component(self, spec: ComponentSpec) -> Deployment[ComponentSpec]:
+    def component(self, spec: ComponentSpec) -> Deployment:
         """Containers that will serve an inference component. Raises ServiceError."""
 
 
 def is_for_components(spec: EndpointSpec) -> bool:
     """Whether inference components bring the models."""
     return not any(placement.container for variant in spec.variants for placement in variant.placements)
+
+
+def in_service(endpoints: Endpoints, name: str) -> EndpointSpec:
+    """What an endpoint serves. Raises ServiceError when there is none, or nothing."""
+    described = endpoints.describe(name)
+    if (status := described["EndpointStatus"]) != "InService":
+        raise ServiceError(f'Endpoint "{described["EndpointArn"]}" is not in service: it is {status}.')
+    return endpoints.settled(name).spec
 
 
 class SageMakerWithComponents(SageMaker):
@@ -58,22 +66,21 @@ class SageMakerWithComponents(SageMaker):
 
     def must_be_possible(self, config: Request) -> None:
         """Raise ServiceError for an endpoint configuration that AWS would refuse."""
-        with_model = [bool(configs.model_names(variant)) for variant in configs.variants(config)]
-        if all(with_model):
-            configs.must_be_possible(config)
-        elif any(with_model):
+        with_model = [bool(validation.model_names(variant)) for variant in validation.variants(config)]
+        if any(with_model) and not all(with_model):
             raise ServiceError("Either every variant has a ModelName, or none has, for inference components.")
-        elif problem := next(_problems(config), None):
+        problems = validation.config_problems if all(with_model) else _problems
+        if problem := next(problems(config), None):
             raise ServiceError(problem)
 
     def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
         """A variant of an endpoint configuration; it has containers if it names models."""
-        if configs.model_names(asked):
+        if validation.model_names(asked):
             return super().variant(asked, is_shadow)
         return Variant(
             name=asked["VariantName"],
             asked=asked,
-            placements=tuple(Placement(name, NO_CONTAINER) for name in configs.instance_types(asked)),
+            placements=tuple(Placement(name, NO_CONTAINER) for name in validation.instance_types(asked)),
             weight=asked.get("InitialVariantWeight", 1.0),
             count=asked.get("InitialInstanceCount", asked.get("ManagedInstanceScaling", {}).get("MinInstanceCount", 1)),
             is_shadow=is_shadow,
@@ -89,20 +96,20 @@ class SageMakerWithComponents(SageMaker):
 
 def _problems(config: Request) -> Iterator[str]:
     """What AWS would refuse of an endpoint configuration without models."""
-    yield from configs.list_problems(config)
+    yield from validation.list_problems(config)
     if "ExecutionRoleArn" not in config:
         yield "An endpoint configuration for inference components, without ModelName, needs an ExecutionRoleArn."
-    for variant in configs.variants(config):
+    for variant in validation.variants(config):
         name, scaling = variant["VariantName"], variant.get("ManagedInstanceScaling", {})
         if "InitialInstanceCount" not in variant and not scaling:
             yield f"Variant {name} needs InitialInstanceCount, and InstanceType or InstancePools."
         lowest = scaling.get("MinInstanceCount", 0)
         if lowest > scaling.get("MaxInstanceCount", lowest):
             yield f"MinInstanceCount of variant {name} is larger than MaxInstanceCount."
-        yield from configs.variant_problems(variant)
+        yield from validation.variant_problems(variant)
 
 
-Component = Lifecycle[ComponentSpec, Deployment[ComponentSpec]]
+Component = Lifecycle
 
 
 class Components:
@@ -209,7 +216,7 @@ class Components:
 
     def _variant(self, request: Request) -> str:
         """The variant that it goes to: the one asked for, or its base component's."""
-        endpoint = self._endpoints.in_service(request["EndpointName"])
+        endpoint = in_service(self._endpoints, request["EndpointName"])
         if not is_for_components(endpoint):
             raise ServiceError(
                 f"Endpoint {endpoint.endpoint} cannot have inference components: its variants have a ModelName."

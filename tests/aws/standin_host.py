@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from moto.logs.models import logs_backends
 from standin_account import AccountRules
@@ -243,11 +243,11 @@ class ScriptedEndpoint(_Scripted[EndpointSpec]):
         return counts
 
     def targets(self) -> list[Target]:
-        """See host.EndpointDeployment. Nobody listens at that port."""
+        """See host.Deployment. Nobody listens at that port."""
         return [Target(variant.name, variant.weight, 1, "", variant.is_shadow) for variant in self._spec.variants]
 
     def placement(self, variant: Variant) -> Placement:
-        """See host.EndpointDeployment."""
+        """See host.Deployment."""
         return self._placements[variant.name] or variant.placements[0]
 
     def _gone(self) -> None:
@@ -271,6 +271,6 @@ class ScriptedComponent(_Scripted[ComponentSpec]):
             self._host.write_log(f"/aws/sagemaker/InferenceComponents/{self._name}", self._variant, lines)
 
 
-def _life(watcher: Watcher) -> Lifecycle[Any, Any]:
+def _life(watcher: Watcher) -> Lifecycle:
     assert isinstance(watcher, Release)
     return watcher.lifecycle

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from standin_components import is_for_components
+from standin_components import in_service, is_for_components
 from standin_http import Call, HttpAnswer, json_answer
 
 from toolkit.platforms.local import eventstream
@@ -90,7 +90,7 @@ class Runtime:
             raise ServiceError(f"Variant {variant} of endpoint {name} not found.", "ValidationError")
         if component:
             sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": component})
-        elif is_for_components(sagemaker.endpoints.in_service(name)):
+        elif is_for_components(in_service(sagemaker.endpoints, name)):
             raise ServiceError(
                 "Inference Component Name header is required for endpoints to which you plan to deploy inference "
                 "components. Please include Inference Component Name header or consider using SageMaker models.",

@@ -11,9 +11,10 @@ from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from standin_account import AccountRules
+from standin_components import in_service
 from standin_http import Call, page
 
-from toolkit.platforms.local import configs
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
 
@@ -129,7 +130,7 @@ class Scaling:
         sagemaker = self._sagemaker(call.region)
         if kind == "endpoint":
             endpoint, _, variant = names
-            if variant not in {known.name for known in sagemaker.endpoints.in_service(endpoint).variants}:
+            if variant not in {known.name for known in in_service(sagemaker.endpoints, endpoint).variants}:
                 raise ServiceError(f'Could not find variant "{variant}" of endpoint "{endpoint}".')
         else:
             component = sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": names[0]})
@@ -231,7 +232,7 @@ class Scaling:
 def _types(sagemaker: SageMaker, config: str) -> dict[str, list[str]]:
     """Instance types of each variant of an endpoint configuration."""
     described = sagemaker.answer("DescribeEndpointConfig", {"EndpointConfigName": config})
-    return {variant["VariantName"]: configs.instance_types(variant) for variant in configs.variants(described)}
+    return {variant["VariantName"]: validation.instance_types(variant) for variant in validation.variants(described)}
 
 
 def _place(call: Call) -> Place:

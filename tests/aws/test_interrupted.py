@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
 from toolkit.recipe.known import catalogue_dir
 
@@ -121,7 +121,7 @@ def _run(home: Path, *arguments: str) -> Any:
 def _left(daemon: LocalDaemon | None) -> list[str]:
     """Names of everything that our account still holds."""
     assert daemon
-    aws = session(daemon)
+    aws = DaemonSession(daemon)
     sagemaker, s3, iam = aws.client("sagemaker"), aws.client("s3"), aws.client("iam")
     return [
         *[item["EndpointName"] for item in sagemaker.list_endpoints()["Endpoints"]],

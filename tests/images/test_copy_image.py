@@ -18,7 +18,7 @@ from toolkit.images.manifest import LAYER, OCI, SCHEMA_2, Blob, digest_of
 from toolkit.images.publish import publish, verify_pushed
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
-from toolkit.images.upload import upload
+from toolkit.images.upload import Upload
 
 Copy = Callable[[Registry, str], None]
 
@@ -107,8 +107,8 @@ def test_a_blob_is_copied_without_ever_being_whole_in_memory(
     blob = Blob(LAYER, f"sha256:{whole.hexdigest()}", count * len(megabyte))
     tracemalloc.start()
     try:
-        upload(registry, name, blob, generated)
-        upload(other_registry, name, blob, partial(registry.read_blob, name, blob))
+        Upload(registry, name, blob, generated).run()
+        Upload(other_registry, name, blob, partial(registry.read_blob, name, blob)).run()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

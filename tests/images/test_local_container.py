@@ -26,7 +26,7 @@ from toolkit.errors import ApplyError, EndpointFailed, InvocationError, Platform
 from toolkit.home import home
 from toolkit.images.registry import Registry
 from toolkit.platforms.local import daemon
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 
 RECIPE = toolkit.load("tiny/p-eagle").path
 
@@ -164,7 +164,7 @@ def test_what_dies_in_service_is_removed_and_comes_back(killed: str, recipe: Cal
 
 
 def test_an_image_that_was_never_built_is_refused() -> None:
-    sagemaker: Any = session(daemon.start(home() / "local")).client("sagemaker")
+    sagemaker: Any = DaemonSession(daemon.start(home() / "local")).client("sagemaker")
     role, container = "arn:aws:iam::123456789012:role/any", {"Image": "localhost/toolkit/none:1"}
     with pytest.raises(ClientError, match=r"Requested image localhost/toolkit/none:1 not found\. Build it"):
         sagemaker.create_model(ModelName="none", ExecutionRoleArn=role, PrimaryContainer=container)

@@ -14,7 +14,7 @@ from telling_registry import telling
 from toolkit.errors import BuildError
 from toolkit.images.manifest import LAYER, Blob, digest_of
 from toolkit.images.registry import Registry
-from toolkit.images.upload import upload
+from toolkit.images.upload import Upload
 
 SIZE, CHUNK = 1_000_000, 100_000
 CONTENT = os.urandom(SIZE)
@@ -28,7 +28,7 @@ def connect(host: str, transport: FaultyTransport, closing: ExitStack, **options
 def send(registry: Registry, repository: str = "large") -> list[int]:
     """Upload in ten requests; what was counted."""
     counted: list[int] = []
-    upload(registry, repository, BLOB, lambda start: iter([CONTENT[start:]]), count=counted.append, chunk=CHUNK)
+    Upload(registry, repository, BLOB, lambda start: iter([CONTENT[start:]]), count=counted.append, chunk=CHUNK).run()
     return counted
 
 
@@ -101,4 +101,4 @@ def test_a_connection_that_always_breaks_is_given_up_with_the_place(closing: Exi
 def test_bytes_that_are_not_what_the_digest_says_are_refused(registry: Registry, name: str) -> None:
     wrong = Blob(LAYER, digest_of(b"something else"), SIZE)
     with pytest.raises(BuildError, match=r"failed twice.*DIGEST_INVALID"):
-        upload(registry, name, wrong, lambda start: iter([CONTENT[start:]]))
+        Upload(registry, name, wrong, lambda start: iter([CONTENT[start:]])).run()

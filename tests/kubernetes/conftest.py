@@ -16,7 +16,7 @@ from real_server import ASSETS, real_server
 from standin_cluster import StandInCluster
 
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.kubernetes.session import SESSION
 
 NAMESPACE = "ml"
 
@@ -36,7 +36,7 @@ def kubeconfig(standin: StandInCluster, tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture
 def platform(kubeconfig: Path) -> KubernetesPlatform:
     """The stand-in's platform, which does not wait between two looks."""
-    return quick(kubernetes_platform(f"/{NAMESPACE}"))
+    return quick(SESSION.open(f"/{NAMESPACE}"))
 
 
 @pytest.fixture(scope="session")
@@ -51,11 +51,11 @@ def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     place = f"/rules-{os.urandom(4).hex()}"
     if request.param == "stand-in":
         request.getfixturevalue("kubeconfig")
-        return quick(kubernetes_platform(place))
+        return quick(SESSION.open(place))
     if not ASSETS:
         pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
     write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
-    return replace(kubernetes_platform(place), sleep=lambda _: time.sleep(0.02))
+    return replace(SESSION.open(place), sleep=lambda _: time.sleep(0.02))
 
 
 def write_kubeconfig(config: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

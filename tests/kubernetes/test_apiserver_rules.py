@@ -26,7 +26,7 @@ class Objects:
 
     def __init__(self, platform: KubernetesPlatform) -> None:
         self.cluster: Cluster = platform.cluster
-        self.namespace = platform.namespace
+        self.namespace = platform.cluster.namespace
         self.cluster.apply(path("Namespace", "", self.namespace), namespace(self.namespace).request)
 
     def deployment(self, **settings: Any) -> dict[str, Any]:

@@ -24,18 +24,18 @@ from toolkit.platforms.lease import lease, this_process
 def lease_of(
     platform: KubernetesPlatform, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> AbstractContextManager[None]:
-    store = ClusterLease(platform.cluster, platform.namespace, "chat", clock, sleep)
+    store = ClusterLease(platform.cluster, "chat", clock, sleep)
     return lease("chat", store, clock, sleep)
 
 
 def leases(platform: KubernetesPlatform) -> list[str]:
-    found = platform.cluster.items(path("Lease", platform.namespace), {})
+    found = platform.cluster.items(path("Lease", platform.cluster.namespace), {})
     return [item["metadata"]["name"] for item in found]
 
 
 def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234", *, ours: bool = True) -> str:
     """A lease that somebody else holds, and where it is; not one of the toolkit's without `ours`."""
-    folder = path("Lease", platform.namespace)
+    folder = path("Lease", platform.cluster.namespace)
     with platform.lease("other"):  # which makes the namespace
         pass
     metadata = {"name": "toolkit-chat", "labels": OURS if ours else {}}
@@ -80,7 +80,7 @@ def test_that_of_a_dead_process_of_this_machine_ends_at_once(either: KubernetesP
         pass
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    store = ClusterLease(either.cluster, either.namespace, "chat", clock, clock.sleep)
+    store = ClusterLease(either.cluster, "chat", clock, clock.sleep)
     assert store.create(replace(this_process(30), pid=ended.pid))
     with lease_of(either, clock, clock.sleep):
         assert clock.seconds == 0

@@ -37,41 +37,41 @@ def verbs(made: Plan) -> dict[str, str]:
 
 def write(platform: KubernetesPlatform, kind: Any, name: str, manager: str, **spec: Any) -> None:
     """As somebody else: read, change, write."""
-    place = path(kind, platform.namespace, name)
+    place = path(kind, platform.cluster.namespace, name)
     document = platform.cluster.call("GET", place)
     platform.cluster.call("PUT", place, {**document, "spec": document["spec"] | spec}, query={"fieldManager": manager})
 
 
 def test_where_there_is_nothing_all_is_made(either: KubernetesPlatform) -> None:
-    made = plan(either, endpoint(namespace_=either.namespace))
+    made = plan(either, endpoint(namespace_=either.cluster.namespace))
     assert {action.verb for action in made.actions} == {"create"}
 
 
 def test_what_is_as_it_shall_be_is_left_alone(either: KubernetesPlatform) -> None:
-    wanted = endpoint(namespace_=either.namespace)
+    wanted = endpoint(namespace_=either.cluster.namespace)
     deploy(either, wanted)
     assert plan(either, wanted).changes == []
 
 
 def test_an_update_names_the_fields_that_change(either: KubernetesPlatform) -> None:
-    deploy(either, endpoint(namespace_=either.namespace))
-    made = plan(either, endpoint("vllm:2", namespace_=either.namespace, recipe="bbbb"))
+    deploy(either, endpoint(namespace_=either.cluster.namespace))
+    made = plan(either, endpoint("vllm:2", namespace_=either.cluster.namespace, recipe="bbbb"))
     assert verbs(made)["Deployment"] == (
         "update: changes metadata.annotations.toolkit/recipe, spec.template.spec.containers[engine].image"
     )
 
 
 def test_what_cannot_be_changed_is_replaced(either: KubernetesPlatform) -> None:
-    wanted = endpoint(namespace_=either.namespace)
+    wanted = endpoint(namespace_=either.cluster.namespace)
     deploy(either, wanted)
-    other = [*wanted[:-1], deployment(namespace=either.namespace, labels={"tier": "gpu"})]
+    other = [*wanted[:-1], deployment(namespace=either.cluster.namespace, labels={"tier": "gpu"})]
     assert verbs(plan(either, other))["Deployment"] == "replace: spec.selector cannot be changed"
     deploy(either, other)
     assert plan(either, other).changes == []
 
 
 def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPlatform) -> None:
-    wanted = endpoint(namespace_=either.namespace)
+    wanted = endpoint(namespace_=either.cluster.namespace)
     deploy(either, wanted)
     write(either, "Service", NAME, "kubectl-edit", selector={"app.kubernetes.io/instance": "mine"})
     with pytest.raises(PlatformError, match=r"Service chat: spec\.selector\S* is set by kubectl-edit") as error:
@@ -83,13 +83,13 @@ def scaled(platform: KubernetesPlatform, kind: str = "HorizontalPodAutoscaler") 
     """The endpoint with an autoscaler, which sets the number of pods."""
     target = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": NAME}, "maxReplicas": 4}
     spec = target if kind == "HorizontalPodAutoscaler" else {"scaleTargetRef": {"name": NAME}}
-    place = platform.namespace
+    place = platform.cluster.namespace
     base = endpoint(namespace_=place)[:-1]
     return [*base, deployment(namespace=place, replicas=None), manifest(kind, namespace=place, spec=spec)]
 
 
 def replicas(platform: KubernetesPlatform) -> int:
-    found: int = platform.cluster.call("GET", path("Deployment", platform.namespace, NAME))["spec"]["replicas"]
+    found: int = platform.cluster.call("GET", path("Deployment", platform.cluster.namespace, NAME))["spec"]["replicas"]
     return found
 
 
@@ -109,7 +109,13 @@ def test_replicas_that_somebody_else_s_autoscaler_set_are_left_to_it(platform: K
 
 
 def test_turning_autoscaling_on_keeps_the_pods_that_serve(either: KubernetesPlatform) -> None:
-    deploy(either, [*endpoint(namespace_=either.namespace)[:-1], deployment(namespace=either.namespace, replicas=3)])
+    deploy(
+        either,
+        [
+            *endpoint(namespace_=either.cluster.namespace)[:-1],
+            deployment(namespace=either.cluster.namespace, replicas=3),
+        ],
+    )
     without_a_number = scaled(either)[:-1]  # the autoscaler itself is newer than some genuine servers
     deploy(either, without_a_number)
     assert replicas(either) == 3
@@ -165,12 +171,12 @@ def test_who_may_not_see_autoscalers_may_change_a_deployment(
 
 
 def test_what_others_made_is_never_changed(either: KubernetesPlatform) -> None:
-    deploy(either, [namespace(either.namespace)])
-    theirs = service(namespace=either.namespace).request
-    unlabelled = {**theirs, "metadata": {"name": NAME, "namespace": either.namespace}}
-    either.cluster.call("POST", path("Service", either.namespace), unlabelled)
+    deploy(either, [namespace(either.cluster.namespace)])
+    theirs = service(namespace=either.cluster.namespace).request
+    unlabelled = {**theirs, "metadata": {"name": NAME, "namespace": either.cluster.namespace}}
+    either.cluster.call("POST", path("Service", either.cluster.namespace), unlabelled)
     with pytest.raises(PlatformError, match="Service chat exists and was not created by the toolkit"):
-        plan(either, endpoint(namespace_=either.namespace))
+        plan(either, endpoint(namespace_=either.cluster.namespace))
 
 
 def test_what_others_made_since_the_plan_is_not_changed_either(platform: KubernetesPlatform) -> None:
@@ -184,16 +190,16 @@ def test_what_others_made_since_the_plan_is_not_changed_either(platform: Kuberne
 
 
 def test_a_namespace_of_others_is_lived_in_as_it_is(either: KubernetesPlatform) -> None:
-    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": either.namespace}}
+    theirs = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": either.cluster.namespace}}
     either.cluster.call("POST", "/api/v1/namespaces", theirs)
-    made = plan(either, endpoint(namespace_=either.namespace))
+    made = plan(either, endpoint(namespace_=either.cluster.namespace))
     assert verbs(made)["Namespace"] == "reuse: exists and belongs to somebody else; is used as it is"
 
 
 def test_what_an_endpoint_no_longer_wants_is_removed(either: KubernetesPlatform) -> None:
-    deploy(either, endpoint(namespace_=either.namespace))
-    newer = [item for item in endpoint(namespace_=either.namespace) if item.kind != "ConfigMap"]
-    newer.append(config_map("print(2)", "chat-2", either.namespace))
+    deploy(either, endpoint(namespace_=either.cluster.namespace))
+    newer = [item for item in endpoint(namespace_=either.cluster.namespace) if item.kind != "ConfigMap"]
+    newer.append(config_map("print(2)", "chat-2", either.cluster.namespace))
     assert [str(action) for action in plan(either, newer).changes] == [
         "create ConfigMap chat-2",
         "delete ConfigMap chat-1",
@@ -201,7 +207,7 @@ def test_what_an_endpoint_no_longer_wants_is_removed(either: KubernetesPlatform)
 
 
 def test_a_removal_takes_all_but_the_namespace_and_what_others_have(either: KubernetesPlatform) -> None:
-    place = either.namespace
+    place = either.cluster.namespace
     deploy(either, endpoint(namespace_=place))
     deploy(either, endpoint(name="other", namespace_=place), "other")
     removal = plan(either, ())
@@ -238,7 +244,7 @@ def volume(claim: str, namespace: str) -> list[Resource]:
 
 
 def test_a_shared_volume_goes_with_the_last_endpoint(either: KubernetesPlatform) -> None:
-    place = either.namespace
+    place = either.cluster.namespace
     deploy(either, [*endpoint(namespace_=place), *volume("artifacts", place)])
     deploy(either, [*endpoint(name="other", namespace_=place), *volume("artifacts", place)], "other")
     assert {action.kind for action in plan(either, ()).actions}.isdisjoint(
@@ -327,7 +333,7 @@ def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platf
     platform.status(NAME)
     ticks = iter(range(0, 10_000, 100))
     with pytest.raises(PlatformError, match=r"still being deleted after 900 s \(finalizers: foregroundDeletion\)"):
-        Objects(platform.cluster, "ml", lambda: next(ticks), lambda _: None).delete("Deployment", NAME)
+        Objects(platform.cluster, lambda: next(ticks), lambda _: None).delete("Deployment", NAME)
 
 
 @pytest.mark.parametrize("kind", ["resourceclaimtemplates", "scaledobjects"])

@@ -113,7 +113,9 @@ def test_a_bare_name_is_found_in_its_namespace(
 
 def test_a_bare_name_in_several_namespaces_is_refused(platform: KubernetesPlatform, tmp_path: Path) -> None:
     apply(platform, endpoint(), tmp_path)
-    apply(replace(platform, namespace="other"), endpoint(namespace_="other"), tmp_path)
+    apply(
+        replace(platform, cluster=replace(platform.cluster, namespace="other")), endpoint(namespace_="other"), tmp_path
+    )
     with pytest.raises(UsageError, match="chat exists in several namespaces: stand-in/ml, stand-in/other"):
         toolkit.connect(NAME)
 
@@ -184,7 +186,8 @@ def crashes(platform: KubernetesPlatform, before: bool, go: Callable[[Kubernetes
     """Do it again and again, each time dying one changing call later, and then the whole; yields after each."""
     for number in count(1):
         left = [number]
-        dying = DyingCluster(platform.cluster.client, platform.cluster.context, left, before)
+        here = platform.cluster
+        dying = DyingCluster(here.client, here.context, here.namespace, left, before)
         try:
             go(replace(platform, cluster=dying))
         except KeyboardInterrupt:

@@ -169,7 +169,7 @@ def test_a_recipe_s_rollback_claims_the_chips_of_before(
     for size in (32, 64):
         sized = replace(recipe, engine=recipe.engine.edit(args={"tensor-parallel-size": size}))
         desired = RULES.desired([sized], platform.account())
-        here = replace(platform, namespace="toolkit")
+        here = replace(platform, cluster=replace(platform.cluster, namespace="toolkit"))
         apply(here, make_plan(RECIPE, RULES, [recipe.name], desired, here.observe(desired, [recipe.name])))
         claims.append(claimed(standin))
 

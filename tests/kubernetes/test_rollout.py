@@ -30,7 +30,7 @@ MASK = "ValueError: mask_hidden not found in weights but model is a P-EAGLE head
 
 def deploy(platform: KubernetesPlatform, desired: Sequence[Resource]) -> None:
     for item in desired:
-        platform.cluster.apply(path(item.kind, platform.namespace, item.name), item.request)
+        platform.cluster.apply(path(item.kind, platform.cluster.namespace, item.name), item.request)
 
 
 def wait(platform: KubernetesPlatform, config: str = "aaaa", told: Told | None = None, timeout: float = 3600) -> None:
@@ -246,7 +246,7 @@ def test_an_update_is_not_judged_by_the_pods_that_crashed_before(
     failed(standin, platform, scheduled(), started(), *(crashed(3, restarts=number) for number in range(3)))
     document = platform.cluster.call("GET", path("Deployment", "ml", NAME))
     document["metadata"]["generation"] += 1  # as it is before the deployment controller has seen the update
-    assert rollout.status(platform.cluster, "ml", document).status == "Creating"
+    assert rollout.status(platform.cluster, document).status == "Creating"
 
 
 def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
@@ -264,7 +264,7 @@ def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
     counts = {"replicas": 2, "updatedReplicas": 1, "availableReplicas": 1}
     seen = {"observedGeneration": document["metadata"]["generation"]}
     document["status"] = {**counts, **seen, "conditions": [finished]}
-    assert rollout.status(platform.cluster, "ml", document).status == "Updating"
+    assert rollout.status(platform.cluster, document).status == "Updating"
     wait(platform)
 
 
@@ -311,7 +311,8 @@ class BusyCluster(Cluster):
 
 def busy(platform: KubernetesPlatform, status: int, times: int) -> KubernetesPlatform:
     errors = [ApiException(status=status, reason="etcdserver: leader changed") for _ in range(times)]
-    return replace(platform, cluster=BusyCluster(platform.cluster.client, platform.cluster.context, errors))
+    here = platform.cluster
+    return replace(platform, cluster=BusyCluster(here.client, here.context, here.namespace, errors))
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])

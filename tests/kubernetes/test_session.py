@@ -13,7 +13,7 @@ from standin_cluster import StandInCluster
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.registry import open_platform, open_readable
 
 
@@ -34,20 +34,20 @@ def test_without_a_place_it_is_the_current_context_and_our_namespace(kubeconfig:
 def test_a_context_may_be_an_arn(standin: StandInCluster, kubeconfig: Path) -> None:
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
     write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "stand-in", "user": "me"}}])
-    assert kubernetes_platform(f"{arn}/ml").account().location == f"{arn}/ml"
+    assert SESSION.open(f"{arn}/ml").account().location == f"{arn}/ml"
 
 
 def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
     with pytest.raises(UsageError, match="the kubeconfig has no context `production`") as error:
-        kubernetes_platform("production/ml")
+        SESSION.open("production/ml")
     assert "stand-in" in error.value.hint
 
 
 def test_a_kubeconfig_without_a_current_context_wants_one_named(kubeconfig: Path) -> None:
     write(kubeconfig, **{"current-context": ""})
     with pytest.raises(UsageError, match="the kubeconfig has no current context"):
-        kubernetes_platform("/ml")
-    assert kubernetes_platform("stand-in/ml").namespace == "ml"
+        SESSION.open("/ml")
+    assert SESSION.open("stand-in/ml").cluster.namespace == "ml"
 
 
 def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
@@ -55,7 +55,7 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(UsageError, match="no kubeconfig was found") as error:
-        kubernetes_platform(None)
+        SESSION.open(None)
     assert "aws eks update-kubeconfig" in error.value.hint
     assert open_readable("kubernetes") is None
 
@@ -63,7 +63,7 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
 def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
     kubeconfig.write_text("")
     with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
-        kubernetes_platform(None)
+        SESSION.open(None)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
 def test_a_file_that_is_no_kubeconfig_is_told(kubeconfig: Path, text: str) -> None:
     kubeconfig.write_text(text)
     with pytest.raises(PlatformError, match="cannot use the kubeconfig") as error:
-        kubernetes_platform(None)
+        SESSION.open(None)
     assert str(kubeconfig) in error.value.hint
 
 
 def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
     write(kubeconfig, users=[{"name": "me", "user": "token"}])
     with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
-        kubernetes_platform(None)
+        SESSION.open(None)
 
 
 def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
         write(kubeconfig, clusters=[{"name": "stand-in", "cluster": {"server": proxy.url}}])
         with (
             pytest.raises(PlatformError, match="perhaps a proxy or a login page"),
-            kubernetes_platform("/ml").lease("chat"),
+            SESSION.open("/ml").lease("chat"),
         ):
             pass
 
@@ -108,14 +108,14 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster,
     cluster = {"name": "stand-in", "cluster": {"server": "http://127.0.0.1:1"}}
     write(kubeconfig, clusters=[cluster])
     with pytest.raises(PlatformError, match="the cluster does not answer") as error:
-        kubernetes_platform("/ml").status("chat")
+        SESSION.open("/ml").status("chat")
     assert "kubectl cluster-info" in error.value.hint
 
 
 def test_credentials_that_are_not_known_are_told(kubeconfig: Path) -> None:
     write(kubeconfig, users=[{"name": "me", "user": {"token": "stale"}}])
     with pytest.raises(PlatformError, match=r"Unauthorized \(401\)") as error:
-        kubernetes_platform("/ml").status("chat")
+        SESSION.open("/ml").status("chat")
     assert error.value.hint.startswith("Log in again")
 
 
@@ -123,5 +123,5 @@ def test_a_login_program_that_fails_is_told(kubeconfig: Path) -> None:
     program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "false", "interactiveMode": "Never"}
     write(kubeconfig, users=[{"name": "me", "user": {"exec": program}}])
     with pytest.raises(PlatformError) as error:
-        kubernetes_platform("/ml").status("chat")
+        SESSION.open("/ml").status("chat")
     assert error.value.hint.startswith("Log in again")

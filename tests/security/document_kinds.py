@@ -396,14 +396,14 @@ def _cluster(content: bytes, status: int, again: bool) -> Cluster:
         rest_client=SimpleNamespace(pool_manager=_Pool(content, status, again)),
         update_params_for_auth=lambda *_: None,
     )
-    return Cluster(client, "ctx")
+    return Cluster(client, "ctx", "ml")
 
 
 def _by_cluster(
     use: Callable[[KubernetesPlatform], object], status: int = 200, again: bool = False
 ) -> Callable[[bytes, Path], object]:
     def read(content: bytes, _folder: Path) -> object:
-        return use(KubernetesPlatform(_cluster(content, status, again), "ml", sleep=lambda _: None))
+        return use(KubernetesPlatform(_cluster(content, status, again), sleep=lambda _: None))
 
     return read
 
@@ -454,8 +454,8 @@ def _used_pods(platform: KubernetesPlatform) -> object:
     from toolkit.platforms.kubernetes.rollout import events, pods
 
     with api_errors("looking at pods"):
-        found = pods(platform.cluster, "ml", manifests.deployment().request)
-        return worst((pod, events(platform.cluster, "ml", pod["metadata"]["name"])) for pod in found)
+        found = pods(platform.cluster, manifests.deployment().request)
+        return worst((pod, events(platform.cluster, pod["metadata"]["name"])) for pod in found)
 
 
 def _good_lock(folder: Path) -> bytes:
@@ -654,7 +654,7 @@ def _kubernetes_kinds() -> dict[str, Kind]:
         ),
         "Kubernetes invocation": Kind(
             _json({"choices": []}),
-            _by_cluster(lambda p: invoke_in_cluster(p.cluster, "ml", "chat", {}, lambda _: None)),
+            _by_cluster(lambda p: invoke_in_cluster(p.cluster, "chat", {}, lambda _: None)),
             "chat",
         ),
     }

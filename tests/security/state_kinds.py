@@ -16,7 +16,7 @@ from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UsageError
 from toolkit.measure.read_workloads import captured_workload
 from toolkit.measure.result import Journal, RequestResult
-from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.platforms.sagemaker.rules.widgets import owner
 
 Good = tuple[bytes, Callable[[bytes, Path], object], str, int]
@@ -28,7 +28,7 @@ def _kubeconfig(content: bytes, folder: Path) -> object:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KUBECONFIG", str(folder / "kubeconfig"))
         try:
-            return kubernetes_platform("ctx/ml").cluster.url
+            return SESSION.open("ctx/ml").cluster.url
         except UsageError as error:  # it is one, and has another context
             return str(error).index("the kubeconfig has no")
 

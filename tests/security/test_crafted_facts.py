@@ -221,8 +221,8 @@ def test_on_a_cluster_too_one_that_is_to_last_for_years_is_over_when_nobody_rene
         "metadata": {"name": "toolkit-tiny", "resourceVersion": "1", "labels": labels},
         "spec": {"holderIdentity": "ann@laptop", "leaseDurationSeconds": 2**31 - 1},
     }
-    cluster: Any = SimpleNamespace(url="https://cluster.example", find=lambda _: document)
-    held = ClusterLease(cluster, "ml", "tiny", time.monotonic, time.sleep).read()
+    cluster: Any = SimpleNamespace(url="https://cluster.example", namespace="ml", find=lambda _: document)
+    held = ClusterLease(cluster, "tiny", time.monotonic, time.sleep).read()
     assert held
     assert held.seconds == 300
 

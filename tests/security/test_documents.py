@@ -30,7 +30,7 @@ from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.loading import read
 from toolkit.planning.plan import Plan
-from toolkit.platforms.kubernetes.session import kubernetes_platform
+from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.platforms.sagemaker.answers import UnreadableAnswer
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -178,7 +178,7 @@ def test_a_kubeconfig_beyond_its_bounds(
     (tmp_path / "config").write_bytes(content)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     with pytest.raises(PlatformError, match=f"cannot use the kubeconfig: .*{why}"):
-        kubernetes_platform("ctx/ml")
+        SESSION.open("ctx/ml")
 
 
 def test_a_null_byte_in_a_recipe_is_named_with_its_line(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from local_account import CONTAINERS, Account
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import running, start, stop
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
@@ -68,7 +68,7 @@ def test_a_plain_client_of_the_owner_may_use_the_key(account: Account) -> None:
 
 
 def test_presigned_urls_of_the_owners_session_work_until_they_expire(account: Account) -> None:
-    s3 = session(account.daemon).client("s3")
+    s3 = DaemonSession(account.daemon).client("s3")
     target = {"Bucket": "models", "Key": "target/config.json"}
     url = s3.generate_presigned_url("get_object", target, ExpiresIn=60)
     assert httpx.get(url, trust_env=False).content == b"{}"

@@ -24,7 +24,7 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed
 from toolkit.home import cache
 from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
-from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, kubernetes_platform
+from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, SESSION
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.recipe import Recipe
@@ -75,7 +75,7 @@ def kubelet(serving_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         kubeconfig.write_text(json.dumps(standin.kubeconfig()))
         with pytest.MonkeyPatch.context() as environment:
             environment.setenv("KUBECONFIG", str(kubeconfig))
-            prepare(kubernetes_platform(None).cluster)
+            prepare(SESSION.open(None).cluster)
             yield kubelet
 
 
@@ -174,7 +174,7 @@ def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: Proc
     program, _, job = toolkit.render(recipe, baseline=True)["benchmark"]
     shorter = program["data"]["benchmark.py"].replace("OUTPUT_TOKENS = 600", "OUTPUT_TOKENS = 15")  # two CPUs
     config_map = {**program, "data": {"benchmark.py": shorter}}
-    cluster = kubernetes_platform(None).cluster
+    cluster = SESSION.open(None).cluster
     cluster.apply(path("ConfigMap", DEFAULT_NAMESPACE, program["metadata"]["name"]), config_map)
 
     done = kubelet.run(job["metadata"]["name"], DEFAULT_NAMESPACE, job["spec"]["template"]["spec"])

@@ -66,7 +66,6 @@ class ConnectInfo:
 
     @property
     def base_url(self) -> str:
-        """The URL that OpenAI clients call `base_url`."""
         return self.access.base_url
 
     def token(self) -> str:

@@ -43,14 +43,10 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class TokenDetails(msgspec.Struct, frozen=True):
-    """How many of the completion tokens are reasoning."""
-
     reasoning_tokens: Count | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens so far."""
-
     prompt_tokens: Count = 0
     completion_tokens: Count | None = None
     completion_tokens_details: TokenDetails | None = None

@@ -106,23 +106,19 @@ class Generation:
         return f"<Generation of {self.completion_tokens} tokens in {self.latency:.2f} s: {reprlib.repr(self.text)}>"
 
     def _repr_html_(self) -> str:
-        return _card(self)
-
-
-def _card(answer: Generation) -> str:
-    acceptance = answer.acceptance
-    positions = ", ".join(f"{share:.0%}" for share in acceptance.per_position) if acceptance else ""
-    rate = f", {answer.completion_tokens / answer.latency:.0f} tokens/s" if answer.latency else ""
-    reasoning = f", {answer.reasoning_tokens} of them reasoning" if answer.reasoning_tokens else ""
-    rows = [
-        ("tokens", f"{answer.completion_tokens}{reasoning}{rate}"),
-        ("first token", f"{answer.ttft * 1000:.0f} ms, then one in {answer.tpot * 1000:.1f} ms"),
-        ("acceptance", f"{acceptance.length:.2f} tokens per target step" if acceptance else "no drafts"),
-        ("accepted by position", positions),
-    ]
-    parts = (verbatim(answer.text), fold("reasoning", answer.reasoning), facts(rows))
-    says = "cut at max_tokens" if answer.cut else answer.finish_reason
-    return card("Answer", *parts, says=says, tone="fair" if answer.cut else "soft")
+        acceptance = self.acceptance
+        positions = ", ".join(f"{share:.0%}" for share in acceptance.per_position) if acceptance else ""
+        rate = f", {self.completion_tokens / self.latency:.0f} tokens/s" if self.latency else ""
+        reasoning = f", {self.reasoning_tokens} of them reasoning" if self.reasoning_tokens else ""
+        rows = [
+            ("tokens", f"{self.completion_tokens}{reasoning}{rate}"),
+            ("first token", f"{self.ttft * 1000:.0f} ms, then one in {self.tpot * 1000:.1f} ms"),
+            ("acceptance", f"{acceptance.length:.2f} tokens per target step" if acceptance else "no drafts"),
+            ("accepted by position", positions),
+        ]
+        parts = (verbatim(self.text), fold("reasoning", self.reasoning), facts(rows))
+        says = "cut at max_tokens" if self.cut else self.finish_reason
+        return card("Answer", *parts, says=says, tone="fair" if self.cut else "soft")
 
 
 class Stream:

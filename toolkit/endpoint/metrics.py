@@ -24,8 +24,6 @@ class Figure:
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Median and 99th percentile."""
-
     p50: float
     p99: float
 
@@ -68,7 +66,6 @@ class Metrics:
         return asdict(self)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """The known metrics as pairs of name and text."""
         errors = f"{self.client_errors} with a 4xx and {self.server_errors} with a 5xx error"
         yield "requests", f"{self.invocations}, {errors}"
         yield from _known("model latency", self.model_latency)

@@ -19,18 +19,14 @@ VARIANT_MARK = "@"
 """In an address, between the name of an endpoint and that of one of its production variants."""
 
 
-class Invoker(Protocol):
-    """Sends requests to endpoints. `endpoint` is a name, or `name/component` for an inference component of it."""
+class EndpointPlatform(Waitable, Protocol):
+    """What a handle needs of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
         """The container's answer as it arrives, in chunks that may end anywhere."""
-
-
-class EndpointPlatform(Waitable, Invoker, Protocol):
-    """What a handle needs of a platform."""
 
     def pause_between_arms(self, endpoint: str) -> float:
         """Seconds until an endpoint that has answered no longer slows others down. Raises EndpointNotFound."""

@@ -6,6 +6,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,17 +27,16 @@ _LEVEL = 6
 _PIECE_BYTES = 1024**2
 
 
+@dataclass(frozen=True)
 class AppendBuilder:
     """Adds a layer to a base image through the registry API, in seconds, wherever Python runs.
 
     `connect` gives a registry by its host; `folder` is where the layer is written, the usual temporary one when None.
     """
 
-    name = "append"
-
-    def __init__(self, connect: Connect, folder: Path | None = None) -> None:
-        self._connect = connect
-        self._folder = folder
+    connect: Connect
+    folder: Path | None = None
+    name: str = "append"
 
     def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
         if spec.needs_run:
@@ -44,12 +44,12 @@ class AppendBuilder:
             raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
         source, target = parse(spec.base), parse(destination)
         with ExitStack() as stack:
-            origin = stack.enter_context(self._connect(source.registry))
+            origin = stack.enter_context(self.connect(source.registry))
             same = target.registry == source.registry
-            registry = origin if same else stack.enter_context(self._connect(target.registry))
+            registry = origin if same else stack.enter_context(self.connect(target.registry))
             base = find_image(origin, source)
             schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
-            folder = Path(stack.enter_context(_working_folder(self._folder)))
+            folder = Path(stack.enter_context(_working_folder(self.folder)))
             layers = _write_layers(spec, folder, log)
             body = encode(_config(base, spec, layers))
             config = Blob(CONFIG, digest_of(body), len(body))

@@ -7,21 +7,11 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from toolkit.errors import BuildError
+from toolkit.images import command
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import (
-    EPOCH,
-    Log,
-    build_arguments,
-    build_context,
-    build_failure,
-    last_words,
-    logins,
-    push_failure,
-    run,
-    secret_folder,
-)
 from toolkit.images.publish import verify_pushed
 from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry
@@ -37,10 +27,11 @@ def unavailable() -> str | None:
     program = _program()
     if program is None:
         return "neither buildah nor podman is installed"
-    ended = run([program, "info"], log=lambda _: None)
-    return f"{program} does not work here: {last_words(ended)}" if ended.code else None
+    ended = command.run([program, "info"])
+    return f"{program} does not work here: {command.last_words(ended)}" if ended.code else None
 
 
+@dataclass(frozen=True)
 class BuildahBuilder:
     """Builds and pushes with `buildah` or `podman`.
 
@@ -48,34 +39,30 @@ class BuildahBuilder:
     `podman login` and `docker login` know holds.
     """
 
-    name = "buildah"
+    credentials: Credentials = anonymous
+    name: str = "buildah"
 
-    def __init__(self, credentials: Credentials = anonymous) -> None:
-        self._credentials = credentials
-
-    def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
+    def build(self, spec: ImageSpec, destination: str, log: command.Log) -> str:
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
-            message = f"buildah cannot build here: {why}"
-            raise BuildError(
-                message, hint="Install buildah or podman, or use another builder: append, docker, codebuild."
-            )
+            hint = "Install buildah or podman, or use another builder: append, docker, codebuild."
+            raise BuildError(f"buildah cannot build here: {why}", hint=hint)
         program = _program() or self.name
         # OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
-        build = [program, "build", "--format", "oci", "--timestamp", str(EPOCH), "--layers=false", *_PLATFORM]
-        build += [*build_arguments(spec), "--tag", str(target)]
-        with build_context(spec) as context:
-            with _access(self._credentials, base) as access:
-                ended = run([*build, *access, "--file", str(context / "Dockerfile"), str(context)], log)
+        build = [program, "build", "--format", "oci", "--timestamp", str(command.EPOCH), "--layers=false", *_PLATFORM]
+        build += [*command.build_arguments(spec), "--tag", str(target)]
+        with command.build_context(spec) as context:
+            with _access(self.credentials, base) as access:
+                ended = command.run([*build, *access, "--file", str(context / "Dockerfile"), str(context)], log)
             if ended.code:
-                raise build_failure(program, ended, spec.base, _ROOM)
+                raise command.build_failure(program, ended, spec.base, _ROOM)
             digest = context.parent / "digest"
             push = [program, "push", "--format", "v2s2", "--digestfile", str(digest)]
-            with _access(self._credentials, target) as access:
-                ended = run([*push, *access, str(target), f"docker://{target}"], log)
+            with _access(self.credentials, target) as access:
+                ended = command.run([*push, *access, str(target), f"docker://{target}"], log)
             if ended.code:
-                raise push_failure(program, ended, str(target), _ROOM)
-            with Registry(target.registry, self._credentials) as registry:
+                raise command.push_failure(program, ended, str(target), _ROOM)
+            with Registry(target.registry, self.credentials) as registry:
                 return verify_pushed(registry, target, digest.read_text(encoding="utf-8").strip())
 
 
@@ -87,8 +74,8 @@ def _program() -> str | None:
 def _access(credentials: Credentials, image: Reference) -> Iterator[list[str]]:
     """The options with which the image's registry can be used, until the block ends."""
     options = ["--tls-verify=false"] if is_loopback(image.registry) else []
-    with secret_folder() as folder:
-        if known := logins(credentials, [image]):
+    with command.secret_folder() as folder:
+        if known := command.logins(credentials, [image]):
             path = folder / "auth.json"
             path.write_text(json.dumps({"auths": known}), encoding="utf-8")
             options += ["--authfile", str(path)]

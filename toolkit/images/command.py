@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.errors import BuildError
-from toolkit.images.reference import parse
+from toolkit.images.docker_config import Login
+from toolkit.images.reference import Reference, parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import fetch_wheels
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from toolkit.images.auth import Credentials  # imports httpx
-    from toolkit.images.docker_config import Login
-    from toolkit.images.reference import Reference
 
 
 Log = Callable[[str], None]
@@ -49,13 +48,15 @@ _FULL_DISK = re.compile(r"no space left on device|disk quota exceeded", re.I)
 
 @dataclass(frozen=True)
 class Ended:
-    """A command that has ended: its exit code and last lines."""
-
     code: int
     lines: tuple[str, ...]
 
 
-def run(command: Sequence[str], log: Log, environment: Mapping[str, str] | None = None) -> Ended:
+def _discard(_line: str) -> None:
+    """Log nothing."""
+
+
+def run(command: Sequence[str], log: Log = _discard, environment: Mapping[str, str] | None = None) -> Ended:
     """Run a command, each line of its output to `log` as it comes, with variables besides our own.
 
     Whatever ends us early, Ctrl-C too, ends the command and all that it started.

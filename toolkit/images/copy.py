@@ -11,21 +11,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from toolkit.errors import BuildError
-from toolkit.images.manifest import (
-    INDEXES,
-    SCHEMA_2,
-    Blob,
-    ImageConfig,
-    Manifest,
-    Parts,
-    for_our_platform,
-    parts,
-    read_config,
-    schema_2,
-)
+from toolkit.images import manifest as manifests
 from toolkit.images.reference import Reference
 from toolkit.images.registry import Registry
-from toolkit.images.upload import Read, upload
+from toolkit.images.upload import Read, Upload
 
 Connect = Callable[[str], Registry]
 """Opens a registry by its host. The caller closes it."""
@@ -40,20 +29,21 @@ class Image:
     """An image of a registry, for linux/amd64."""
 
     name: str
-    manifest: Manifest
-    parts: Parts
-    config: ImageConfig
+    manifest: manifests.Manifest
+    parts: manifests.Parts
+    config: manifests.ImageConfig
 
-    def as_schema_2(self) -> Manifest:
+    def as_schema_2(self) -> manifests.Manifest:
         """Its manifest as Docker schema 2. Raises BuildError for layers that schema 2 does not support."""
-        return self.manifest if self.manifest.media_type == SCHEMA_2 else schema_2(self.parts, self.name)
+        is_so = self.manifest.media_type == manifests.SCHEMA_2
+        return self.manifest if is_so else manifests.schema_2(self.parts, self.name)
 
 
 @dataclass(frozen=True)
 class Part:
     """A blob to copy: how to read it, and a repository of the same registry that has it, if any."""
 
-    blob: Blob
+    blob: manifests.Blob
     read: Read
     origin: str | None = None
 
@@ -62,17 +52,17 @@ def find_image(registry: Registry, image: Reference) -> Image:
     """The image of a reference; for a multi-platform image, the one for linux/amd64. Raises BuildError."""
     name = str(image)
     manifest = registry.find_manifest(image.repository, image.selector)
-    if manifest and manifest.media_type in INDEXES:
-        manifest = registry.find_manifest(image.repository, for_our_platform(manifest, name))
+    if manifest and manifest.media_type in manifests.INDEXES:
+        manifest = registry.find_manifest(image.repository, manifests.for_our_platform(manifest, name))
     if manifest is None:
         hint = "Check registry, repository and tag, and that you may pull from there."
         raise BuildError(f"image {name} does not exist", hint=hint)
-    listed = parts(manifest, name)
+    listed = manifests.parts(manifest, name)
     body = registry.small_blob(image.repository, listed.config)
-    return Image(name, manifest, listed, read_config(body, name, listed.layers))
+    return Image(name, manifest, listed, manifests.read_config(body, name, listed.layers))
 
 
-def parts_of(blobs: Iterable[Blob], origin: Registry, source: Reference, target: Registry) -> list[Part]:
+def parts_of(blobs: Iterable[manifests.Blob], origin: Registry, source: Reference, target: Registry) -> list[Part]:
     """Blobs of a repository, for `send` to `target`."""
     mountable = source.repository if origin is target else None
     return [Part(blob, partial(origin.read_blob, source.repository, blob), mountable) for blob in blobs]
@@ -110,7 +100,7 @@ def _send_one(registry: Registry, repository: str, part: Part, tally: _Tally) ->
     if part.origin and location is None:
         tally.add("mounted", blob.size)
         return
-    upload(registry, repository, blob, part.read, location=location, count=tally.count)
+    Upload(registry, repository, blob, part.read, location, tally.count).run()
     tally.add("sent")
 
 
@@ -141,7 +131,6 @@ class _Tally:
             self._reused_bytes += size
 
     def line(self) -> str:
-        """The progress as a line."""
         with self._lock:
             ways, sent, reused = Counter(self._ways), self._sent_bytes, self._reused_bytes
         by_way = ", ".join(f"{number} {way}" for way, number in sorted(ways.items()))

@@ -12,25 +12,14 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from toolkit import documents
 from toolkit.errors import BuildError
+from toolkit.images import command
 from toolkit.images.auth import Credentials, anonymous
-from toolkit.images.command import (
-    Ended,
-    Log,
-    build_arguments,
-    build_context,
-    build_failure,
-    last_words,
-    logins,
-    push_failure,
-    run,
-    secret_folder,
-)
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import HUB_LOGIN, docker_folder, read_config
 from toolkit.images.publish import publish, staging_reference
@@ -52,40 +41,39 @@ def unavailable() -> str | None:
     """Why Docker cannot be used here, None when it can."""
     if shutil.which("docker") is None:
         return "docker is not installed"
-    ended = run(["docker", "version", "--format", "{{.Server.Version}}"], log=_discard)
-    return f"docker cannot reach its engine: {last_words(ended)}" if ended.code else None
+    ended = command.run(["docker", "version", "--format", "{{.Server.Version}}"])
+    return f"docker cannot reach its engine: {command.last_words(ended)}" if ended.code else None
 
 
+@dataclass(frozen=True)
 class DockerBuilder:
     """Builds and pushes with the `docker` command.
 
     `credentials` are asked for the base's registry and for the destination's; what `docker login` knows holds too.
     """
 
-    name = "docker"
+    credentials: Credentials = anonymous
+    studio: Path = STUDIO_METADATA
+    name: str = "docker"
 
-    def __init__(self, credentials: Credentials = anonymous, studio: Path = STUDIO_METADATA) -> None:
-        self._credentials = credentials
-        self._studio = studio
-
-    def build(self, spec: ImageSpec, destination: str, log: Log) -> str:
+    def build(self, spec: ImageSpec, destination: str, log: command.Log) -> str:
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
-        with build_context(spec) as context, _logged_in(self._credentials, base, target) as folder:
+        with command.build_context(spec) as context, _logged_in(self.credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
             pushed = staging_reference(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
-            network = ["--network", _STUDIO_NETWORK] if _in_studio(self._studio) else []
+            network = ["--network", _STUDIO_NETWORK] if _in_studio(self.studio) else []
             platform = ["--platform", "linux/amd64"] if any(arm in engine for arm in _ARM) else []
-            command = ["docker", "build", *network, *platform, *build_arguments(spec)]
-            ended = run([*command, "--tag", str(pushed), str(context)], log, variables)
+            build = ["docker", "build", *network, *platform, *command.build_arguments(spec)]
+            ended = command.run([*build, "--tag", str(pushed), str(context)], log, variables)
             if ended.code:
-                raise build_failure("docker", ended, spec.base, _ROOM)
-            ended = run(["docker", "push", str(pushed)], log, variables)
+                raise command.build_failure("docker", ended, spec.base, _ROOM)
+            ended = command.run(["docker", "push", str(pushed)], log, variables)
             if ended.code:
-                raise push_failure("docker", ended, str(pushed), _ROOM)
-        with Registry(target.registry, self._credentials) as registry:
+                raise command.push_failure("docker", ended, str(pushed), _ROOM)
+        with Registry(target.registry, self.credentials) as registry:
             image = find_image(registry, replace(pushed, tag=None, digest=_pushed_digest(ended)))
             return publish(registry, target, image.as_schema_2())
 
@@ -94,12 +82,12 @@ class DockerBuilder:
 def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
     """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
     own = docker_folder()
-    with secret_folder() as folder:
+    with command.secret_folder() as folder:
         for entry in own.iterdir() if own.is_dir() else ():
             if entry.name != "config.json":
                 (folder / entry.name).symlink_to(entry.resolve())
         config = read_config(own / "config.json")
-        for registry, login in logins(credentials, images).items():
+        for registry, login in command.logins(credentials, images).items():
             key = HUB_LOGIN if registry == DOCKER_HUB else registry
             config["auths"] = {**(config.get("auths") or {}), key: login}
             # otherwise Docker asks a credential helper instead of this file
@@ -110,15 +98,17 @@ def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
 
 def _engine(variables: dict[str, str]) -> str:
     """The engine's architecture and the kind of its store; empty if asking is forbidden, as by Studio's proxy."""
-    ended = run(["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], _discard, variables)
+    ended = command.run(
+        ["docker", "info", "--format", "{{.Architecture}} {{json .DriverStatus}}"], environment=variables
+    )
     return "" if ended.code else "\n".join(ended.lines)
 
 
-def _pushed_digest(ended: Ended) -> str:
+def _pushed_digest(ended: command.Ended) -> str:
     for line in reversed(ended.lines):
         if match := _PUSHED.fullmatch(line):
             return match[1]
-    raise BuildError(f"docker push did not report the digest: {last_words(ended)}")
+    raise BuildError(f"docker push did not report the digest: {command.last_words(ended)}")
 
 
 def _in_studio(metadata: Path) -> bool:
@@ -137,7 +127,3 @@ def _engine_hint(why: str) -> str:
     else:
         way = "Start Docker; in SageMaker Studio an admin must enable it (DockerSettings.EnableDockerAccess)"
     return f"{way}, or use another builder: append, buildah, codebuild."
-
-
-def _discard(_line: str) -> None:
-    """Log nothing: these lines are of no use to the user."""

@@ -6,8 +6,6 @@ import base64
 import os
 from pathlib import Path
 
-from typing_extensions import TypedDict
-
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.home import user_home
@@ -17,19 +15,17 @@ HUB_LOGIN = "https://index.docker.io/v1/"
 """The key of Docker Hub's login."""
 
 
-class Login(TypedDict, total=False):
+class Login(documents.Open, total=False):
     """The login for one registry. `auth` is user and password in base64."""
 
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     auth: str | None
 
 
-class DockerConfig(TypedDict, total=False):
+class DockerConfig(documents.Open, total=False):
     """Docker's config.json: what else stands there is kept."""
 
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     auths: dict[str, Login] | None
-    credHelpers: dict[str, str] | None
+    credHelpers: dict[str, str] | None  # noqa: N815 - Docker's name
 
 
 def docker_folder() -> Path:

@@ -84,14 +84,10 @@ def _add(archive: tarfile.TarFile, name: str, file: ContextFile | None) -> None:
         archive.addfile(entry)
         return
     entry.mode = file.mode
-    with _open(file) as stream:
+    with io.BytesIO(file.content or b"") if file.source is None else file.source.open("rb") as stream:
         entry.size = stream.seek(0, os.SEEK_END)
         stream.seek(0)
         archive.addfile(entry, stream)
-
-
-def _open(file: ContextFile) -> IO[bytes]:
-    return io.BytesIO(file.content or b"") if file.source is None else file.source.open("rb")
 
 
 def _failure(error: OSError) -> BuildError:

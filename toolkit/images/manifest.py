@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from typing_extensions import TypedDict
+from pydantic import Field, StringConstraints
 
 from toolkit import documents
 from toolkit.errors import BuildError
@@ -38,42 +37,26 @@ _Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 
 @dataclass(frozen=True)
 class Blob:
-    """A part of an image: its layer or configuration, by digest."""
+    """A part of an image, its layer or configuration, as a manifest points to it."""
 
-    media_type: str
-    digest: str
-    size: int
+    media_type: Annotated[str, Field(alias="mediaType", max_length=255)]
+    digest: _Digest
+    size: Annotated[int, Field(ge=0, lt=_MOST_BYTES, strict=True)]
 
     def as_json(self) -> dict[str, Any]:
         return {"mediaType": self.media_type, "size": self.size, "digest": self.digest}
 
 
-class _Descriptor(BaseModel):
-    """How a manifest points to a blob."""
+@dataclass(frozen=True)
+class Parts:
+    """What the manifest of one image lists, in OCI's words or Docker's."""
 
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    mediaType: Annotated[str, StringConstraints(max_length=255)]  # noqa: N815 - OCI's name
-    digest: _Digest
-    size: Annotated[int, Field(ge=0, lt=_MOST_BYTES)]
-
-    @property
-    def blob(self) -> Blob:
-        return Blob(self.mediaType, self.digest, self.size)
+    config: Blob
+    layers: Annotated[tuple[Blob, ...], Field(max_length=_MOST_LAYERS)]
 
 
-class _ImageManifest(BaseModel):
-    """The manifest of one image, in OCI's words or Docker's."""
-
-    model_config = ConfigDict(frozen=True)
-
-    config: _Descriptor
-    layers: Annotated[list[_Descriptor], Field(max_length=_MOST_LAYERS)]
-
-
-class _Platform(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)
-
+@dataclass(frozen=True)
+class _Platform:
     os: str
     architecture: str
 
@@ -81,30 +64,26 @@ class _Platform(BaseModel):
         return f"{self.os}/{self.architecture}"
 
 
-class _Entry(BaseModel):
+@dataclass(frozen=True)
+class _Entry:
     """An image of several: the one for a platform."""
-
-    model_config = ConfigDict(frozen=True)
 
     digest: _Digest
     platform: _Platform
 
 
-class _Index(BaseModel):
+@dataclass(frozen=True)
+class _Index:
     """A list of images, one for each platform."""
 
-    model_config = ConfigDict(frozen=True)
-
-    manifests: Annotated[list[_Entry], Field(max_length=_MOST_LAYERS)] = []
+    manifests: Annotated[tuple[_Entry, ...], Field(max_length=_MOST_LAYERS)] = ()
 
 
-class _Files(TypedDict):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Files(documents.Open):
     diff_ids: list[_Digest]
 
 
-class _Settings(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Settings(documents.Open, total=False):
     Env: list[str] | None
     Labels: dict[str, str] | None
     Entrypoint: list[str] | None
@@ -112,10 +91,9 @@ class _Settings(TypedDict, total=False):
     User: str | None
 
 
-class ImageConfig(TypedDict):
+class ImageConfig(documents.Open):
     """An image's configuration: what we read or change of it; the rest is kept as it is."""
 
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     os: str
     architecture: str
     rootfs: _Files
@@ -133,16 +111,7 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """The digest by which the image can be pulled."""
         return digest_of(self.body)
-
-
-@dataclass(frozen=True)
-class Parts:
-    """What a manifest of one image lists."""
-
-    config: Blob
-    layers: tuple[Blob, ...]
 
 
 def digest_of(content: bytes) -> str:
@@ -168,23 +137,15 @@ def for_our_platform(index: Manifest, image: str) -> str:
     raise _wrong_platform(image, ", ".join(known) or "none")
 
 
-def check_platform(config: ImageConfig, image: str) -> None:
-    """Raises BuildError for an image that SageMaker's GPU instances cannot run."""
-    platform = f"{config.get('os')}/{config.get('architecture')}"
-    if platform != _PLATFORM:
-        raise _wrong_platform(image, platform)
-
-
 def parts(manifest: Manifest, image: str) -> Parts:
     """Configuration and layers. Raises BuildError for an unsupported manifest."""
     if manifest.media_type not in (SCHEMA_2, OCI):
         hint = "Build and push it again with a current version of Docker."
         raise BuildError(f"{image} is of type {manifest.media_type}, not an image that can be read", hint=hint)
     try:
-        listed = documents.parse(_ImageManifest, manifest.body)
+        return documents.parse(Parts, manifest.body)
     except documents.Unfit as error:
         raise BuildError(f"{image}: its manifest cannot be read: {error}") from error
-    return Parts(listed.config.blob, tuple(layer.blob for layer in listed.layers))
 
 
 def schema_2(image: Parts, name: str) -> Manifest:
@@ -195,7 +156,7 @@ def schema_2(image: Parts, name: str) -> Manifest:
 
 
 def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
-    """An image's configuration. Raises BuildError when it does not fit the layers."""
+    """An image's configuration. Raises BuildError when it does not fit the layers, or SageMaker's GPU instances."""
     try:
         config = documents.parse(ImageConfig, body)
     except documents.Unfit as error:
@@ -203,7 +164,8 @@ def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
     count = len(config["rootfs"]["diff_ids"])
     if count != len(layers):
         raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")
-    check_platform(config, image)
+    if (platform := f"{config['os']}/{config['architecture']}") != _PLATFORM:
+        raise _wrong_platform(image, platform)
     return config
 
 

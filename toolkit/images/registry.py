@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import TypedDict, Unpack
 
 import httpx
@@ -63,7 +63,8 @@ class Registry:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.host = host
-        self._url = httpx.URL(f"http://{host}" if is_loopback(host) else f"https://{_api(host)}")
+        api = _HUB_API if host == DOCKER_HUB else host
+        self._url = httpx.URL(f"http://{api}" if is_loopback(api) else f"https://{api}")
         self._sleep = sleep
         self._client = httpx.Client(
             transport=transport,
@@ -77,9 +78,7 @@ class Registry:
     def __enter__(self) -> Registry:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._client.close()
 
     def find_manifest(self, repository: str, selector: str) -> Manifest | None:
@@ -155,7 +154,6 @@ class Registry:
         return self.location(self.expect(answer, httpx.codes.ACCEPTED))
 
     def url(self, repository: str, path: str) -> httpx.URL:
-        """Address of something in a repository."""
         return self._url.copy_with(path=f"/v2/{repository}/{path}")
 
     def location(self, answer: httpx.Response) -> str:
@@ -290,7 +288,3 @@ def status_text(answer: httpx.Response) -> str:
     except documents.Unfit:
         words = answer.text
     return f"HTTP {answer.status_code} {' '.join(words.split())[:300]}".rstrip()
-
-
-def _api(host: str) -> str:
-    return _HUB_API if host == DOCKER_HUB else host

@@ -32,24 +32,6 @@ Read = Callable[[int], Iterator[bytes]]
 """The bytes of a blob from an offset on, in pieces."""
 
 
-def upload(
-    registry: Registry,
-    repository: str,
-    blob: Blob,
-    read: Read,
-    *,
-    location: str | None = None,
-    count: Callable[[int], None] = lambda _bytes: None,
-    chunk: int = CHUNK_BYTES,
-) -> None:
-    """Upload what `read` gives, to `location` if the registry has named one already.
-
-    `count` gets the number of further bytes that were sent; it is negative if some have to be sent again.
-    Raises BuildError.
-    """
-    _Upload(registry, repository, blob, read, count, chunk, location).run()
-
-
 @dataclass(eq=False)
 class _InterruptedError(Exception):
     """A request failed, but the upload can be resumed.
@@ -69,15 +51,20 @@ class _InterruptedError(Exception):
 
 
 @dataclass
-class _Upload:
+class Upload:
+    """Sends what `read` gives, to `location` if the registry has named one already.
+
+    `count` gets the number of further bytes that were sent; it is negative if some have to be sent again.
+    """
+
     registry: Registry
     repository: str
     blob: Blob
     read: Read
-    count: Callable[[int], None]
-    chunk: int
-    location: str | None
-    offset: int = 0
+    location: str | None = None
+    count: Callable[[int], None] = lambda _bytes: None
+    chunk: int = CHUNK_BYTES
+    offset: int = field(default=0, init=False)
     counted: int = field(default=0, init=False)
 
     def run(self) -> None:

@@ -86,9 +86,8 @@ def _run_pip(wanted: Path, python: str, folder: Path) -> None:
     if done.returncode == 0:
         return
     if "No module named pip" in done.stderr:
-        raise BuildError(
-            f"{sys.executable} has no pip, which is needed to download wheels", hint="Run: python -m ensurepip"
-        )
+        message = f"{sys.executable} has no pip, which is needed to download wheels"
+        raise BuildError(message, hint="Run: python -m ensurepip")
     if "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr:
         message = "a wheel is not the one that the lock pins: an index sends another file under the same version"
         raise BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")

@@ -13,7 +13,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from processes import until
 
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.sagemaker.runtime import bearer_token
 
@@ -27,7 +27,7 @@ class Account:
 
     def __init__(self, daemon: LocalDaemon) -> None:
         self.daemon = daemon
-        self.session = session(daemon)
+        self.session = DaemonSession(daemon)
         self.sagemaker = self.session.client("sagemaker")
         self.runtime = self.session.client("sagemaker-runtime")
         self.s3 = self.session.client("s3")

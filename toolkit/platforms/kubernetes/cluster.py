@@ -61,8 +61,19 @@ def annotations_of(manifest: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def selector(wanted: Mapping[str, str]) -> str:
-    """Labels as the API's labelSelector."""
     return ",".join(f"{key}={value}" for key, value in wanted.items())
+
+
+class SuppressStatus:
+    """`contextlib.suppress` for the API server's refusals with one of these statuses."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = statuses
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, ApiException) and error.status in self._statuses
 
 
 class _Options(TypedDict, total=False):
@@ -72,31 +83,29 @@ class _Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException."""
+    """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException.
+
+    `namespace` is where the toolkit works.
+    """
 
     client: ApiClient = field(repr=False)
     context: str
+    namespace: str
 
     @property
     def url(self) -> str:
         return str(self.client.configuration.host)
 
     def call(self, method: str, path: str, body: Any = None, **options: Unpack[_Options]) -> dict[str, Any]:
-        """The JSON document that the API server answers with."""
         content = self.read(method, path, body, read_seconds=_READ_SECONDS, **options)
         return read_answer(content, f"{method} {self.url}{path}")
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """The object at a path, if it exists."""
-        try:
+        with SuppressStatus(404):
             return self.call("GET", path)
-        except ApiException as error:
-            if error.status == 404:
-                return None
-            raise
+        return None
 
     def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        """The objects of a list."""
         listed: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
         return listed
 

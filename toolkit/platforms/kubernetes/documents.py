@@ -1,5 +1,6 @@
 """What the API server answers, as far as it is read here: objects and lists of any kind, and its refusals."""
 
+# ruff: noqa: N815 - the names are Kubernetes'
 from __future__ import annotations
 
 from datetime import datetime
@@ -39,20 +40,17 @@ class UnreadableAnswer(PlatformError, ApiException):  # type: ignore[misc]  # th
         self.hint = "What answers there is not a Kubernetes API server, or a proxy between cut the answer short."
 
 
-class _Owner(TypedDict):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Owner(documents.Open):
     uid: str
 
 
-class _Managed(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Managed(documents.Open, total=False):
     manager: str
     time: _Time | None
     fieldsV1: dict[str, Any] | None
 
 
-class _Metadata(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Metadata(documents.Open, total=False):
     annotations: dict[str, str] | None
     creationTimestamp: _Time | None
     deletionTimestamp: _Time | None
@@ -67,78 +65,51 @@ class _Metadata(TypedDict, total=False):
     uid: str
 
 
-class _Claim(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    namespace: str
+class _Template(documents.Open, total=False):
+    spec: _Spec
 
 
-class _Target(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    name: str
-
-
-class _PodSpec(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    nodeSelector: dict[str, str] | None
-
-
-class _Template(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    spec: _PodSpec
-
-
-class _Selector(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Selector(documents.Open, total=False):
     matchLabels: dict[str, str]
 
 
-class _Spec(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    claimRef: _Claim | None
+class _Spec(documents.Open, total=False):
+    claimRef: dict[str, str] | None
     holderIdentity: str | None
     leaseDurationSeconds: int | None
+    nodeSelector: dict[str, str] | None
     replicas: int
-    scaleTargetRef: _Target
+    scaleTargetRef: dict[str, str]
     selector: _Selector
     template: _Template
 
 
-class _Condition(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Condition(documents.Open, total=False):
     message: str
     reason: str
     status: str
     type: str
 
 
-class _Waiting(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Reason(documents.Open, total=False):
+    exitCode: int
     message: str
     reason: str
 
 
-class _Terminated(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    exitCode: int
-    reason: str
+class _State(documents.Open, total=False):
+    terminated: _Reason | None
+    waiting: _Reason | None
 
 
-class _State(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
-    terminated: _Terminated | None
-    waiting: _Waiting | None
-
-
-class _Container(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Container(documents.Open, total=False):
     lastState: _State | None
     name: str
     restartCount: int
     state: _State | None
 
 
-class _Status(TypedDict, total=False):
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
+class _Status(documents.Open, total=False):
     availableReplicas: int
     conditions: list[_Condition] | None
     containerStatuses: list[_Container] | None
@@ -148,10 +119,9 @@ class _Status(TypedDict, total=False):
     updatedReplicas: int
 
 
-class _Object(TypedDict, total=False):
+class _Object(documents.Open, total=False):
     """An object of any kind; an event has what it says on its top level."""
 
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     eventTime: _Time | None
     lastTimestamp: _Time | None
     message: str
@@ -162,15 +132,12 @@ class _Object(TypedDict, total=False):
 
 
 class _Answer(_Object, total=False):
-    """An object, or a list of them."""
-
     items: list[_Object]
 
 
-class _Done(TypedDict, total=False):
+class _Done(documents.Open, total=False):
     """The answer to a deletion that is done at once. Its `status` is a word, elsewhere it is an object."""
 
-    __pydantic_config__ = documents.OTHER_KEYS  # type: ignore[misc]
     metadata: _Metadata
 
 

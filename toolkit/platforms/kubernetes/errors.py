@@ -60,7 +60,6 @@ def status_of(error: ApiException) -> Refusal:
 
 
 def message_of(error: ApiException) -> str:
-    """What the server says."""
     return str(status_of(error).get("message") or error.body or error.reason)
 
 
@@ -82,7 +81,6 @@ def _hint(error: ApiException, doing: str) -> str:
 
 
 def _allow(message: str) -> str:
-    """A hint with the missing RBAC rule."""
     refused = _FORBIDDEN.search(message)
     if not refused:
         return "An admission rule or a quota of the cluster refuses it. Ask the cluster's administrator."

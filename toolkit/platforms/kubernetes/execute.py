@@ -11,7 +11,7 @@ from kubernetes.client import ApiException
 
 from toolkit.errors import PlatformError, WaitTimeout
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 
@@ -25,7 +25,6 @@ class Objects:
     """Changes objects of one namespace. Every method may be called again after it was interrupted."""
 
     cluster: Cluster
-    namespace: str
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -37,7 +36,7 @@ class Objects:
             hint = "Give the recipe another `name:`, or remove that object."
             raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
         try:
-            apply(self.cluster, kind, self.namespace, manifest, existing)
+            apply(self.cluster, kind, manifest, existing)
         except ApiException as error:
             if owners := conflicts(error):
                 managers = ", ".join(sorted({manager for manager, _ in owners}))
@@ -49,7 +48,7 @@ class Objects:
         """Delete it and what it owns, and wait for that. Raises WaitTimeout after 15 minutes."""
         existing = self._find(kind, name)
         if existing and is_ours(existing):
-            self._delete(kind, existing)
+            self.remove(kind, existing)
 
     def replace(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """Create it after waiting for an object that is being deleted, or after deleting one with immutable changes.
@@ -61,8 +60,8 @@ class Objects:
         existing = self._find(kind, wanted.name)
         if existing and existing["metadata"].get("deletionTimestamp"):
             self.wait_gone(kind, existing)
-        elif existing and (KINDS_BY_NAME[kind].is_job or self._is_immutable(wanted, existing)):
-            self._delete(kind, existing)
+        elif existing and (KINDS_BY_NAME[kind].is_job or "Immutable" in compared(self.cluster, wanted, existing)):
+            self.remove(kind, existing)
         self.put(kind, manifest)
 
     def delete_autoscalers(self, kind: str, manifest: Mapping[str, Any]) -> None:
@@ -70,11 +69,8 @@ class Objects:
         if not KINDS_BY_NAME[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
             return
         for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
-            try:
+            with SuppressStatus(403):  # a user who may not list them has created none
                 self.delete(other.kind, manifest["metadata"]["name"])
-            except ApiException as error:
-                if error.status != 403:  # a user who may not list them has created none
-                    raise
 
     def wait_gone(self, kind: str, existing: Mapping[str, Any]) -> None:
         """Wait until exactly that object (uid) is deleted. Raises WaitTimeout after 15 minutes."""
@@ -83,25 +79,17 @@ class Objects:
             if self.clock() > deadline:
                 finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
                 hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
-                raise WaitTimeout(
-                    f"{kind} {name} is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})",
-                    hint=hint,
-                )
+                late = f"is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})"
+                raise WaitTimeout(f"{kind} {name} {late}", hint=hint)
             self.sleep(_PAUSE_SECONDS)
 
-    def _is_immutable(self, wanted: Resource, existing: Mapping[str, Any]) -> bool:
-        return "Immutable" in compared(self.cluster, wanted, self.namespace, existing)
+    def remove(self, kind: str, existing: Mapping[str, Any], **options: Any) -> None:
+        """Delete exactly that object (uid), not another one with its name, and wait for that. Raises WaitTimeout."""
+        # Foreground deletion: a Deployment exists until its pods are deleted.
+        how = options or {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
+        with SuppressStatus(404, 409):  # deleted already, or replaced by another object of that name
+            self.cluster.call("DELETE", path(kind, self.cluster.namespace, existing["metadata"]["name"]), how)
+        self.wait_gone(kind, existing)
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:
-        return self.cluster.find(path(kind, self.namespace, name))
-
-    def _delete(self, kind: str, existing: Mapping[str, Any]) -> None:
-        """Delete exactly that object (uid), not another one with its name."""
-        # Foreground deletion: a Deployment exists until its pods are deleted.
-        options = {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
-        try:
-            self.cluster.call("DELETE", path(kind, self.namespace, existing["metadata"]["name"]), options)
-        except ApiException as error:
-            if error.status not in (404, 409):  # deleted already, or replaced by another object of that name
-                raise
-        self.wait_gone(kind, existing)
+        return self.cluster.find(path(kind, self.cluster.namespace, name))

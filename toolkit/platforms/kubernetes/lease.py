@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, annotations_of, is_ours, path
 from toolkit.platforms.kubernetes.errors import causes_of
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, OURS
@@ -22,36 +22,30 @@ from toolkit.platforms.lease import Entry, Holder, Rules, read_holder
 _TERMINATING = "NamespaceTerminating"
 _HOLDER = "toolkit/holder"
 _LONGEST_SECONDS = 300.0
+_RULES = Rules(seconds=30.0, renewal_seconds=10.0, poll_seconds=2.0)
 
 
+@dataclass(frozen=True)
 class ClusterLease:
     """See platforms.lease.LeaseStore. A namespace that does not exist is made; in one that is being deleted it waits
     until that is gone.
     """
 
-    rules = Rules(seconds=30.0, renewal_seconds=10.0, poll_seconds=2.0)
+    cluster: Cluster
+    endpoint: str
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    rules: Rules = _RULES
     errors: tuple[type[Exception], ...] = (ApiException, HTTPError)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        namespace: str,
-        endpoint: str,
-        clock: Callable[[], float],
-        sleep: Callable[[float], None],
-    ) -> None:
-        self._cluster = cluster
-        self._namespace = namespace
-        self._endpoint = endpoint
-        self._clock = clock
-        self._sleep = sleep
-        self._path = path("Lease", namespace, f"toolkit-{endpoint}")
-        self.key = f"{cluster.url}{self._path}"
+    @property
+    def key(self) -> str:
+        return f"{self.cluster.url}{self._path}"
 
     def create(self, holder: Holder) -> str:
         """The new lease's version; empty when there is one already, or there was no namespace for it."""
         try:
-            created = self._cluster.call("POST", path("Lease", self._namespace), self._document(holder))
+            created = self.cluster.call("POST", path("Lease", self.cluster.namespace), self._document(holder))
         except ApiException as error:
             if error.status == 404:
                 self._make_namespace()
@@ -63,7 +57,7 @@ class ClusterLease:
         return str(created["metadata"]["resourceVersion"])
 
     def read(self) -> Entry | None:
-        lease = self._cluster.find(self._path)
+        lease = self.cluster.find(self._path)
         if lease is None:
             return None
         metadata, spec = lease["metadata"], lease.get("spec") or {}
@@ -71,7 +65,7 @@ class ClusterLease:
             hint = "Give the recipe another `name:`, or remove that Lease."
             raise PlatformError(f"Lease {metadata['name']} was not created by the toolkit", hint=hint)
         try:
-            holder: Holder | str = read_holder((metadata.get("annotations") or {}).get(_HOLDER, ""))
+            holder: Holder | str = read_holder(annotations_of(lease).get(_HOLDER, ""))
         except ValueError:
             holder = spec.get("holderIdentity", "somebody")
         # Whoever holds it may have said that it renews less often, but not that it keeps others out for years.
@@ -79,30 +73,28 @@ class ClusterLease:
         return Entry(metadata["resourceVersion"], holder, seconds)
 
     def replace(self, holder: Holder, version: str) -> str:
-        try:
-            changed = self._cluster.call("PUT", self._path, self._document(holder, resourceVersion=version))
-        except ApiException as error:
-            if error.status in (404, 409):
-                return ""
-            raise
-        return str(changed["metadata"]["resourceVersion"])
+        with SuppressStatus(404, 409):
+            changed = self.cluster.call("PUT", self._path, self._document(holder, resourceVersion=version))
+            return str(changed["metadata"]["resourceVersion"])
+        return ""
 
     def delete(self, version: str) -> bool:
-        try:
-            self._cluster.call("DELETE", self._path, {"preconditions": {"resourceVersion": version}})
-        except ApiException as error:
-            if error.status in (404, 409):
-                return False
-            raise
-        return True
+        with SuppressStatus(404, 409):
+            self.cluster.call("DELETE", self._path, {"preconditions": {"resourceVersion": version}})
+            return True
+        return False
+
+    @property
+    def _path(self) -> str:
+        return path("Lease", self.cluster.namespace, f"toolkit-{self.endpoint}")
 
     def _document(self, holder: Holder, **version: str) -> dict[str, Any]:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
-                "name": f"toolkit-{self._endpoint}",
-                "labels": {**OURS, INSTANCE: self._endpoint},
+                "name": f"toolkit-{self.endpoint}",
+                "labels": {**OURS, INSTANCE: self.endpoint},
                 "annotations": {_HOLDER: json.dumps(asdict(holder))},
                 **version,
             },
@@ -114,11 +106,11 @@ class ClusterLease:
         }
 
     def _make_namespace(self) -> None:
-        metadata = {"name": self._namespace, "labels": OURS}
+        metadata = {"name": self.cluster.namespace, "labels": OURS}
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-        self._cluster.apply(path("Namespace", "", self._namespace), manifest)
+        self.cluster.apply(path("Namespace", "", self.cluster.namespace), manifest)
 
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
-        if namespace := self._cluster.find(path("Namespace", "", self._namespace)):
-            Objects(self._cluster, "", self._clock, self._sleep).wait_gone("Namespace", namespace)
+        if namespace := self.cluster.find(path("Namespace", "", self.cluster.namespace)):
+            Objects(self.cluster, self.clock, self.sleep).wait_gone("Namespace", namespace)

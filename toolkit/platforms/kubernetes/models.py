@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kubernetes.client import ApiException
-
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError, WaitTimeout
@@ -37,45 +35,42 @@ _PIECE_BYTES = 1024**2
 
 
 def upload_weights(request: Mapping[str, Any], progress: Progress, session: Session | None = None) -> None:
-    """Send what the bucket lacks of a local folder, or of a repository on the hub. Raises PlatformError.
-
-    Only to a bucket of the user's own account: a recipe from elsewhere must not send files to its author.
-    """
-    import boto3  # a quarter of a second, which only uploads are worth
-
+    """Send what the bucket lacks of a local folder, or of a repository on the hub. Raises PlatformError."""
     from toolkit.platforms.elsewhere import open_files
-    from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.errors import aws_errors
     from toolkit.platforms.sagemaker.staging import stage_weights
 
-    clients = Clients(session or boto3.Session())
-    with aws_errors(f"uploading to s3://{request['Bucket']}/{request['Prefix']}"):
-        _require_own(clients, request["Bucket"])
+    bucket = request["Bucket"]
+    with _own_bucket(bucket, f"uploading to s3://{bucket}/{request['Prefix']}", session) as clients:
         stage_weights(clients, request, progress, open_files)
 
 
 def upload_head(folder: Path, address: str, progress: Progress) -> None:
     """Send a head to `s3://bucket/prefix/`, in a bucket of the user's own account. Raises PlatformError, UsageError."""
-    import boto3
-
     from toolkit.platforms.sagemaker import objects
-    from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.errors import aws_errors
 
-    clients = Clients(boto3.Session())
-    with aws_errors(f"copying the head to {address}"):
-        _require_own(clients, address.removeprefix("s3://").partition("/")[0])
+    bucket = address.removeprefix("s3://").partition("/")[0]
+    with _own_bucket(bucket, f"copying the head to {address}") as clients:
         objects.put_head(clients, folder, address, progress)
 
 
-def _require_own(clients: Clients, bucket: str) -> None:
-    try:
-        clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=clients.account_id)
-    except clients.refusal as error:
-        if error.response["Error"]["Code"] != _NOT_SEEN:
-            raise
-        hint = "Upload the model by other means, and write its address as the recipe's model: s3://bucket/prefix/."
-        raise PlatformError(f"the bucket {bucket} is not one of account {clients.account_id}", hint=hint) from error
+@contextmanager
+def _own_bucket(bucket: str, doing: str, session: Session | None = None) -> Iterator[Clients]:
+    """Only to a bucket of the user's own account: a recipe from elsewhere must not send files to its author."""
+    import boto3  # a quarter of a second, which only uploads are worth
+
+    from toolkit.platforms.sagemaker.clients import Clients
+    from toolkit.platforms.sagemaker.errors import aws_errors
+
+    clients = Clients(session or boto3.Session())
+    with aws_errors(doing):
+        try:
+            clients.s3.head_bucket(Bucket=bucket, ExpectedBucketOwner=clients.account_id)
+        except clients.refusal as error:
+            if error.response["Error"]["Code"] != _NOT_SEEN:
+                raise
+            hint = "Upload the model by other means, and write its address as the recipe's model: s3://bucket/prefix/."
+            raise PlatformError(f"the bucket {bucket} is not one of account {clients.account_id}", hint=hint) from error
+        yield clients
 
 
 @dataclass(frozen=True)
@@ -83,14 +78,13 @@ class Heads:
     """Heads in the claims of a namespace, each handed over by a pod of its own, which is deleted again."""
 
     cluster: Cluster
-    namespace: str
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
     def fetch(self, job: Mapping[str, Any], folder: Path) -> None:
         """Copy the head that a Job made to `folder`. Raises PlatformError, WaitTimeout."""
         with self._pod(reading_pod(job), is_ready) as name:
-            address = f"{path('Pod', self.namespace, name)}:{PORT}/proxy/"
+            address = f"{path('Pod', self.cluster.namespace, name)}:{PORT}/proxy/"
             listing = self.cluster.read("GET", address, limits=_LISTING).decode(errors="replace")
             names = _FILE.findall(listing)
             if not names:
@@ -101,7 +95,7 @@ class Heads:
 
     def place(self, job: Mapping[str, Any], name: str) -> None:
         """Copy the head to the folder of the claim from which endpoints read it. Raises PlatformError, WaitTimeout."""
-        with self._pod(placing_pod(job, name), _has_succeeded):
+        with self._pod(placing_pod(job, name), lambda pod: bool(pod.get("status", {}).get("phase") == "Succeeded")):
             pass
 
     def _save(self, address: str, to: Path) -> None:
@@ -117,40 +111,29 @@ class Heads:
     def _pod(self, manifest: Mapping[str, Any], is_done: Callable[[Document], bool]) -> Iterator[str]:
         """The pod's name, once it is as wanted. One that an earlier command has left is deleted first."""
         name = manifest["metadata"]["name"]
-        self._delete(name)
-        self.cluster.call("POST", path("Pod", self.namespace), manifest)
+        self._remove(name)
+        self.cluster.call("POST", path("Pod", self.cluster.namespace), manifest)
         try:
             self._wait(name, is_done)
             yield name
         finally:
-            self._delete(name)
+            self._remove(name)
 
     def _wait(self, name: str, is_done: Callable[[Document], bool]) -> None:
         deadline, why = self.clock() + _START_SECONDS, ""
-        see = f"See: kubectl describe pod -n {self.namespace} {name}. The head stays in its claim."
+        see = f"See: kubectl describe pod -n {self.cluster.namespace} {name}. The head stays in its claim."
         while self.clock() < deadline:
-            pod = self.cluster.find(path("Pod", self.namespace, name)) or {}
+            pod = self.cluster.find(path("Pod", self.cluster.namespace, name)) or {}
             if is_done(pod):
                 return
-            trouble = trouble_of(pod, readable_events(self.cluster, self.namespace, pod)) if pod else None
+            trouble = trouble_of(pod, readable_events(self.cluster, pod)) if pod else None
             why = f": {trouble.text}" if trouble else ""
             if (trouble and trouble.certain) or pod.get("status", {}).get("phase") == "Failed":
                 raise PlatformError(f"pod {name} cannot hand the head over{why}", hint=see)
             self.sleep(_PAUSE_SECONDS)
         raise WaitTimeout(f"pod {name} has not handed the head over after {_START_SECONDS:.0f} s{why}", hint=see)
 
-    def _delete(self, name: str) -> None:
-        url = path("Pod", self.namespace, name)
-        existing = self.cluster.find(url)
-        if existing is None:
-            return
-        try:
-            self.cluster.call("DELETE", url, {"gracePeriodSeconds": 0})
-        except ApiException as error:
-            if error.status != 404:
-                raise
-        Objects(self.cluster, self.namespace, self.clock, self.sleep).wait_gone("Pod", existing)
-
-
-def _has_succeeded(pod: Document) -> bool:
-    return bool(pod.get("status", {}).get("phase") == "Succeeded")
+    def _remove(self, name: str) -> None:
+        if existing := self.cluster.find(path("Pod", self.cluster.namespace, name)):
+            objects = Objects(self.cluster, self.clock, self.sleep)
+            objects.remove("Pod", existing, gracePeriodSeconds=0)

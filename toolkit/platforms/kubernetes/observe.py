@@ -10,7 +10,16 @@ from kubernetes.client import ApiException
 
 from toolkit.apply.training import TrainingJob
 from toolkit.planning.resources import Existing, Observed, Resource
-from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, annotations_of, is_ours, labels, path, selector
+from toolkit.platforms.kubernetes.cluster import (
+    FIELD_MANAGER,
+    Cluster,
+    SuppressStatus,
+    annotations_of,
+    is_ours,
+    labels,
+    path,
+    selector,
+)
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
@@ -30,42 +39,41 @@ _REPLICAS = ".spec.replicas"
 _ERROR = "error: "
 
 
-def observe(cluster: Cluster, namespace: str, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
     """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
-    ours, unseen = _all_ours(cluster, namespace, {item.kind for item in desired})
+    ours, unseen = _all_ours(cluster, {item.kind for item in desired})
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
     existing = [_weights(current) for current in ours.values() if WEIGHTS_ANNOTATION in annotations_of(current)]
     existing = [item for item in existing if {*item.endpoints} & {*endpoints}]
     for item in desired:
         if item.kind == WEIGHTS.kind:
             continue
-        current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, namespace, item.name))
+        current = ours.pop((item.kind, item.name), None) or cluster.find(path(item.kind, cluster.namespace, item.name))
         if current:
-            existing.append(_existing(item.kind, current, users, _state(cluster, item, namespace, current)))
+            existing.append(_existing(item.kind, current, users, _state(cluster, item, current)))
     existing += [
-        _existing(kind, current, users, _history(cluster, kind, namespace, current))
+        _existing(kind, current, users, _history(cluster, kind, current))
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
     return Observed(tuple(existing), unseen)
 
 
-def _state(cluster: Cluster, item: Resource, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
+def _state(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> dict[str, Any]:
     """What the rule of a desired object's kind decides by."""
     if item.kind == "Job":
-        job = job_status(cluster, namespace, current)
+        job = job_status(cluster, current)
         return {"Status": job.status, "Reason": job.reason}
-    return {**compared(cluster, item, namespace, current), **_history(cluster, item.kind, namespace, current)}
+    return {**compared(cluster, item, current), **_history(cluster, item.kind, current)}
 
 
-def _history(cluster: Cluster, kind: str, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
-    return history(cluster, namespace, current) if kind == "Deployment" and is_ours(current) else {}
+def _history(cluster: Cluster, kind: str, current: Mapping[str, Any]) -> dict[str, Any]:
+    return history(cluster, current) if kind == "Deployment" and is_ours(current) else {}
 
 
 def apply(
     cluster: Cluster,
     kind: str,
-    namespace: str,
     manifest: Mapping[str, Any],
     current: Mapping[str, Any] | None,
     *,
@@ -77,7 +85,7 @@ def apply(
     has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it.
     """
     name = manifest["metadata"]["name"]
-    url_path = path(kind, namespace, name)
+    url_path = path(kind, cluster.namespace, name)
     if current and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(current):
         manifest = {**manifest, "spec": {**manifest["spec"], "replicas": current["spec"]["replicas"]}}
     try:
@@ -85,7 +93,7 @@ def apply(
     except ApiException as error:
         if set(conflicts(error)) != {(_AUTOSCALER, _REPLICAS)}:
             raise
-    if _is_scaled_by_others(cluster, namespace, name):
+    if _is_scaled_by_others(cluster, name):
         spec = {key: value for key, value in manifest["spec"].items() if key != "replicas"}
         return cluster.apply(url_path, {**manifest, "spec": spec}, dry_run=dry_run)
     return cluster.apply(url_path, manifest, dry_run=dry_run, force=True)
@@ -134,19 +142,17 @@ def _set_by_us(deployment: Mapping[str, Any]) -> bool:
     return any("f:replicas" in (spec or {}) for spec in ours)
 
 
-def _is_scaled_by_others(cluster: Cluster, namespace: str, deployment: str) -> bool:
+def _is_scaled_by_others(cluster: Cluster, deployment: str) -> bool:
     """Whether there is an autoscaler that neither we nor, for us, KEDA made."""
     return any(
         item["spec"]["scaleTargetRef"]["name"] == deployment
         and not is_ours(item)
         and not item["metadata"].get("ownerReferences")
-        for item in cluster.items(path("HorizontalPodAutoscaler", namespace), {})
+        for item in cluster.items(path("HorizontalPodAutoscaler", cluster.namespace), {})
     )
 
 
-def _all_ours(
-    cluster: Cluster, namespace: str, wanted: set[str]
-) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[str, ...]]:
+def _all_ours(cluster: Cluster, wanted: set[str]) -> tuple[dict[tuple[str, str], dict[str, Any]], tuple[str, ...]]:
     """All that the toolkit made in the namespace, and what of it we may not see.
 
     For a deployment we made nothing of a kind that we may not see and do not want. A removal must see all but the rare
@@ -156,7 +162,7 @@ def _all_ours(
     unseen = []
     for kind, rule in KINDS_BY_NAME.items():
         try:
-            ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind, namespace)}
+            ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind)}
         except ApiException as error:
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
@@ -165,24 +171,20 @@ def _all_ours(
     return ours, tuple(unseen)
 
 
-def _ours(cluster: Cluster, kind: str, namespace: str) -> list[dict[str, Any]]:
+def _ours(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     """All of a kind that the toolkit made in the namespace. Of a volume it is its claim that says where it belongs."""
     if kind == "Namespace":  # who works in one namespace may not list them all
-        current = cluster.find(path(kind, namespace, namespace))
+        current = cluster.find(path(kind, "", cluster.namespace))
         return [current] if current and is_ours(current) else []
-    try:
-        listed = cluster.items(path(kind, namespace), {"labelSelector": selector(OURS)})
-    except ApiException as error:
-        if error.status == 404:  # a kind that the cluster does not have
-            return []
-        raise
+    listed: list[dict[str, Any]] = []
+    with SuppressStatus(404):  # a kind that the cluster does not have
+        listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": selector(OURS)})
     if kind == "PersistentVolume":
-        return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == namespace]
+        return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == cluster.namespace]
     return listed
 
 
 def _weights(volume: Mapping[str, Any]) -> Existing:
-    """The model that was uploaded for a volume."""
     state = {"Uri": annotations_of(volume)[WEIGHTS_ANNOTATION]}
     return Existing(WEIGHTS.kind, volume["metadata"]["name"], True, (labels(volume)[INSTANCE],), state)
 
@@ -196,14 +198,14 @@ def _existing(kind: str, current: Mapping[str, Any], users: tuple[str, ...], sta
     )
 
 
-def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[str, Any]) -> dict[str, Any]:
+def compared(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> dict[str, Any]:
     """`Changes` are paths that applying it would change, `Conflicts` pairs of field manager and path that forbid it,
     `Immutable` the fields that stand in its way. Empty for what is not ours.
     """
     if not is_ours(current):
         return {}
     try:
-        after = apply(cluster, item.kind, namespace, item.request, current, dry_run=True)
+        after = apply(cluster, item.kind, item.request, current, dry_run=True)
     except ApiException as error:
         if owners := conflicts(error):
             return {"Conflicts": [[manager, field.lstrip(".")] for manager, field in owners]}
@@ -214,34 +216,26 @@ def compared(cluster: Cluster, item: Resource, namespace: str, current: Mapping[
     return {"Changes": list(changes(current, after))}
 
 
-def job_status(cluster: Cluster, namespace: str, job: Document) -> TrainingJob:
+def job_status(cluster: Cluster, job: Document) -> TrainingJob:
     """The Job now. One whose pod can never start, as without an image, has failed: it would wait for its deadline."""
     name, status = job["metadata"]["name"], job.get("status", {})
     began = seconds(job["metadata"]["creationTimestamp"])
     if (complete := condition(status, "Complete")).get("status") == "True":
         return TrainingJob(name, "Completed", "Completed", "", began, _when(complete, began))
-    its_pods = _pods(cluster, namespace, job)
+    its_pods: list[Document] = []
+    with SuppressStatus(403):  # who may not see them sees what the Job says
+        its_pods += pods(cluster, job)
     if (failed := condition(status, "Failed")).get("status") == "True":
         reason = f"{failed.get('reason', '')}: {failed.get('message', '')}"
         return TrainingJob(name, "Failed", "Failed", _last_words(its_pods) or reason, began, _when(failed, began))
     if not its_pods:
         return TrainingJob(name, "InProgress", "Pending", "", began, began)
     entered = seconds(its_pods[-1]["metadata"]["creationTimestamp"])
-    trouble = trouble_of(its_pods[-1], readable_events(cluster, namespace, its_pods[-1]))
+    trouble = trouble_of(its_pods[-1], readable_events(cluster, its_pods[-1]))
     if trouble and trouble.certain:
         return TrainingJob(name, "Failed", "Failed", trouble.text, began, entered)
     stage = "Training" if its_pods[-1].get("status", {}).get("phase") == "Running" else "Starting"
     return TrainingJob(name, "InProgress", stage, trouble.text if trouble else "", began, entered)
-
-
-def _pods(cluster: Cluster, namespace: str, job: Document) -> list[Document]:
-    """The Job's pods, oldest first; none where we may not see them."""
-    try:
-        return [*pods(cluster, namespace, job)]
-    except ApiException as error:
-        if error.status == 403:
-            return []
-        raise
 
 
 def _last_words(of: list[Document]) -> str:

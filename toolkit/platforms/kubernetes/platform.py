@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,10 +28,8 @@ from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
-from toolkit.platforms.kubernetes.rollout import status
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import OURS
-from toolkit.platforms.kubernetes.runtime import read_metrics
 from toolkit.platforms.lease import lease
 from toolkit.recipe.recipe import Recipe
 
@@ -46,7 +44,6 @@ class KubernetesPlatform:
     """Endpoints in one namespace of a cluster. `poll_seconds` is the pause between two looks at an endpoint."""
 
     cluster: Cluster
-    namespace: str
     name: str = "kubernetes"
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
@@ -55,11 +52,11 @@ class KubernetesPlatform:
 
     def account(self, recipe: Recipe | None = None) -> Account:
         """No account and no region: only the `context/namespace`."""
-        return Account("", "", scope=f"{self.cluster.context}/{self.namespace}")
+        return Account("", "", scope=f"{self.cluster.context}/{self.cluster.namespace}")
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         with api_errors(f"reading existing resources in {self._scope}"):
-            return observe(self.cluster, self.namespace, desired, endpoints)
+            return observe(self.cluster, desired, endpoints)
 
     def execute(self, action: Action, progress: Progress) -> None:
         if action.kind == WEIGHTS.kind:
@@ -68,7 +65,7 @@ class KubernetesPlatform:
         if action.verb == "update" and KINDS_BY_NAME[action.kind].is_job:
             return  # it runs already
         with api_errors(str(action)):
-            objects = Objects(self.cluster, self.namespace, self.clock, self.sleep)
+            objects = Objects(self.cluster, self.clock, self.sleep)
             if action.verb == "delete":
                 objects.delete(action.kind, action.name)
                 return
@@ -78,7 +75,7 @@ class KubernetesPlatform:
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[None]:
-        store = ClusterLease(self.cluster, self.namespace, endpoint, self.clock, self.sleep)
+        store = ClusterLease(self.cluster, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
             with api_errors(f"locking {endpoint} in {self._scope}"):
                 held.enter_context(lease(endpoint, store, self.clock, self.sleep))
@@ -86,7 +83,7 @@ class KubernetesPlatform:
 
     def status(self, endpoint: str) -> EndpointStatus:
         with api_errors(f"looking at {endpoint}"):
-            return rollout.status(self.cluster, self.namespace, self._deployment(endpoint))
+            return rollout.status(self.cluster, self._deployment(endpoint))
 
     def logs(
         self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
@@ -94,9 +91,7 @@ class KubernetesPlatform:
         """Events of the pods are among the lines: `kubernetes: Pulled: …`."""
         with api_errors(f"reading the log of {endpoint}"):
             deployment = self._deployment(endpoint)
-            yield from rollout.read_logs(
-                self.cluster, self.namespace, deployment, since, {} if bookmarks is None else bookmarks
-            )
+            yield from rollout.read_logs(self.cluster, deployment, since, {} if bookmarks is None else bookmarks)
 
     def address(self, name: str) -> str:
         with api_errors(f"looking at {name}"):
@@ -113,22 +108,22 @@ class KubernetesPlatform:
 
     def endpoints(self) -> list[Deployed]:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return read_deployed(self.cluster, self.namespace)
+            return read_deployed(self.cluster)
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):
-            return job_status(self.cluster, self.namespace, self._job(name))
+            return job_status(self.cluster, self._job(name))
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         """Events of the pods are among the lines, as in `logs`."""
         with api_errors(f"reading the log of Job {name}"):
-            yield from rollout.read_logs(self.cluster, self.namespace, self._job(name), 0.0, bookmarks)
+            yield from rollout.read_logs(self.cluster, self._job(name), 0.0, bookmarks)
 
     def log_command(self, name: str) -> str:
-        return f"kubectl logs -n {self.namespace} --tail=-1 -l batch.kubernetes.io/job-name={name}"
+        return f"kubectl logs -n {self.cluster.namespace} --tail=-1 -l batch.kubernetes.io/job-name={name}"
 
     def leave(self, name: str, progress: Progress) -> str:
-        stop = f"kubectl delete job -n {self.namespace} {name}"
+        stop = f"kubectl delete job -n {self.cluster.namespace} {name}"
         return f"{name} goes on in the cluster. To stop it, with a checkpoint: {stop}"
 
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
@@ -143,27 +138,24 @@ class KubernetesPlatform:
             self._heads.place(job, name)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return runtime.invoke(self.cluster, self.namespace, endpoint, body, self.sleep)
+        return runtime.invoke(self.cluster, endpoint, body, self.sleep)
 
     def stream(self, endpoint: str, body: Mapping[str, Any]) -> Iterator[bytes]:
-        return runtime.stream(self.cluster, self.namespace, endpoint, body, self.sleep)
+        return runtime.stream(self.cluster, endpoint, body, self.sleep)
 
     def openai_access(self, endpoint: str) -> OpenAIAccess:
-        base = f"{self.cluster.url}{runtime.proxy(self.namespace, endpoint)}/v1"
+        base = f"{self.cluster.url}{runtime.proxy(self.cluster, endpoint)}/v1"
         return OpenAIAccess(base, self._token, self.cluster.tls(), runtime.on_openai_route)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         with api_errors(f"reading the metrics of {endpoint}"):
-            return read_metrics(self.cluster, self.namespace, self._deployment(endpoint), minutes)
+            return runtime.read_metrics(self.cluster, self._deployment(endpoint), minutes)
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
-        raise UsageError(
-            f"the figures of {name} cannot be published from a cluster",
-            hint="Leave out --publish; --json prints them for a monitoring of yours.",
-        )
+        hint = "Leave out --publish; --json prints them for a monitoring of yours."
+        raise UsageError(f"the figures of {name} cannot be published from a cluster", hint=hint)
 
     def sdk_endpoint(self, endpoint: str) -> NoReturn:
-        """Raises UsageError: it is no endpoint of SageMaker's."""
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
 
@@ -175,27 +167,24 @@ class KubernetesPlatform:
         return None
 
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        raise UsageError(
-            f"{prefix} cannot be read from a cluster", hint="Copy the files to this machine, and give their paths."
-        )
+        hint = "Copy the files to this machine, and give their paths."
+        raise UsageError(f"{prefix} cannot be read from a cluster", hint=hint)
 
     def with_digest(self, image: str) -> str:
         """The image as it is: a cluster builds none."""
         return image
 
     def scan(self, image: str) -> dict[str, int]:
-        raise UsageError(
-            f"a cluster does not scan images, so there is no scan of {image}",
-            hint="Scan it in its registry, such as ECR.",
-        )
+        hint = "Scan it in its registry, such as ECR."
+        raise UsageError(f"a cluster does not scan images, so there is no scan of {image}", hint=hint)
 
     @property
     def _heads(self) -> Heads:
-        return Heads(self.cluster, self.namespace, self.clock, self.sleep)
+        return Heads(self.cluster, self.clock, self.sleep)
 
     @property
     def _scope(self) -> str:
-        return f"namespace {self.namespace} of {self.cluster.context}"
+        return f"namespace {self.cluster.namespace} of {self.cluster.context}"
 
     def _token(self) -> str:
         with api_errors("getting a token for the cluster"):
@@ -214,11 +203,11 @@ class KubernetesPlatform:
         raise PlatformError(f"there is no Job {name} in {self._scope}", hint=hint)
 
     def _ours(self, kind: str, name: str) -> dict[str, Any] | None:
-        manifest = self.cluster.find(path(kind, self.namespace, name))
+        manifest = self.cluster.find(path(kind, self.cluster.namespace, name))
         return manifest if manifest and is_ours(manifest) else None
 
 
-def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
+def read_deployed(cluster: Cluster) -> list[Deployed]:
     """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
     query = {"labelSelector": selector(OURS)}
     try:
@@ -226,13 +215,13 @@ def read_deployed(cluster: Cluster, namespace: str) -> list[Deployed]:
     except ApiException as error:
         if error.status != 403:
             raise
-        deployments = cluster.items(path("Deployment", namespace), query)
+        deployments = cluster.items(path("Deployment", cluster.namespace), query)
     return sorted((_read_endpoint(cluster, item) for item in deployments), key=lambda item: (item.name, item.region))
 
 
 def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
     metadata = deployment["metadata"]
-    now = status(cluster, metadata["namespace"], deployment)
+    now = rollout.status(replace(cluster, namespace=metadata["namespace"]), deployment)
     nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
     return Deployed(
         name=metadata["name"],

@@ -65,7 +65,6 @@ def containers(pod: Document) -> list[Document]:
 
 
 def is_ready(pod: Document) -> bool:
-    """Whether it takes requests."""
     return condition(pod.get("status", {}), "Ready").get("status") == "True"
 
 

@@ -13,7 +13,7 @@ from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, path, selector
+from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, SuppressStatus, annotations_of, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
@@ -29,7 +29,7 @@ REVISION = "deployment.kubernetes.io/revision"
 _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
 
 
-def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointStatus:
+def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
     """Creating, Updating, InService, Failed or Deleting, and the digest of the recipe that it runs or shall run.
 
     A rollout has failed when its deadline is over, or when no pod of it can come up whatever is tried.
@@ -39,9 +39,9 @@ def status(cluster: Cluster, namespace: str, deployment: Document) -> EndpointSt
         return EndpointStatus(name, "Deleting", running)
     if _is_complete(deployment):
         return EndpointStatus(name, "InService", running)
-    ours = _newest_pods(cluster, namespace, deployment)
+    ours = _newest_pods(cluster, deployment)
     began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
-    trouble = _trouble(cluster, namespace, deployment, ours)
+    trouble = _trouble(cluster, deployment, ours)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if _is_observed(deployment) and progressing.get("status") == "False":
         late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
@@ -62,13 +62,12 @@ def _hopeless(name: str, stage: str) -> str:
 
 
 def config(deployment: Document) -> str:
-    """The digest of the recipe that it was made from."""
-    return _annotation(deployment, RECIPE_ANNOTATION)
+    return annotations_of(deployment).get(RECIPE_ANNOTATION, "")
 
 
 def revision(deployment: Document) -> str:
-    """Counted by the deployment controller; empty before it has seen the Deployment."""
-    return _annotation(deployment, REVISION)
+    """Counted by the deployment controller; empty before it has seen the Deployment or ReplicaSet."""
+    return annotations_of(deployment).get(REVISION, "")
 
 
 def applied(deployment: Document) -> float:
@@ -81,37 +80,35 @@ def applied(deployment: Document) -> float:
     return max(times, default=0.0)
 
 
-def pods(cluster: Cluster, namespace: str, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
+def pods(cluster: Cluster, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
-    listed = cluster.items(path("Pod", namespace), {"labelSelector": wanted})
+    listed = cluster.items(path("Pod", cluster.namespace), {"labelSelector": wanted})
     ordered = sorted(listed, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
     return [item for item in ordered if _creation_time(item) >= int(since)]
 
 
-def events(cluster: Cluster, namespace: str, pod: str) -> list[dict[str, Any]]:
+def events(cluster: Cluster, pod: str) -> list[dict[str, Any]]:
     """What Kubernetes says of a pod, oldest first; it forgets after an hour."""
     query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
-    return sorted(cluster.items(path("Event", namespace), query), key=_when)
+    return sorted(cluster.items(path("Event", cluster.namespace), query), key=_when)
 
 
 def read_logs(
-    cluster: Cluster, namespace: str, deployment: Document, since: float, bookmarks: MutableMapping[str, str]
+    cluster: Cluster, deployment: Document, since: float, bookmarks: MutableMapping[str, str]
 ) -> Iterator[LogLine]:
     """Lines of the Deployment's pods, each after what Kubernetes says of it. A stream is `pod/container/start`.
 
     A pod's own stream is Kubernetes' word: `kubernetes: Scheduled: …`.
     """
-    yield from _logs(cluster, namespace, pods(cluster, namespace, deployment, since), bookmarks)
+    yield from _logs(cluster, pods(cluster, deployment, since), bookmarks)
 
 
-def _logs(
-    cluster: Cluster, namespace: str, of: Sequence[Document], bookmarks: MutableMapping[str, str]
-) -> Iterator[LogLine]:
+def _logs(cluster: Cluster, of: Sequence[Document], bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
     for pod in of:
         pod_name = pod["metadata"]["name"]
-        yield from _new(pod_name, bookmarks, _event_lines(events(cluster, namespace, pod_name)))
-        log = f"{path('Pod', namespace, pod_name)}/log"
+        yield from _new(pod_name, bookmarks, _event_lines(events(cluster, pod_name)))
+        log = f"{path('Pod', cluster.namespace, pod_name)}/log"
         for container in containers(pod):
             for number, previous in instances(container):
                 stream = f"{pod_name}/{container['name']}/{number}"
@@ -131,23 +128,16 @@ def _new(stream: str, bookmarks: MutableMapping[str, str], lines: Sequence[tuple
         if at == time and seen:
             seen -= 1
             continue
-        bookmarks[stream] = _move(bookmarks.get(stream, ""), at)
+        last, _, count = bookmarks.get(stream, "").partition(" ")
+        bookmarks[stream] = f"{at} {int(count) + 1 if at == last else 1}"
         yield LogLine(stream, seconds(at), without_colours(text))
-
-
-def _move(bookmark: str, at: str) -> str:
-    time, _, count = bookmark.partition(" ")
-    return f"{at} {int(count) + 1 if at == time else 1}"
 
 
 def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[str, str]]:
     """Lines of a container's log with their times; of a progress bar, which goes over its line, the last state."""
-    try:
+    content = b""
+    with SuppressStatus(400, 404):  # the container has not started, its log was rotated, or the pod is gone
         content = cluster.read("GET", path, query=query, limits=_LOG_LIMITS)
-    except ApiException as error:
-        if error.status in (400, 404):  # the container has not started, its log was rotated, or the pod is gone
-            return []
-        raise
     pairs = (line.rstrip("\r").partition(" ") for line in content.decode(errors="replace").split("\n"))
     # What has no time is the kubelet's own word, such as that the log was rotated.
     return [(time, text.rpartition("\r")[2]) for time, _, text in pairs if _TIME.fullmatch(time)]
@@ -170,50 +160,46 @@ def _creation_time(item: Document) -> float:
     return seconds(item["metadata"]["creationTimestamp"])
 
 
-def _annotation(item: Document, name: str) -> str:
-    return str((item["metadata"].get("annotations") or {}).get(name, ""))
+def _owners(item: Document) -> set[str]:
+    return {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
 
 
-def _newest_pods(cluster: Cluster, namespace: str, deployment: Document) -> list[dict[str, Any]]:
+def _replica_sets(cluster: Cluster, deployment: Document) -> list[dict[str, Any]]:
+    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
+    return cluster.items(path("ReplicaSet", cluster.namespace), wanted)
+
+
+def _newest_pods(cluster: Cluster, deployment: Document) -> list[dict[str, Any]]:
     """Pods of the ReplicaSet that the Deployment is now, oldest first; none where we may not see them.
 
     None either before the controller has seen the Deployment: until then its revision is the old one.
     """
-    if not _is_observed(deployment):
-        return []
-    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
-    try:
-        sets = cluster.items(path("ReplicaSet", namespace), wanted)
-        every = pods(cluster, namespace, deployment)
-    except ApiException as error:
-        if error.status == 403:  # who may deploy need not be one who may look at pods
-            return []
-        raise
-    newest = {item["metadata"]["uid"] for item in sets if _annotation(item, REVISION) == revision(deployment)}
-    return [pod for pod in every if newest & {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}]
+    if _is_observed(deployment):
+        with SuppressStatus(403):  # who may deploy need not be one who may look at pods
+            sets = _replica_sets(cluster, deployment)
+            newest = {item["metadata"]["uid"] for item in sets if revision(item) == revision(deployment)}
+            return [pod for pod in pods(cluster, deployment) if newest & _owners(pod)]
+    return []
 
 
-def _trouble(cluster: Cluster, namespace: str, deployment: Document, of: Sequence[Document]) -> Trouble | None:
+def _trouble(cluster: Cluster, deployment: Document, of: Sequence[Document]) -> Trouble | None:
     refused = condition(deployment.get("status", {}), "ReplicaFailure")
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    trouble = worst((pod, readable_events(cluster, namespace, pod)) for pod in of)
+    trouble = worst((pod, readable_events(cluster, pod)) for pod in of)
     if trouble and trouble.is_crash and not trouble.certain:
         with suppress(ApiException):  # who may deploy need not be one who may read logs
-            cause = diagnose([line.text for line in _logs(cluster, namespace, of, {})], platform="kubernetes")
+            cause = diagnose([line.text for line in _logs(cluster, of, {})], platform="kubernetes")
             return Trouble(trouble.text, cause is not None and cause.fatal)
     return trouble
 
 
-def readable_events(cluster: Cluster, namespace: str, pod: Document) -> list[dict[str, Any]]:
+def readable_events(cluster: Cluster, pod: Document) -> list[dict[str, Any]]:
     """The pod's events; none where we may not see them."""
-    try:
-        return events(cluster, namespace, pod["metadata"]["name"])
-    except ApiException as error:
-        if error.status == 403:
-            return []
-        raise
+    with SuppressStatus(403):
+        return events(cluster, pod["metadata"]["name"])
+    return []
 
 
 def _is_observed(deployment: Document) -> bool:
@@ -235,33 +221,23 @@ def _is_complete(deployment: Document) -> bool:
     return bool(wanted <= updated <= available)
 
 
-def history(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> dict[str, Any]:
+def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     """`History`, the newest version first, and `Manifest`: the Deployment as it would be applied again."""
     metadata, spec = deployment["metadata"], deployment["spec"]
     head = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
     applied = {key: value for key, value in spec.items() if key not in _OF_CONTROLLERS}
     manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": head, "spec": applied}
-    return {HISTORY: _versions(cluster, namespace, deployment), "Manifest": manifest}
+    return {HISTORY: _versions(cluster, deployment), "Manifest": manifest}
 
 
-def _versions(cluster: Cluster, namespace: str, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
-    try:
-        replica_sets = cluster.items(path("ReplicaSet", namespace), wanted)
-    except ApiException as error:
-        if error.status == 403:  # who may deploy need not be one who may list them
-            return None
-        raise
+def _versions(cluster: Cluster, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     uid = deployment["metadata"]["uid"]
-    mine = [
-        item
-        for item in replica_sets
-        if uid in {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
-    ]
-    return [version(item) for item in sorted(mine, key=_revision, reverse=True)]
+    with SuppressStatus(403):  # who may deploy need not be one who may list them
+        mine = [item for item in _replica_sets(cluster, deployment) if uid in _owners(item)]
+        return [version(item) for item in sorted(mine, key=_number, reverse=True)]
+    return None
 
 
-def _revision(replica_set: Mapping[str, Any]) -> int:
-    """Counted by the deployment controller; 0 before it has seen the ReplicaSet."""
-    text = (replica_set["metadata"].get("annotations") or {}).get(REVISION, "")
+def _number(replica_set: Document) -> int:
+    text = revision(replica_set)
     return int(text) if text.isdecimal() else 0

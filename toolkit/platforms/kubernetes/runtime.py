@@ -27,15 +27,13 @@ _ANSWER = documents.Limits(seconds=3600.0)
 _BUSY = (429, 502, 503, 504)
 
 
-def proxy(namespace: str, endpoint: str) -> str:
+def proxy(cluster: Cluster, endpoint: str) -> str:
     """The address under which the API server passes requests on to the endpoint's Service."""
-    return f"{path('Service', namespace, endpoint)}:http/proxy"
+    return f"{path('Service', cluster.namespace, endpoint)}:http/proxy"
 
 
-def invoke(
-    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
-) -> dict[str, Any]:
-    answer = _ask(cluster, namespace, endpoint, body, sleep)
+def invoke(cluster: Cluster, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> dict[str, Any]:
+    answer = _ask(cluster, endpoint, body, sleep)
     try:
         with closing(answer):
             return documents.parse(dict[str, Any], documents.collect(answer.stream(), _ANSWER))
@@ -45,11 +43,9 @@ def invoke(
         raise refusal.broken_off(endpoint, error) from error
 
 
-def stream(
-    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
-) -> Iterator[bytes]:
+def stream(cluster: Cluster, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> Iterator[bytes]:
     """What breaks off is never asked for again: half an answer has been given."""
-    answer = _ask(cluster, namespace, endpoint, body, sleep)
+    answer = _ask(cluster, endpoint, body, sleep)
     try:
         with closing(answer):  # also when the caller has had enough
             while part := answer.read1():
@@ -58,14 +54,12 @@ def stream(
         raise refusal.broken_off(endpoint, error) from error
 
 
-def _ask(
-    cluster: Cluster, namespace: str, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]
-) -> HTTPResponse:
+def _ask(cluster: Cluster, endpoint: str, body: Mapping[str, Any], sleep: Callable[[float], None]) -> HTTPResponse:
     """The head of the answer; the body is still to be read."""
 
     def send() -> HTTPResponse:
         try:
-            return cluster.open("POST", f"{proxy(namespace, endpoint)}/invocations", body)
+            return cluster.open("POST", f"{proxy(cluster, endpoint)}/invocations", body)
         except ApiException as error:
             raise _refusal(endpoint, error) from error
         except HTTPError as error:
@@ -98,8 +92,11 @@ def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     return InvocationError(f"{endpoint}: {message_of(error)}", hint=hint, transient=error.status in _BUSY)
 
 
-def read_metrics(cluster: Cluster, namespace: str, deployment: Document, minutes: int) -> Metrics:
+def read_metrics(cluster: Cluster, deployment: Document, minutes: int) -> Metrics:
     """Counted since each container's start. Raises ApiException, PlatformError."""
-    ready = [pod["metadata"]["name"] for pod in pods(cluster, namespace, deployment) if is_ready(pod)]
-    pages = {f"pod {pod}": cluster.read("GET", f"{path('Pod', namespace, pod)}:{PORT}/proxy/metrics") for pod in ready}
+    ready = [pod["metadata"]["name"] for pod in pods(cluster, deployment) if is_ready(pod)]
+    pages = {
+        f"pod {pod}": cluster.read("GET", f"{path('Pod', cluster.namespace, pod)}:{PORT}/proxy/metrics")
+        for pod in ready
+    }
     return metrics_of_pages(deployment["metadata"]["name"], minutes, pages)

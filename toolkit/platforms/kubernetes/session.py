@@ -15,7 +15,7 @@ from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-    from toolkit.platforms.rules import AwsSession, TrainingPlatform
+    from toolkit.platforms.rules import AwsSession
 
 DEFAULT_NAMESPACE = "toolkit"
 IN_CLUSTER = "in-cluster"
@@ -45,22 +45,50 @@ class KubernetesSession:
         return scope
 
     def can_be_asked(self) -> bool:
-        return has_cluster()
+        return bool(_kubeconfig()) or _IN_POD in os.environ
 
     def open(self, scope: str | None = None) -> KubernetesPlatform:
-        return kubernetes_platform(scope)
+        """The platform of `context/namespace`; by default the current context and namespace `toolkit`.
 
-    running = glance = open
+        Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
+        """
+        try:
+            from kubernetes.client import ApiClient, Configuration
+            from kubernetes.config import ConfigException, kube_config, load_incluster_config
+        except ImportError as error:
+            raise MissingPackage("the kubernetes package is not installed", extra="kubernetes") from error
+        from toolkit.platforms.kubernetes.cluster import Cluster
+        from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
-    def trainer(self, scope: str | None = None) -> TrainingPlatform:
-        return kubernetes_platform(scope)
+        # A context's name may have slashes (EKS takes the cluster's ARN), a namespace's may not.
+        context, _, namespace = (scope or "").rpartition("/")
+        settings, files = Configuration(), _kubeconfig()
+        try:
+            if files:
+                _require_small(files)
+                written = kube_config.KubeConfigMerger(files).config.value
+                context = context or written.get("current-context") or ""
+                _require_context(context, [item["name"] for item in written["contexts"]])
+                kube_config.load_kube_config(files, context, settings, persist_config=False)
+            elif _IN_POD in os.environ:
+                load_incluster_config(settings)
+                context = IN_CLUSTER
+            else:
+                hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
+                raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
+        except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
+            hint = f"See: kubectl config view. The files are {files}."
+            raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
+        return KubernetesPlatform(Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE))
+
+    running = glance = trainer = open
 
     def scope_of(self, endpoint: str) -> str | None:
         """The only namespace of the current context with such an endpoint; None where there is none.
 
         Raises AmbiguousEndpoint, UsageError or PlatformError.
         """
-        scopes = [item.region for item in kubernetes_platform(None).endpoints() if item.name == endpoint]
+        scopes = [item.region for item in self.open().endpoints() if item.name == endpoint]
         if len(scopes) > 1:
             hint = (
                 "Pass the recipe instead of the name. "
@@ -77,46 +105,6 @@ class KubernetesSession:
 
 
 SESSION = KubernetesSession()
-
-
-def has_cluster() -> bool:
-    """Whether there is a kubeconfig, or we run in a pod. Sends no request."""
-    return bool(_kubeconfig()) or _IN_POD in os.environ
-
-
-def kubernetes_platform(scope: str | None) -> KubernetesPlatform:
-    """The platform of `context/namespace`; by default the current context and namespace `toolkit`.
-
-    Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
-    """
-    try:
-        from kubernetes.client import ApiClient, Configuration
-        from kubernetes.config import ConfigException, kube_config, load_incluster_config
-    except ImportError as error:
-        raise MissingPackage("the kubernetes package is not installed", extra="kubernetes") from error
-    from toolkit.platforms.kubernetes.cluster import Cluster
-    from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-
-    # A context's name may have slashes (EKS takes the cluster's ARN), a namespace's may not.
-    context, _, namespace = (scope or "").rpartition("/")
-    settings, files = Configuration(), _kubeconfig()
-    try:
-        if files:
-            _require_small(files)
-            written = kube_config.KubeConfigMerger(files).config.value
-            context = context or written.get("current-context") or ""
-            _require_context(context, [item["name"] for item in written["contexts"]])
-            kube_config.load_kube_config(files, context, settings, persist_config=False)
-        elif _IN_POD in os.environ:
-            load_incluster_config(settings)
-            context = IN_CLUSTER
-        else:
-            hint = "Create one, for EKS: aws eks update-kubeconfig --name CLUSTER. Or set KUBECONFIG."
-            raise UsageError("no kubeconfig was found, and this is not a pod", hint=hint)
-    except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
-        hint = f"See: kubectl config view. The files are {files}."
-        raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
-    return KubernetesPlatform(Cluster(ApiClient(settings), context), namespace or DEFAULT_NAMESPACE)
 
 
 def _kubeconfig() -> str:

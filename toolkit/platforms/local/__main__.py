@@ -22,11 +22,7 @@ from toolkit.platforms.local.folders import endpoints_folder
 from toolkit.platforms.local.presence import Activity, Presence
 
 if TYPE_CHECKING:
-    import uvicorn
-    from starlette.types import ASGIApp
     from types_boto3_s3 import S3Client
-
-    from toolkit.platforms.local.service import SageMaker
 
 _LOOK_S = 0.25
 
@@ -42,8 +38,10 @@ def main(home: Path, containers: Path, ready_fd: int) -> None:
 
 def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> None:
     # Imported here, and not before the fork: half a second of moto, boto3 and uvicorn.
+    import uvicorn
+
     from toolkit.platforms.local.aws import HOME
-    from toolkit.platforms.local.clients import session
+    from toolkit.platforms.local.clients import DaemonSession
     from toolkit.platforms.local.container_host import ContainerHost
     from toolkit.platforms.local.control import control_application, control_server
     from toolkit.platforms.local.front import guarded
@@ -59,7 +57,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
 
     @cache
     def s3() -> S3Client:
-        client: S3Client = session(daemon).client("s3")
+        client: S3Client = DaemonSession(daemon).client("s3")
         return client
 
     sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
@@ -74,7 +72,10 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         started_at=time.time(),
         credentials_file=str(credentials_file(home)),
     )
-    runtime = _runtime_server(activity.count_asgi(gateway(sagemaker.endpoints.targets, guard)))
+    counted = activity.count_asgi(gateway(sagemaker.endpoints.targets, guard))
+    runtime = uvicorn.Server(
+        uvicorn.Config(counted, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    )
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),
         threading.Thread(target=runtime.run, args=([runtime_socket],), name="runtime", daemon=True),
@@ -88,7 +89,8 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
 
     why = _wait_for_end(asked_to_end, activity, presence)
     if why:
-        why += _endpoints_that_end(sagemaker)
+        names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
+        why += f" Its endpoints went with it: {names}." if names else ""
         _log(why)
     runtime.should_exit = True
     control.shutdown()
@@ -96,19 +98,6 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     for thread in serving:
         thread.join()
     presence.withdraw(why)
-
-
-def _runtime_server(application: ASGIApp) -> uvicorn.Server:
-    import uvicorn
-
-    return uvicorn.Server(
-        uvicorn.Config(application, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    )
-
-
-def _endpoints_that_end(sagemaker: SageMaker) -> str:
-    names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
-    return f" Its endpoints went with it: {names}." if names else ""
 
 
 def _listening() -> socket.socket:

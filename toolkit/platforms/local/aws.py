@@ -18,7 +18,6 @@ class Region:
 
     @property
     def partition(self) -> str:
-        """First part of its ARNs."""
         partitions = (partition for prefix, partition in _PARTITIONS.items() if self.name.startswith(f"{prefix}-"))
         return next(partitions, "aws")
 
@@ -27,7 +26,6 @@ class Region:
         return f"arn:{self.partition}:sagemaker:{self.name}:{ACCOUNT}:{kind}/{name}"
 
     def log_stream_arn(self, endpoint: str, stream: str) -> str:
-        """ARN of one container's log stream."""
         return f"arn:{self.partition}:logs:{self.name}:{ACCOUNT}:log-group:{log_group(endpoint)}:log-stream:{stream}"
 
 

@@ -35,15 +35,12 @@ _NO_FILES = {
 }
 
 
-def session(daemon: LocalDaemon) -> boto3.Session:
+class DaemonSession(boto3.Session):
     """A boto3 session whose clients talk to the daemon, whatever AWS_* variables and files the user has.
 
     Raises PlatformError when the daemon's key cannot be read.
     """
-    return _LocalSession(daemon)
 
-
-class _LocalSession(boto3.Session):
     def __init__(self, daemon: LocalDaemon) -> None:
         key = credentials.read(Path(daemon.credentials_file))
         super().__init__(

@@ -25,7 +25,6 @@ _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
 def entrypoint(image: str, containers: Path) -> Path | None:
-    """The program that runs in that image, or None when this machine cannot run it."""
     named = _IMAGE.fullmatch(image)
     if named is None or not named["tag"].endswith("-cpu") or not _runs_here(named["repository"]):
         return None

@@ -123,8 +123,13 @@ class Container:
 
     def answers_ping(self) -> bool:
         """Whether GET /ping says 200, as SageMaker asks it."""
-        connection = _Connection(self.address)
+        port = self.address if isinstance(self.address, int) else None
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_PING_TIMEOUT_S)
         try:
+            if isinstance(self.address, Path):
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.settimeout(_PING_TIMEOUT_S)
+                connection.sock.connect(str(self.address))
             connection.request("GET", "/ping")
             return connection.getresponse().status == http.HTTPStatus.OK
         except (OSError, http.client.HTTPException):
@@ -141,7 +146,6 @@ class Container:
             self._ended.wait()
 
     def _follow(self) -> None:
-        """Copy its output to the log until it has ended."""
         assert self._process.stdout is not None
         output = self._process.stdout.fileno()
         keeper_ended = os.pidfd_open(self._process.pid)
@@ -164,22 +168,6 @@ class Container:
         self._process.stdout.close()
         self._process.wait()
         self._ended.set()
-
-
-class _Connection(http.client.HTTPConnection):
-    """To a port of this machine, or to a socket in a folder."""
-
-    def __init__(self, address: Address) -> None:
-        super().__init__("127.0.0.1", address if isinstance(address, int) else None, timeout=_PING_TIMEOUT_S)
-        self._address = address
-
-    def connect(self) -> None:
-        if isinstance(self._address, int):
-            super().connect()
-            return
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_PING_TIMEOUT_S)
-        self.sock.connect(str(self._address))
 
 
 def free_port(candidates: range = _PORTS) -> int:

@@ -35,11 +35,7 @@ class ContainerHost:
     refused: Mapping[str, tuple[str, ...]] = {
         "CreateModel": ("Containers", "InferenceExecutionConfig"),
         "PrimaryContainer": ("ModelDataUrl", "ModelPackageName", "MultiModelConfig"),
-        "CreateEndpointConfig": (
-            "AsyncInferenceConfig",
-            "DataCaptureConfig",
-            "ExplainerConfig",
-        ),
+        "CreateEndpointConfig": ("AsyncInferenceConfig", "DataCaptureConfig", "ExplainerConfig"),
         "ProductionVariant": ("ServerlessConfig",),
     }
 
@@ -119,12 +115,7 @@ def _model_data(container: Mapping[str, Any]) -> dict[str, str]:
     sources = {"model": container["ModelDataSource"]} if "ModelDataSource" in container else {}
     for source in container.get("AdditionalModelDataSources", []):
         sources[f"additional-model-data-sources/{source['ChannelName']}"] = source
-    return {folder: _prefix(source) for folder, source in sources.items()}
-
-
-def _prefix(source: Mapping[str, Any]) -> str:
-    data = source.get("S3DataSource", {})
-    if data.get("S3DataType") != "S3Prefix" or data.get("CompressionType") != "None":
+    data = {folder: source.get("S3DataSource", {}) for folder, source in sources.items()}
+    if any((item.get("S3DataType"), item.get("CompressionType")) != ("S3Prefix", "None") for item in data.values()):
         raise ServiceError("The local platform takes model data as S3DataType S3Prefix with CompressionType None only.")
-    uri: str = data["S3Uri"]
-    return uri
+    return {folder: item["S3Uri"] for folder, item in data.items()}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from socket import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.resourcegroupstaggingapi.models import resourcegroupstaggingapi_backends
@@ -19,9 +20,6 @@ from toolkit.platforms.local.host import Answer, Request
 from toolkit.platforms.local.resources import Tags, read_token, token_of
 from toolkit.platforms.local.service import SageMaker
 
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
 _TARGET = "SageMaker."
 _GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"
 # AWS4-HMAC-SHA256 Credential=<key>/<day>/<region>/<service>/aws4_request, ...
@@ -30,14 +28,8 @@ _MOST = 100  # resources of a page
 _ALL = 1_000_000
 
 
-def region_of(environ: WSGIEnvironment) -> str:
-    """The region that a request was signed for; the local platform's, when it was not signed."""
-    scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
-    return scope["region"] if scope else REGION
-
-
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
-    """The WSGI application. `service` finds the service of a region."""
+    """The WSGI application. `service` finds the service of the region that a request was signed for, else of ours."""
     moto: WSGIApplication = DomainDispatcherApplication(create_backend_app)
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
@@ -45,7 +37,8 @@ def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
         if not target.startswith(_TARGET) and target != _GET_RESOURCES:
             return moto(environ, start_response)
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        status, answer = _answer(service(region_of(environ)), target, body)
+        scope = _SCOPE.search(environ.get("HTTP_AUTHORIZATION", ""))
+        status, answer = _answer(service(scope["region"] if scope else REGION), target, body)
         content = json.dumps(answer).encode()
         headers = [
             ("Content-Type", "application/x-amz-json-1.1"),
@@ -90,7 +83,8 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
     size = request.get("ResourcesPerPage", _MOST)
     if not 1 <= size <= _MOST:
         raise ServiceError(f"ResourcesPerPage must be between 1 and {_MOST}.", code="InvalidParameterException")
-    tags_by_arn = {**dict(_from_moto(region)), **sagemaker.all()}
+    _, of_moto = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
+    tags_by_arn = {**{resource.arn: resource.tags for resource in of_moto}, **sagemaker.all()}
     arns = sorted(arn for arn, tags in tags_by_arn.items() if _is_wanted(arn, tags, request))
     if request.get("PaginationToken"):
         (last,) = read_token(request["PaginationToken"], 1)
@@ -103,12 +97,6 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
         ],
         "PaginationToken": token_of(page[-1]) if len(arns) > size else "",
     }
-
-
-def _from_moto(region: Region) -> Iterator[tuple[str, Mapping[str, str]]]:
-    _, resources = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
-    for resource in resources:
-        yield resource.arn, resource.tags
 
 
 def _is_wanted(arn: str, tags: Mapping[str, str], request: Request) -> bool:

@@ -21,8 +21,6 @@ _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class Credentials:
-    """The key that requests to a daemon are signed with."""
-
     access_key_id: str
     secret_access_key: str = field(repr=False)
 

@@ -29,8 +29,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
+from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import containers_dir
 from toolkit.platforms.local import credentials, folders, keeper
@@ -59,11 +58,7 @@ class LocalDaemon:
 
 
 def credentials_file(home: Path) -> Path:
-    """Where a daemon of that home keeps its key."""
     return home / "credentials"
-
-
-_DAEMON = TypeAdapter(LocalDaemon)
 
 
 def running(home: Path) -> LocalDaemon | None:
@@ -232,9 +227,9 @@ def _clear(home: Path) -> None:
 def _read_description(home: Path) -> LocalDaemon | None:
     """What daemon.json says, None when it, or the key that it names, makes no sense."""
     try:
-        daemon = _DAEMON.validate_json((home / "daemon.json").read_bytes())
+        daemon = documents.parse(LocalDaemon, documents.read_file(home / "daemon.json"))
         credentials.read(Path(daemon.credentials_file))
-    except (OSError, ValidationError, PlatformError):
+    except (OSError, ValueError, PlatformError):
         return None
     return daemon
 

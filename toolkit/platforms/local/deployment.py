@@ -93,7 +93,6 @@ class ContainerDeployment:
         threading.Thread(target=self._stop, args=(ended,), daemon=True).start()
 
     def targets(self) -> list[Target]:
-        """The containers that take requests now."""
         return [instance.target for instance in self._instances if instance.target]
 
     def placement(self, variant: Variant) -> Placement:
@@ -150,7 +149,6 @@ class ContainerDeployment:
         ended()
 
     def _end(self) -> None:
-        """End all containers and delete their folders."""
         stopping = [threading.Thread(target=instance.stop) for instance in self._instances]
         for thread in stopping:
             thread.start()
@@ -162,8 +160,6 @@ class ContainerDeployment:
 
 
 class _Instance:
-    """One variant's container, across restarts."""
-
     def __init__(self, endpoint: str, variant: Variant, model: Model, folder: Path, s3: S3Client) -> None:
         self.variant = variant
         self.target: Target | None = None
@@ -236,7 +232,6 @@ class _Instance:
         return True
 
     def weigh(self, weight: float) -> None:
-        """Take another share of the requests."""
         self._weight = weight
         if target := self.target:
             target.weight = weight

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit.platforms.local.aws import Region, ServiceError
-from toolkit.platforms.local.host import Answer, EndpointDeployment, EndpointSpec, ModelHost, Request, Target, Variant
+from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Request, Target, Variant
 from toolkit.platforms.local.lifecycle import Lifecycle
 
 # What DescribeEndpoint repeats of a variant's entry in the endpoint configuration.
@@ -16,7 +16,7 @@ _REPEATED = ("ManagedInstanceScaling", "RoutingConfig", "CapacityReservationConf
 
 
 @dataclass(eq=False)
-class Endpoint(Lifecycle[EndpointSpec, EndpointDeployment]):
+class Endpoint(Lifecycle):
     """An endpoint. `last_deployment` is the DeploymentConfig of its last update that had one."""
 
     last_deployment: Mapping[str, Any] | None = None
@@ -58,9 +58,8 @@ class Endpoints:
             by_variant = {variant.name: variant for variant in endpoint.spec.variants}
             for item in desired:
                 if item["VariantName"] not in by_variant:
-                    raise ServiceError(
-                        f'Could not find variant "{item["VariantName"]}" of endpoint "{self._arn(name)}".'
-                    )
+                    missing = f'variant "{item["VariantName"]}" of endpoint "{self._arn(name)}"'
+                    raise ServiceError(f"Could not find {missing}.")
                 variant = by_variant[item["VariantName"]]
                 by_variant[variant.name] = replace(
                     variant,
@@ -113,14 +112,6 @@ class Endpoints:
         if endpoint is None or endpoint.live is None or endpoint.status not in ("InService", "Updating", "RollingBack"):
             return None
         return endpoint.live.deployment.targets()
-
-    def in_service(self, name: str) -> EndpointSpec:
-        """What an endpoint serves. Raises ServiceError when there is none, or nothing."""
-        with self._lock:
-            endpoint = self._find(name)
-            if endpoint.status != "InService":
-                raise ServiceError(f'Endpoint "{self._arn(name)}" is not in service: it is {endpoint.status}.')
-            return endpoint.spec
 
     def settled(self, name: str) -> Endpoint:
         """The endpoint, when nothing is under way with it. AWS uses the same words for updating and deleting."""
@@ -180,8 +171,7 @@ def _retain(new: EndpointSpec, old: EndpointSpec, excluded: set[str]) -> Endpoin
     return replace(new, variants=variants, data_capture=data_capture)
 
 
-def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
-    """Summaries of production and shadow variants."""
+def _variants(spec: EndpointSpec, deployment: Deployment) -> Answer:
     in_service = {target.variant for target in deployment.targets()}
     summaries: Answer = {}
     for variant in spec.variants:
@@ -191,7 +181,7 @@ def _variants(spec: EndpointSpec, deployment: EndpointDeployment) -> Answer:
     return summaries
 
 
-def _variant(variant: Variant, deployment: EndpointDeployment, current: int) -> Answer:
+def _variant(variant: Variant, deployment: Deployment, current: int) -> Answer:
     placement = deployment.placement(variant)
     image = placement.container.get("Image")
     summary = {

@@ -33,7 +33,7 @@ def engine() -> str:
         if shutil.which(program) is None:
             whys.append(f"{program} is not installed")
             continue
-        ended = run([program, question], _discard)
+        ended = run([program, question])
         if ended.code == 0:
             return program
         whys.append(f"{program} does not work here: {last_words(ended)}")
@@ -43,7 +43,7 @@ def engine() -> str:
 
 def holds(image: str) -> bool:
     """Whether the image is in the store."""
-    return run([engine(), "image", "inspect", image], _discard).code == 0
+    return run([engine(), "image", "inspect", image]).code == 0
 
 
 def build(spec: ImageSpec, image: str, log: Log) -> None:
@@ -79,7 +79,3 @@ def _environment_file(folder: Path, variables: Mapping[str, str]) -> Path:
     file.touch(mode=0o600)
     file.write_text("".join(f"{name}={value}\n" for name, value in variables.items()))
     return file
-
-
-def _discard(_line: str) -> None:
-    """Log nothing: these lines are of no use to the user."""

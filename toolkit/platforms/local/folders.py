@@ -41,7 +41,6 @@ def is_locked(file: Path) -> bool:
 
 
 def endpoints_folder(home: Path) -> Path:
-    """Where the folders of all containers are."""
     return home / "endpoints"
 
 
@@ -61,12 +60,10 @@ def temporary_folder(folder: Path) -> Path:
 
 
 def write_session(folder: Path, session: int) -> None:
-    """Note which session the container's processes are in."""
     (folder / "session").write_text(str(session))
 
 
 def remove(folder: Path) -> None:
-    """Delete a container's folder and its temporary folder."""
     with suppress(FileNotFoundError):
         shutil.rmtree((folder / "tmp").readlink(), ignore_errors=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -9,16 +9,14 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, cast
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 from xml.sax.saxutils import escape
 
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
 from toolkit.platforms.local import sigv4
 from toolkit.platforms.local.sigv4 import AccessError, Guard, Received, Signature, must_be_a_program
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 SIGNATURE = "toolkit.signature"
 """Where a request that was let in has its signature."""
@@ -38,8 +36,6 @@ _BAD_REQUESTS = ("EntityTooLarge", "InsufficientStorage", "MissingContentLength"
 
 @dataclass(frozen=True)
 class Body:
-    """A request's body in a file, and its digest."""
-
     file: IO[bytes]
     size: int
     sha256: str

@@ -12,11 +12,11 @@ import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any, TypedDict
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -24,17 +24,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from toolkit.endpoint.wire import Client, Response, Unreachable
-from toolkit.platforms.local import eventstream
+from toolkit.platforms.local import eventstream, sigv4
 from toolkit.platforms.local.aws import ACCOUNT, REGION, log_group
 from toolkit.platforms.local.host import Address, Target
-from toolkit.platforms.local.sigv4 import (
-    AccessError,
-    Guard,
-    Received,
-    must_be_a_program,
-    must_be_signed_for_sagemaker,
-    signature_of,
-)
 
 Resolve = Callable[[str], Sequence[Target] | None]
 """Where requests to the endpoint of that name go; see `Endpoints.targets`."""
@@ -71,17 +63,17 @@ class Limits:
     stream_s: float = 480.0
 
 
-def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starlette:
+def gateway(resolve: Resolve, guard: sigv4.Guard, limits: Limits = Limits()) -> Starlette:
     """The ASGI application. `guard` decides who may ask."""
+    upstream = _Upstream()
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[_State]:
-        upstream = _Upstream()
-        yield {"upstream": upstream}
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
         upstream.close()
 
     def route(path: str, admit: _Admit, relay: _Relay, error: _ErrorBody) -> Route:
-        invocation = _Invocation(resolve, limits, partial(admit, guard), relay, error)
+        invocation = _Invocation(resolve, upstream, limits, partial(admit, guard), relay, error)
         return Route(f"/endpoints/{{endpoint}}/{path}", invocation, methods=["POST"])
 
     return Starlette(
@@ -90,7 +82,7 @@ def gateway(resolve: Resolve, guard: Guard, limits: Limits = Limits()) -> Starle
             route("invocations", _admit_signed, _relay_whole, _aws_error),
             route("invocations-response-stream", _admit_signed, _relay_as_event_stream, _aws_error),
             route("openai/v1/chat/completions", _admit_bearer, _relay_as_it_is, _openai_error),
-            Route("/endpoints/{endpoint}/metrics", _Pages(resolve, guard), methods=["GET"]),
+            Route("/endpoints/{endpoint}/metrics", _Pages(resolve, upstream, guard), methods=["GET"]),
         ],
     )
 
@@ -115,10 +107,6 @@ class _Upstream:
             client.close()
 
 
-class _State(TypedDict):
-    upstream: _Upstream
-
-
 class _RefusedError(Exception):
     """The caller gets an error for an answer."""
 
@@ -138,85 +126,85 @@ class _Call:
     limits: Limits
 
 
-_Admit = Callable[[Guard, Scope, Receive], Awaitable[bytes]]
+_Admit = Callable[[sigv4.Guard, Scope, Receive], Awaitable[bytes]]
 """Gives the request's body. Raises AccessError or _RefusedError."""
 _Relay = Callable[[_Call, Response, Send], Awaitable[None]]
 _ErrorBody = Callable[[_RefusedError], dict[str, Any]]
 
 
+@dataclass(frozen=True)
 class _Invocation:
     """One route, as an ASGI application: choose a container, ask it, relay its answer."""
 
-    def __init__(
-        self,
-        resolve: Resolve,
-        limits: Limits,
-        admit: Callable[[Scope, Receive], Awaitable[bytes]],
-        relay: _Relay,
-        error: _ErrorBody,
-    ) -> None:
-        self._resolve, self._limits, self._admit, self._relay, self._error = resolve, limits, admit, relay, error
-        self._copies: set[asyncio.Task[None]] = set()
+    resolve: Resolve
+    upstream: _Upstream
+    limits: Limits
+    admit: Callable[[Scope, Receive], Awaitable[bytes]]
+    relay: _Relay
+    error: _ErrorBody
+    copies: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         endpoint = scope["path_params"]["endpoint"]
         try:
-            must_be_a_program(headers, scope["server"][1])
-            body = await self._admit(scope, receive)
-            targets = self._resolve(endpoint)
+            sigv4.must_be_a_program(headers, scope["server"][1])
+            body = await self.admit(scope, receive)
+            targets = self.resolve(endpoint)
             target = _choose(endpoint, targets, headers)
             forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
-            call = _Call(endpoint, target, body, forwarded, self._limits)
-        except AccessError as exc:
+            call = _Call(endpoint, target, body, forwarded, self.limits)
+        except sigv4.AccessError as exc:
             await self._refuse(_RefusedError(403, exc.code, str(exc)), send)
             return
         except _RefusedError as exc:
             await self._refuse(exc, send)
             return
         for shadow in _shadows(targets or (), target):
-            copy = asyncio.create_task(_mirror(replace(call, target=shadow), scope["state"]["upstream"]))
-            self._copies.add(copy)  # asyncio itself keeps no task alive
-            copy.add_done_callback(self._copies.discard)
+            copy = asyncio.create_task(_mirror(replace(call, target=shadow), self.upstream))
+            self.copies.add(copy)  # asyncio itself keeps no task alive
+            copy.add_done_callback(self.copies.discard)
         target.requests += 1
         try:
-            await _unless_caller_leaves(self._answer(call, scope["state"]["upstream"], send), receive)
+            await _unless_caller_leaves(self._answer(call, send), receive)
         finally:
             target.requests -= 1
 
-    async def _answer(self, call: _Call, upstream: _Upstream, send: Send) -> None:
+    async def _answer(self, call: _Call, send: Send) -> None:
         try:
             with _explained(call):
                 async with AsyncExitStack() as stack:
                     async with asyncio.timeout(call.limits.first_byte_s):
-                        answer = await stack.enter_async_context(_post(call, upstream))
-                    await self._relay(call, answer, send)
+                        answer = await stack.enter_async_context(_post(call, self.upstream))
+                    await self.relay(call, answer, send)
         except _RefusedError as exc:
             await self._refuse(exc, send)
 
     async def _refuse(self, error: _RefusedError, send: Send) -> None:
-        body = json.dumps(self._error(error)).encode()
+        body = json.dumps(self.error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
         await _send_whole(send, error.status, headers, body)
 
 
+@dataclass(frozen=True)
 class _Pages:
     """The Prometheus page of each container of an endpoint, as a JSON list. AWS has no such route."""
 
-    def __init__(self, resolve: Resolve, guard: Guard) -> None:
-        self._resolve, self._guard = resolve, guard
+    resolve: Resolve
+    upstream: _Upstream
+    guard: sigv4.Guard
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, upstream = Headers(scope=scope), scope["state"]["upstream"]
+        headers = Headers(scope=scope)
         try:
-            must_be_a_program(headers, scope["server"][1])
-            self._guard.admit_bearer(headers, REGION)
-        except AccessError as exc:
+            sigv4.must_be_a_program(headers, scope["server"][1])
+            self.guard.admit_bearer(headers, REGION)
+        except sigv4.AccessError as exc:
             body = json.dumps(_aws_error(_RefusedError(403, exc.code, str(exc)))).encode()
             await _send_whole(send, 403, {"Content-Type": "application/json"}, body)
             return
-        targets = self._resolve(scope["path_params"]["endpoint"]) or ()
-        pages = [await _page(upstream, target) for target in targets if not target.is_shadow]
+        targets = self.resolve(scope["path_params"]["endpoint"]) or ()
+        pages = [await _page(self.upstream, target) for target in targets if not target.is_shadow]
         found = [page.decode(errors="replace") for page in pages if page is not None]
         await _send_whole(send, 200, {"Content-Type": "application/json"}, json.dumps(found).encode())
 
@@ -234,18 +222,18 @@ async def _page(upstream: _Upstream, target: Target) -> bytes | None:
     return None
 
 
-async def _admit_signed(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+async def _admit_signed(guard: sigv4.Guard, scope: Scope, receive: Receive) -> bytes:
     """InvokeEndpoint and its stream are signed by Signature Version 4."""
     path, query = scope["raw_path"].decode("latin-1"), scope["query_string"].decode("latin-1")
-    request = Received(scope["method"], path, query, Headers(scope=scope))
-    signature = signature_of(request)
-    must_be_signed_for_sagemaker(REGION, signature)
+    request = sigv4.Received(scope["method"], path, query, Headers(scope=scope))
+    signature = sigv4.signature_of(request)
+    sigv4.must_be_signed_for_sagemaker(REGION, signature)
     body = await _read(receive)
     guard.admit_signed(request, signature, sha256(body).hexdigest())
     return body
 
 
-async def _admit_bearer(guard: Guard, scope: Scope, receive: Receive) -> bytes:
+async def _admit_bearer(guard: sigv4.Guard, scope: Scope, receive: Receive) -> bytes:
     """OpenAI's clients send a bearer token."""
     guard.admit_bearer(Headers(scope=scope), REGION)
     return await _read(receive)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 Address = int | Path
 """Where a container listens: a port of loopback, or a socket in a folder."""
@@ -77,16 +77,13 @@ class Watcher(Protocol):
         """It does not serve (any more), and all its containers have ended."""
 
 
-Spec = TypeVar("Spec", contravariant=True)
-
-
-class Deployment(Protocol[Spec]):
-    """Containers that are started, changed and ended in the background."""
+class Deployment(Protocol):
+    """The containers of an endpoint, started, changed and ended in the background."""
 
     def start(self, watcher: Watcher) -> None:
         """Start in the background; `watcher` is called with the result."""
 
-    def rescale(self, spec: Spec, watcher: Watcher) -> None:
+    def rescale(self, spec: EndpointSpec, watcher: Watcher) -> None:
         """Take other weights or numbers of instances, with the same containers."""
 
     def retire(self, ended: Callable[[], None]) -> None:
@@ -94,10 +91,6 @@ class Deployment(Protocol[Spec]):
 
     def stop(self, ended: Callable[[], None]) -> None:
         """End at once, then call `ended`."""
-
-
-class EndpointDeployment(Deployment[EndpointSpec], Protocol):
-    """The containers of an endpoint."""
 
     def targets(self) -> Sequence[Target]:
         """The containers that take requests now."""
@@ -114,7 +107,7 @@ class ModelHost(Protocol):
     def examine(self, operation: str, request: Request) -> None:
         """Raise ServiceError for what is valid by itself, but names what is not there or not allowed here."""
 
-    def endpoint(self, spec: EndpointSpec) -> EndpointDeployment:
+    def endpoint(self, spec: EndpointSpec) -> Deployment:
         """Containers that will serve an endpoint. Raises ServiceError."""
 
 

@@ -78,7 +78,6 @@ def run_removal(folder: Path) -> None:
 
 
 def session_members(session: int) -> list[int]:
-    """Ids of the living processes of that session."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(FileNotFoundError, ProcessLookupError):

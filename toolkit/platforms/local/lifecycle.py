@@ -5,25 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
 
 from toolkit.platforms.local.aws import now
-from toolkit.platforms.local.host import Answer, Deployment
-
-S = TypeVar("S")
-D = TypeVar("D", bound=Deployment[Any])
+from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec
 
 _LONGEST_REASON = 1024  # of a FailureReason, by the service model
 _IN_PROGRESS = ("Creating", "Updating", "SystemUpdating", "RollingBack", "Deleting")
 
 
 @dataclass(eq=False)
-class Release(Generic[S, D]):
+class Release:
     """A deployment and what it was made from; it is the deployment's watcher."""
 
-    lifecycle: Lifecycle[S, D]
-    spec: S
-    deployment: D
+    lifecycle: Lifecycle
+    spec: EndpointSpec
+    deployment: Deployment
     began: float = field(default_factory=now)
 
     def healthy(self) -> None:
@@ -54,16 +50,16 @@ class Release(Generic[S, D]):
 
 
 @dataclass(eq=False)
-class Lifecycle(Generic[S, D]):
+class Lifecycle:
     """The status of one thing: its release `live` serves, `pending` is being started. `lock` guards all changes."""
 
-    spec: S
+    spec: EndpointSpec
     """Of what serves; of what was wanted first, when nothing ever served."""
     lock: threading.RLock
     status: str = "Creating"
     failure: str = ""
-    live: Release[S, D] | None = None
-    pending: Release[S, D] | None = None
+    live: Release | None = None
+    pending: Release | None = None
     created: float = field(default_factory=now)
     modified: float = field(default_factory=now)
 
@@ -72,21 +68,19 @@ class Lifecycle(Generic[S, D]):
         with self.lock:
             self.status, self.failure, self.modified = status, failure[:_LONGEST_REASON], now()
 
-    def deploy(self, spec: S, deployment: D) -> None:
+    def deploy(self, spec: EndpointSpec, deployment: Deployment) -> None:
         """Start it beside what serves, and let it take over when it is healthy."""
         self.pending = Release(self, spec, deployment)
         self.turn("Updating" if self.live else "Creating")
         deployment.start(self.pending)
 
-    def rescale(self, spec: S) -> None:
-        """Change weights or numbers of what serves."""
+    def rescale(self, spec: EndpointSpec) -> None:
         assert self.live is not None
         self.pending = Release(self, spec, self.live.deployment)
         self.turn("Updating")
         self.live.deployment.rescale(spec, self.pending)
 
     def delete(self, forget: Callable[[], None]) -> None:
-        """End it in the background, then forget it."""
         self.turn("Deleting")
         self.end(forget)
 
@@ -110,15 +104,13 @@ class Lifecycle(Generic[S, D]):
 
     @property
     def in_progress(self) -> bool:
-        """Whether nothing may be asked of it now."""
         return self.status in _IN_PROGRESS
 
     @property
-    def new(self) -> Release[S, D] | None:
+    def new(self) -> Release | None:
         """A deployment that is being made, when one is."""
         changing = self.pending and self.live and self.pending.deployment is self.live.deployment
         return None if changing else self.pending
 
     def times(self) -> Answer:
-        """Its times, as Describe and List operations show them."""
         return {"CreationTime": self.created, "LastModifiedTime": self.modified}

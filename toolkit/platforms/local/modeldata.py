@@ -18,7 +18,6 @@ _SPARE_BYTES = 256 * 1024**2  # left free on the disk: the container writes too
 
 
 def exists(s3: S3Client, uri: str) -> bool:
-    """Whether any object lies under that S3 prefix."""
     bucket, _, prefix = uri.removeprefix("s3://").partition("/")
     try:
         return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"] > 0

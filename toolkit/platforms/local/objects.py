@@ -14,8 +14,9 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 from urllib.parse import parse_qs, unquote
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
 from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend, s3_backends
@@ -23,9 +24,6 @@ from moto.settings import S3_UPLOAD_PART_MIN_SIZE
 
 from toolkit.platforms.local.aws import ACCOUNT
 from toolkit.platforms.local.front import SIGNATURE, is_content, received
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 LARGE = 1024**2
 """Bytes from which an object goes past moto."""
@@ -37,8 +35,6 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request for an object."""
-
     bucket: str
     key: str
     parameters: dict[str, str]

@@ -14,7 +14,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
 from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.rules import RULES
 from toolkit.platforms.sagemaker.clients import Clients
@@ -90,4 +90,4 @@ def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
 
 def local_platform(daemon: LocalDaemon) -> LocalPlatform:
     """The platform that a running daemon serves."""
-    return LocalPlatform(clients=Clients(session(daemon), attempts=2))
+    return LocalPlatform(clients=Clients(DaemonSession(daemon), attempts=2))

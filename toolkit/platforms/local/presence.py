@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 from toolkit.platforms.local.daemon import LocalDaemon
 
 if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -71,8 +70,6 @@ def _write(file: Path, content: bytes) -> None:
 
 
 class Activity:
-    """Counts the requests of the applications that it wraps. `clock` counts seconds."""
-
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()

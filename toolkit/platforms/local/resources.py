@@ -20,35 +20,35 @@ _TAGS_PAGE = 20  # fewer than ListTags may give, so that a client which reads on
 class Resources:
     """All resources of one kind. `prefix` stands in its request keys, `kind` in its ARNs, `words` in messages."""
 
-    def __init__(self, region: Region, prefix: str, kind: str, words: str) -> None:
-        self._region = region
+    def __init__(self, region: Region, tags: Tags, prefix: str, kind: str, words: str) -> None:
+        self._region, self._tags = region, tags
         self._prefix, self._kind, self._words = prefix, kind, words
         self._described: dict[str, Answer] = {}
 
     def must_be_new(self, request: Request) -> None:
-        """Raise ServiceError when that name is taken."""
         name = self._name(request)
         if name in self._described:
             raise ServiceError(f'Cannot create already existing {self._words} "{self._arn(name)}".')
 
-    def add(self, request: Request) -> str:
-        """Keep what was asked for; gives its ARN."""
+    def add(self, request: Request) -> Answer:
+        """Keep what was asked for, and its tags; gives its ARN."""
         name = self._name(request)
         kept = {key: value for key, value in request.items() if key != "Tags"}
         its_arn = self._arn(name)
         self._described[name] = {**kept, f"{self._prefix}Arn": its_arn, "CreationTime": now()}
-        return its_arn
+        self._tags.new(its_arn, request)
+        return {f"{self._prefix}Arn": its_arn}
 
     def describe(self, request: Request) -> Answer:
-        """What was asked for, its ARN and its creation time."""
         name = self._name(request)
         if name not in self._described:
             raise ServiceError(f'Could not find {self._words} "{self._arn(name)}".')
         return self._described[name]
 
     def delete(self, request: Request) -> Answer:
-        self.describe(request)
-        del self._described[self._name(request)]
+        name = self._name(self.describe(request))
+        del self._described[name]
+        self._tags.forget(self._arn(name))
         return {}
 
     def list(self, request: Request) -> Answer:
@@ -65,8 +65,6 @@ class Resources:
 
 
 class Tags:
-    """The tags of all resources, by ARN."""
-
     def __init__(self) -> None:
         self._by_arn: dict[str, dict[str, str]] = {}
 

@@ -22,11 +22,10 @@ from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
-    from toolkit.platforms.parts import HeadTraining, PlatformParts
+    from toolkit.platforms.parts import PlatformParts
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Findings on settings that the local platform does not support."""
     refused = (
         ("platform.inference_component", aws(recipe).inference_component is not None, "no inference components"),
         ("observability.data_capture_percent", aws_observability(recipe).data_capture_percent > 0, "no data capture"),
@@ -34,12 +33,8 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     )
     for path, is_set, what in refused:
         if is_set:
-            yield Finding(
-                "local.not-here",
-                f"the local platform supports {what}",
-                path,
-                hint="Remove it to run on the local platform.",
-            )
+            hint = "Remove it to run on the local platform."
+            yield Finding("local.not-here", f"the local platform supports {what}", path, hint=hint)
     if _builds(recipe) and (recipe.container is None or recipe.container.base is None):
         message = "`run: container` needs a base image for this machine, but those of the catalogue need a GPU"
         hint = f"Set one with {recipe.engine.name} for CPUs: `container: {{base: registry/repository:tag}}`."
@@ -47,9 +42,8 @@ def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     for path, source in recipe.models.items():
         if source.kind == "jumpstart":
             message = f"the local platform does not support JumpStart models such as {source}"
-            yield Finding(
-                "local.not-here", message, path, hint="Use a folder or a Hugging Face id to run on the local platform."
-            )
+            hint = "Use a folder or a Hugging Face id to run on the local platform."
+            yield Finding("local.not-here", message, path, hint=hint)
     yield from check_environment(recipe)
 
 
@@ -83,19 +77,16 @@ class LocalRules(AwsRules):
 
     @cached_property
     def parts(self) -> PlatformParts:
+        from toolkit.platforms.parts import HeadTraining
+
         price = lookup.platform(self.name).price_per_hour
+        training = HeadTraining(_training_resources, _training_notes, _price_per_hour)
         return replace(
             super().parts,
-            training=_training,
+            training=lambda: training,
             price_now=lambda observed, region: price,
             price_text=lambda recipe: f"{price:.2f} $/h",
         )
-
-
-def _training() -> HeadTraining:
-    from toolkit.platforms.parts import HeadTraining
-
-    return HeadTraining(_training_resources, _training_notes, _price_per_hour)
 
 
 def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:

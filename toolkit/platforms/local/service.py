@@ -16,12 +16,11 @@ from typing import Any
 import botocore.session
 from botocore.model import ServiceModel
 
-from toolkit.platforms.local import configs, validation
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import Region, ServiceError
 from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, EndpointSpec, ModelHost, Placement, Request, Variant
 from toolkit.platforms.local.resources import Resources, Tags, must_be_allowed, page
-from toolkit.platforms.local.validation import problems
 
 _LARGEST_ENVIRONMENT = 32 * 1024  # bytes of all keys and values, by the API reference of ContainerDefinition
 
@@ -34,18 +33,18 @@ class SageMaker:
         self.endpoints = Endpoints(region, host)
         self.tags = Tags()
         self._host = host
-        self.models = Resources(region, "Model", "model", "model")
-        self._configs = Resources(region, "EndpointConfig", "endpoint-config", "endpoint configuration")
+        self.models = Resources(region, self.tags, "Model", "model", "model")
+        self._configs = Resources(region, self.tags, "EndpointConfig", "endpoint-config", "endpoint configuration")
         self._lock = threading.Lock()
         self.operations: dict[str, Callable[[Request], Answer]] = {
             "CreateModel": self._create_model,
             "DescribeModel": self.models.describe,
             "ListModels": self.models.list,
-            "DeleteModel": self._delete_model,
+            "DeleteModel": self.models.delete,
             "CreateEndpointConfig": self._create_endpoint_config,
             "DescribeEndpointConfig": self._configs.describe,
             "ListEndpointConfigs": self._configs.list,
-            "DeleteEndpointConfig": self._delete_endpoint_config,
+            "DeleteEndpointConfig": self._configs.delete,
             "CreateEndpoint": self._create_endpoint,
             "UpdateEndpoint": self._update_endpoint,
             "UpdateEndpointWeightsAndCapacities": self._update_weights,
@@ -70,7 +69,7 @@ class SageMaker:
             )
         shape = self._service_model.operation_model(operation).input_shape
         assert shape is not None
-        if wrong := list(problems(request, shape)):
+        if wrong := list(validation.problems(request, shape)):
             raise ServiceError(f"{len(wrong)} validation error{'s'[: len(wrong) > 1]} detected: {'; '.join(wrong)}")
         must_be_allowed(request.get("Tags", []))
         with self._lock:
@@ -90,34 +89,21 @@ class SageMaker:
         environment = container.get("Environment", {})
         if sum(len(f"{key}{value}".encode()) for key, value in environment.items()) > _LARGEST_ENVIRONMENT:
             raise ServiceError(f"The keys and values of Environment together exceed {_LARGEST_ENVIRONMENT} bytes.")
-        for source in _model_data_sources(container):
-            _must_be_a_folder(source)
+        _must_be_folders(container)
         self._host.examine("CreateModel", request)
-        model = self.models.add(request)
-        self.tags.new(model, request)
-        return {"ModelArn": model}
-
-    def _delete_model(self, request: Request) -> Answer:
-        self.tags.forget(self.region.arn("model", request["ModelName"]))
-        return self.models.delete(request)
+        return self.models.add(request)
 
     def _create_endpoint_config(self, request: Request) -> Answer:
         self._configs.must_be_new(request)
         self._refuse("CreateEndpointConfig", request)
-        for variant in configs.variants(request):
+        for variant in validation.variants(request):
             self._refuse("ProductionVariant", variant)
         self.must_be_possible(request)
-        for variant in configs.variants(request):
-            for name in sorted(configs.model_names(variant)):
+        for variant in validation.variants(request):
+            for name in sorted(validation.model_names(variant)):
                 self.models.describe({"ModelName": name})
         self._host.examine("CreateEndpointConfig", request)
-        config = self._configs.add(request)
-        self.tags.new(config, request)
-        return {"EndpointConfigArn": config}
-
-    def _delete_endpoint_config(self, request: Request) -> Answer:
-        self.tags.forget(self.region.arn("endpoint-config", request["EndpointConfigName"]))
-        return self._configs.delete(request)
+        return self._configs.add(request)
 
     def _create_endpoint(self, request: Request) -> Answer:
         name = request["EndpointName"]
@@ -164,15 +150,16 @@ class SageMaker:
         return EndpointSpec(
             endpoint=request["EndpointName"],
             config=request["EndpointConfigName"],
-            variants=tuple(self.variant(item, item in shadows) for item in configs.variants(config)),
+            variants=tuple(self.variant(item, item in shadows) for item in validation.variants(config)),
             data_capture=config.get("DataCaptureConfig"),
         )
 
     def must_be_possible(self, config: Request) -> None:
         """Raise ServiceError for an endpoint configuration that AWS would refuse, or that cannot run here."""
-        if not all("ModelName" in variant for variant in configs.variants(config)):
+        if not all("ModelName" in variant for variant in validation.variants(config)):
             raise ServiceError("The local platform has no inference components: a variant needs a ModelName.")
-        configs.must_be_possible(config)
+        if problem := next(validation.config_problems(config), None):
+            raise ServiceError(problem)
 
     def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
         """A variant of an endpoint configuration, with the containers of its models."""
@@ -206,12 +193,9 @@ def _must_have_variants(new: EndpointSpec, old: EndpointSpec) -> None:
         )
 
 
-def _model_data_sources(container: dict[str, Any]) -> list[dict[str, Any]]:
-    first = [container["ModelDataSource"]] if "ModelDataSource" in container else []
-    return [source.get("S3DataSource", {}) for source in [*first, *container.get("AdditionalModelDataSources", [])]]
-
-
-def _must_be_a_folder(source: dict[str, Any]) -> None:
-    uri: str = source.get("S3Uri", "")
-    if source.get("S3DataType") == "S3Prefix" and not (uri.startswith("s3://") and uri.endswith("/")):
-        raise ServiceError(f"The S3Uri of an S3Prefix must start with s3:// and end with a forward slash: {uri!r}.")
+def _must_be_folders(container: Mapping[str, Any]) -> None:
+    for source in [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]:
+        data = source.get("S3DataSource", {})
+        uri: str = data.get("S3Uri", "")
+        if data.get("S3DataType") == "S3Prefix" and not (uri.startswith("s3://") and uri.endswith("/")):
+            raise ServiceError(f"The S3Uri of an S3Prefix must start with s3:// and end with a forward slash: {uri!r}.")

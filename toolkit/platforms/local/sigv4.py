@@ -75,12 +75,10 @@ class Signature:
 
     @property
     def region(self) -> str:
-        """The region that the request was signed for."""
         return self.scope.split("/")[1]
 
     @property
     def service(self) -> str:
-        """The service that the request was signed for."""
         return self.scope.split("/")[2]
 
 
@@ -117,21 +115,6 @@ def bearer_request(token: str) -> Received:
     if not named.get("X-Amz-Expires", "").isdigit() or int(named["X-Amz-Expires"]) > _TOKEN_LIFETIME_S:
         raise AccessError("IncompleteSignature", "A bearer token is valid for 12 hours at most.")
     return Received("POST", "/", query.removesuffix("&Version=1"), {"host": host})
-
-
-def verify(request: Received, signature: Signature, payload: str, credentials: Credentials, now: float) -> None:
-    """Raise AccessError unless that key signed this request, for now. `payload` is what the body is signed as."""
-    if not hmac.compare_digest(signature.access_key_id.encode(), credentials.access_key_id.encode()):
-        raise AccessError("InvalidClientTokenId", "The request is signed with a key that this daemon does not know.")
-    _must_be_covered(request, signature)
-    _must_be_fresh(signature, now)
-    canonical = _canonical_request(request, signature, payload)
-    digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
-    text = f"{_ALGORITHM}\n{signature.time}\n{signature.scope}\n{digest}"
-    key = _signing_key(credentials.secret_access_key, signature.scope)
-    expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
-    if not hmac.compare_digest(signature.value.encode(), expected.encode()):
-        raise AccessError("SignatureDoesNotMatch", "The signature does not match the request.")
 
 
 def _signature(
@@ -171,7 +154,7 @@ def _must_be_fresh(signature: Signature, now: float) -> None:
 def _canonical_request(request: Received, signature: Signature, payload: str) -> str:
     headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in signature.signed_headers]
     pairs = parse_qsl(request.query, keep_blank_values=True)
-    query = sorted((_encode(name), _encode(value)) for name, value in pairs if name != "X-Amz-Signature")
+    query = sorted(tuple(quote(word, safe="-_.~") for word in pair) for pair in pairs if pair[0] != "X-Amz-Signature")
     return "\n".join(
         (
             request.method,
@@ -191,10 +174,6 @@ def _canonical_path(path: str, service: str) -> str:
     return quote(normalize_url_path(path), safe="/-_.~")
 
 
-def _encode(text: str) -> str:
-    return quote(text, safe="-_.~")
-
-
 @lru_cache(maxsize=32)
 def _signing_key(secret: str, scope: str) -> bytes:
     key = f"AWS4{secret}".encode()
@@ -212,7 +191,18 @@ class Guard:
 
     def admit_signed(self, request: Received, signature: Signature, payload: str) -> None:
         """Raise AccessError unless the daemon's key signed the request; `payload` is what its body is signed as."""
-        verify(request, signature, payload, self._credentials, self._clock())
+        if not hmac.compare_digest(signature.access_key_id.encode(), self._credentials.access_key_id.encode()):
+            message = "The request is signed with a key that this daemon does not know."
+            raise AccessError("InvalidClientTokenId", message)
+        _must_be_covered(request, signature)
+        _must_be_fresh(signature, self._clock())
+        canonical = _canonical_request(request, signature, payload)
+        digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
+        text = f"{_ALGORITHM}\n{signature.time}\n{signature.scope}\n{digest}"
+        key = _signing_key(self._credentials.secret_access_key, signature.scope)
+        expected = hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        if not hmac.compare_digest(signature.value.encode(), expected.encode()):
+            raise AccessError("SignatureDoesNotMatch", "The signature does not match the request.")
 
     def admit_bearer(self, headers: Mapping[str, str], region: str) -> None:
         """Raise AccessError unless the request carries a bearer token for that region that is valid now."""

@@ -29,7 +29,6 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local import machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.folders import is_locked
-from toolkit.platforms.local.machine import require_packages
 from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
 from toolkit.training import job as train_job
@@ -59,7 +58,6 @@ class LocalTrainer:
     _started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
 
     def account(self, recipe: Recipe | None = None) -> Account:
-        """The account of the local platform, in which a job on this machine needs nothing."""
         return Account(ACCOUNT, REGION)
 
     def lease(self, endpoint: str) -> AbstractContextManager[None]:
@@ -67,7 +65,6 @@ class LocalTrainer:
         return nullcontext()
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
-        """The state of the jobs that are desired."""
         return Observed(tuple(self._existing(item) for item in desired if item.kind == "TrainingJob"))
 
     def execute(self, action: Action, progress: Progress) -> None:
@@ -77,7 +74,7 @@ class LocalTrainer:
         """
         if action.verb != "create":
             return
-        require_packages(self.packages, "training on this machine", "train")
+        machine.require_packages(self.packages, "training on this machine", "train")
         folder = self.folder / action.name
         try:
             job = documents.fit(train_job.TrainingJob, action.request["Job"])
@@ -88,7 +85,6 @@ class LocalTrainer:
             raise PlatformError(f"{folder} cannot be written: {error.strerror}", hint=hint) from error
 
     def training_job(self, name: str) -> TrainingJob:
-        """The job now."""
         folder, child = self.folder / name, self._started.get(name)
         began = (folder / train_job.FILE).stat().st_mtime
         if _is_running(folder):
@@ -116,7 +112,6 @@ class LocalTrainer:
         bookmarks[name] = str(offset)
 
     def log_command(self, name: str) -> str:
-        """The command that shows a job's whole log."""
         return f"cat {self.folder / name / LOG}"
 
     def leave(self, name: str, progress: Progress) -> str:
@@ -137,7 +132,6 @@ class LocalTrainer:
         return f"{name} has stopped, and goes on from its last checkpoint"
 
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
-        """Copy the head that the job made to `folder`. Raises PlatformError."""
         head = self.folder / job["TrainingJobName"] / "head"
         try:
             shutil.copytree(head, folder, dirs_exist_ok=True)
@@ -157,7 +151,8 @@ class LocalTrainer:
         folder = self.folder / item.name
         running = _is_running(folder)
         jobs = [[item.name, "InProgress", ""]] if running else []
-        state = {"Complete": not running and _is_complete(folder), "Jobs": jobs, "Checkpoint": _has_checkpoint(folder)}
+        kept = any((folder / "checkpoints").glob("*"))
+        state = {"Complete": not running and _is_complete(folder), "Jobs": jobs, "Checkpoint": kept}
         return Existing(item.kind, item.name, True, (), state)
 
     def _start(self, name: str, folder: Path) -> None:
@@ -196,11 +191,6 @@ def _is_running(folder: Path) -> bool:
 
 def _is_complete(folder: Path) -> bool:
     return (folder / "head" / "config.json").is_file()
-
-
-def _has_checkpoint(folder: Path) -> bool:
-    checkpoints = folder / "checkpoints"
-    return checkpoints.is_dir() and any(checkpoints.iterdir())
 
 
 def _pid(folder: Path) -> int | None:

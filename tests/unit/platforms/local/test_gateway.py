@@ -18,7 +18,7 @@ import uvicorn
 from botocore.exceptions import EventStreamError
 from starlette.applications import Starlette
 
-from toolkit.platforms.local.clients import session
+from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.credentials import create
 from toolkit.platforms.local.daemon import LocalDaemon
 from toolkit.platforms.local.gateway import Limits, gateway
@@ -64,7 +64,7 @@ def serving(target: Target, limits: Limits, *others: Target) -> Iterator[boto3.S
     with TemporaryDirectory() as folder:
         key = Path(folder, "credentials")
         with _listening(gateway({"e": [target, *others], "restarting": []}.get, Guard(create(key)), limits)) as url:
-            yield session(LocalDaemon(0, url, url, started_at=0, credentials_file=str(key)))
+            yield DaemonSession(LocalDaemon(0, url, url, started_at=0, credentials_file=str(key)))
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from toolkit.api.checking import check
 from toolkit.catalog import methods
 from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
-from toolkit.platforms.local import configs, validation
+from toolkit.platforms.local import validation
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.rules.compilation import compile_resources
 from toolkit.platforms.sagemaker.rules.head_training import training_resources
@@ -123,9 +123,9 @@ def complaints(service: str, operation: str, request: Mapping[str, Any]) -> list
     report = ParamValidator().validate(request, shape)
     found = [report.generate_report()] if report.has_errors() else list(problems(dict(request), shape))
     if operation == "CreateEndpointConfig":
-        found += configs.list_problems(dict(request))
-        for variant in configs.variants(dict(request)):
-            found += configs.variant_problems(variant)
+        found += validation.list_problems(dict(request))
+        for variant in validation.variants(dict(request)):
+            found += validation.variant_problems(variant)
     if "InferenceComponent" in operation:
         found += specification_problems(request)
     return found + list(validation.guardrail_problems(request.get("DeploymentConfig", {})))

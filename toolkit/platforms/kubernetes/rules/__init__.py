@@ -24,7 +24,7 @@ from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.schema import PlatformSection
 
 if TYPE_CHECKING:
-    from toolkit.platforms.parts import HeadTraining, PlatformParts, Trial
+    from toolkit.platforms.parts import PlatformParts
     from toolkit.platforms.rules import PlatformRules
 
 _WAIT_SECONDS = 7200.0
@@ -33,8 +33,6 @@ _MARGIN_SECONDS = 600.0
 
 
 class KubernetesRules:
-    """PlatformRules of Kubernetes."""
-
     name = "kubernetes"
     sections = SECTIONS
     kinds: Sequence[Kind] = (WEIGHTS, *KINDS)
@@ -48,13 +46,15 @@ class KubernetesRules:
 
     @cached_property
     def parts(self) -> PlatformParts:
-        from toolkit.platforms.parts import PlatformParts
+        from toolkit.platforms.parts import HeadTraining, PlatformParts, Trial
 
+        training = HeadTraining(lambda recipe, account: train_job.train_job(recipe), train_job.notes)
+        trial = Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
         return PlatformParts(
             kept_for_rollback=rollback.kept_for_rollback,
-            base_images=_base_images,
-            training=_training,
-            trial=_trial,
+            base_images=lambda recipe, account: (base_address(recipe, account),),
+            training=lambda: training,
+            trial=lambda recipe: trial,
             rollback=rollback.rollback_plan,
             price_text=notes.price_text,
             wait_seconds=wait_seconds,
@@ -90,23 +90,6 @@ class KubernetesRules:
 
     def notes(self, recipe: Recipe, account: Account) -> Iterator[str]:
         return notes.notes(recipe, account)
-
-
-def _training() -> HeadTraining:
-    from toolkit.platforms.parts import HeadTraining
-
-    return HeadTraining(lambda recipe, account: train_job.train_job(recipe), train_job.notes)
-
-
-def _base_images(recipe: Recipe, account: Account) -> Sequence[str]:
-    """The engine's own image, or the recipe's: it runs as it is, with the toolkit's programs mounted."""
-    return (base_address(recipe, account),)
-
-
-def _trial(recipe: Recipe) -> Trial:
-    from toolkit.platforms.parts import Trial
-
-    return Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
 
 
 def wait_seconds(plan: Plan) -> float:

@@ -28,7 +28,6 @@ _GATED_OWNER = "meta-llama/"
 
 
 def findings(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on a recipe for a cluster."""
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
@@ -52,6 +51,7 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
 
 def _instance_types(recipe: Recipe) -> Iterator[Finding]:
     rules, known = recipe.engine_rules, list(map(devices.node_type, recipe.platform.types))
+    has_own_image = recipe.container is not None and recipe.container.base is not None
     for index, name in enumerate(recipe.platform.types):
         path, instance = f"{_TYPES}.{index}", devices.node_type(name)
         if name in recipe.platform.overrides:
@@ -60,15 +60,14 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield Finding("kubernetes.overrides", message, path, hint=hint)
         if name.startswith(SAGEMAKER_PREFIX):
             message = f"{name} is SageMaker's name of an instance type; nodes have EC2's names"
-            yield Finding(
-                "kubernetes.instance-type", message, path, hint=f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
-            )
+            hint = f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
+            yield Finding("kubernetes.instance-type", message, path, hint=hint)
         elif instance is None and not (name in recipe.unlisted and any(known)):
             message = f"{name} is not a known instance type"
             hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
             hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
-        elif instance and not (rules.hardware or rules.runs_on(instance) or _own_image(recipe)):
+        elif instance and not (rules.hardware or rules.runs_on(instance) or has_own_image):
             yield _no_gpu(recipe, instance, path)
 
 
@@ -81,10 +80,6 @@ def _families(recipe: Recipe) -> Iterator[Finding]:
                 f"pods may run on any type, but their claim, driver and compiled code are for {first}, not {other}"
             )
             yield Finding("kubernetes.families", message, f"{_TYPES}.{index}", hint="Write a recipe for each family.")
-
-
-def _own_image(recipe: Recipe) -> bool:
-    return recipe.container is not None and recipe.container.base is not None
 
 
 def _no_gpu(recipe: Recipe, instance: lookup.Instance, path: str) -> Finding:
@@ -111,7 +106,6 @@ def _container(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _models(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on where pods get the models: the hub, a bucket, or a claim."""
     yield from _weights(recipe)
     for path, source in recipe.models.items():
         fetched = fetched_by_container(recipe, source)
@@ -129,7 +123,6 @@ def _models(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _weights(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on `weights` together with the cluster's own keys."""
     settings, written, path = cluster(recipe), recipe.platform.weights, "platform.weights"
     needs_bucket = [source for source in recipe.models.values() if source.kind != "s3"]
     mounted = settings.weights_bucket or settings.weights_claim
@@ -185,7 +178,6 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _pod(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on what the recipe adds to the engine's pods."""
     wanted, path = cluster(recipe).pod, "platform.kubernetes.pod"
     if INSTANCE_TYPE in wanted.node_selector:
         message = f"the toolkit sets {INSTANCE_TYPE} itself"
@@ -198,9 +190,8 @@ def _pod(recipe: Recipe) -> Iterator[Finding]:
             yield Finding("kubernetes.pod", message, f"{path}.volumes.{index}.name", hint="Choose another name.")
         if inside := next((folder for folder in folders if _overlap(folder, volume.mount_path)), None):
             message = f"{volume.mount_path} and the volume at {inside} hide each other"
-            yield Finding(
-                "kubernetes.pod", message, f"{path}.volumes.{index}.mount_path", hint="Choose another folder."
-            )
+            place = f"{path}.volumes.{index}.mount_path"
+            yield Finding("kubernetes.pod", message, place, hint="Choose another folder.")
         names.add(volume.name)
         folders.append(volume.mount_path)
     if wanted.min_available and wanted.min_available >= max(1, recipe.scaling.min_instances):

@@ -36,18 +36,15 @@ SAGEMAKER_PREFIX = "ml."
 
 
 def ec2_name(name: str) -> str:
-    """EC2's name of an instance type, which a cluster's nodes have."""
     return name.removeprefix(SAGEMAKER_PREFIX)
 
 
 def node_type(name: str) -> lookup.Instance | None:
-    """The hardware of an instance type, None where it is not known."""
     hardware = lookup.instance(f"{SAGEMAKER_PREFIX}{name}")
     return _as_node(hardware) if hardware else None
 
 
 def node_types() -> Sequence[lookup.Instance]:
-    """All instance types of the catalogue: a node may be any of them."""
     return tuple(map(_as_node, lookup.instances()))
 
 
@@ -92,9 +89,7 @@ def claim_template(recipe: Recipe) -> Resource | None:
     }
     devices: dict[str, Any] = {"requests": [{"name": CLAIM, "exactly": exactly}]}
     if count in DEVICE_GROUPS[1:]:
-        devices["constraints"] = [
-            {"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"},
-        ]
+        devices["constraints"] = [{"requests": [CLAIM], "matchAttribute": f"resource.aws.com/devicegroup{count}_id"}]
     if grouped := _cores_in_group(recipe):
         parameters = {"apiVersion": f"{_DRA_DRIVER}/v1", "kind": "NeuronConfig", "logicalNeuronCore": grouped}
         devices["config"] = [{"requests": [CLAIM], "opaque": {"driver": _DRA_DRIVER, "parameters": parameters}}]

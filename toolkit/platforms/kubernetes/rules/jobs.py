@@ -15,14 +15,11 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, manifest, pod_labels
 from toolkit.platforms.kubernetes.rules.pod import pod_template, rollout_seconds
-from toolkit.platforms.kubernetes.rules.security import benchmark_policy, container_security, pod_security
+from toolkit.platforms.kubernetes.rules.security import bare_pod, benchmark_policy, container_security, pod_security
 from toolkit.recipe.recipe import Recipe
 
-SPECULATIVE, BASELINE = "SD", "Base"
-"""What the study's metrics call the arms."""
-
 # The samples allow 4 h 45 min.
-COMPILE_SECONDS = 18000
+_COMPILE_SECONDS = 18000
 _KEPT_SECONDS = 7 * 24 * 3600
 _BENCHMARK_SECONDS = 4 * 3600
 PYTHON = "public.ecr.aws/docker/library/python:3.13-slim"
@@ -38,7 +35,7 @@ def compile_job(recipe: Recipe) -> Resource | None:
         return None
     spec = {
         "backoffLimit": 1,
-        "activeDeadlineSeconds": COMPILE_SECONDS,
+        "activeDeadlineSeconds": _COMPILE_SECONDS,
         "ttlSecondsAfterFinished": _KEPT_SECONDS,
         "template": pod_template(recipe, "compile"),
     }
@@ -76,7 +73,7 @@ def benchmark(arms: Sequence[Recipe]) -> list[Resource]:
 
 
 def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
-    options = [word for arm in arms for word in ("--arm", f"{_variant(arm)}={_address(arm)}")]
+    options = [word for arm in arms for word in ("--arm", _arm(arm))]
     options += ["--start-seconds", str(_start_seconds(arms))]
     container = {
         "name": "benchmark",
@@ -86,14 +83,7 @@ def _benchmark_pod(arms: Sequence[Recipe], program: str) -> dict[str, Any]:
         "volumeMounts": [{"name": "program", "mountPath": "/opt/toolkit", "readOnly": True}],
         "securityContext": container_security(),
     }
-    return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": pod_security(),
-        "containers": [container],
-        "volumes": [{"name": "program", "configMap": {"name": program}}],
-    }
+    return bare_pod(container, [{"name": "program", "configMap": {"name": program}}], securityContext=pod_security())
 
 
 def _start_seconds(arms: Sequence[Recipe]) -> int:
@@ -101,9 +91,6 @@ def _start_seconds(arms: Sequence[Recipe]) -> int:
     return max(rollout_seconds(arm) for arm in arms)
 
 
-def _variant(arm: Recipe) -> str:
-    return SPECULATIVE if arm.speculation else BASELINE
-
-
-def _address(arm: Recipe) -> str:
-    return f"http://{arm.name}.{cluster(arm).namespace}.svc"
+def _arm(arm: Recipe) -> str:
+    """What the study's metrics call it, and its address."""
+    return f"{'SD' if arm.speculation else 'Base'}=http://{arm.name}.{cluster(arm).namespace}.svc"

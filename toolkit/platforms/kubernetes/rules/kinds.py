@@ -18,8 +18,6 @@ _MOST_PATHS = 3
 
 
 class ApiResource(NamedTuple):
-    """Where a kind is in the Kubernetes API."""
-
     version: str
     plural: str
     namespaced: bool = True
@@ -69,7 +67,6 @@ class NamespaceKind(ManifestKind):
     is_kept = True
 
     def kept_note(self, existing: Existing) -> str:
-        """What else may be in it, and how to remove it."""
         return (
             f"namespace {existing.name}, which may contain other objects, such as your Secret. "
             f"Remove it with all that is in it: kubectl delete namespace {existing.name}"
@@ -89,7 +86,6 @@ class WeightsKind(Kind):
         return Decision("reuse", "was uploaded before its volume was made")
 
     def kept_note(self, existing: Existing) -> str:
-        """Where the model is, and how to remove it."""
         uri = existing.state["Uri"]
         return f"the model in {uri}, which other clusters may use. Remove it: aws s3 rm --recursive {uri}"
 
@@ -117,7 +113,6 @@ class DeploymentKind(ManifestKind):
     """A Deployment is the endpoint."""
 
     def serves(self, request: Mapping[str, Any]) -> str:
-        """The digest of the recipe that it is made from."""
         return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
 
 
@@ -149,7 +144,6 @@ KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 
 def position(kind: str) -> int:
-    """Where a kind comes in the order in which they are made."""
     return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
 
 

@@ -75,7 +75,6 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
 
 
 def scales(recipe: Recipe) -> bool:
-    """Whether an autoscaler sets the number of pods."""
     return recipe.scaling.max_instances > recipe.scaling.min_instances
 
 

@@ -40,7 +40,6 @@ def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
 
 
 def labels(recipe: Recipe) -> dict[str, str]:
-    """What is made for an endpoint carries these."""
     return {**OURS, INSTANCE: recipe.name, "app.kubernetes.io/name": recipe.engine.name}
 
 

@@ -16,7 +16,6 @@ from toolkit.recipe.recipe import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
-    """One sentence or line each."""
     if account.id == NO_ACCOUNT:
         yield "This plan was made without a cluster, as if it were empty. It cannot be applied."
     if hardware := recipe.engine_rules.hardware:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
 from toolkit.engines.arguments import environment
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
@@ -16,7 +18,7 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import PodUser, Toleration, cluster
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
 from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, selector
-from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security, runs_as_root
+from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
 from toolkit.recipe.recipe import Recipe
 
@@ -107,10 +109,12 @@ def _environment(recipe: Recipe) -> list[dict[str, Any]]:
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
-    if recipe.platform.hub_token_secret:
-        reference = {"secretKeyRef": {"name": recipe.platform.hub_token_secret, "key": "token"}}
-        variables.append({"name": "HF_TOKEN", "valueFrom": reference})
-    return variables
+    return [*variables, *hub_token(recipe)]
+
+
+def hub_token(recipe: Recipe) -> list[dict[str, Any]]:
+    secret = recipe.platform.hub_token_secret
+    return [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}}] if secret else []
 
 
 def _serving(recipe: Recipe) -> dict[str, Any]:
@@ -145,14 +149,13 @@ def adapt_pod(recipe: Recipe) -> dict[str, Any]:
         "imagePullSecrets": [{"name": name} for name in wanted.image_pull_secrets],
     }
     return {
-        "securityContext": {**pod_security(root=runs_as_root(recipe)), **_user(wanted.security_context or PodUser())},
+        "securityContext": {**pod_security(root=on_trainium(recipe)), **_user(wanted.security_context or PodUser())},
         **places,
         **{key: value for key, value in named.items() if value},
     }
 
 
 def disruption_budget(recipe: Recipe) -> Resource | None:
-    """How many pods draining nodes must leave running; None where the recipe says nothing."""
     least = cluster(recipe).pod.min_available
     if least is None:
         return None
@@ -166,10 +169,5 @@ def _toleration(wanted: Toleration) -> dict[str, Any]:
 
 
 def _user(wanted: PodUser) -> dict[str, Any]:
-    ids: dict[str, Any] = {
-        "runAsUser": wanted.run_as_user,
-        "runAsGroup": wanted.run_as_group,
-        "fsGroup": wanted.fs_group,
-    }
-    given = {key: value for key, value in ids.items() if value is not None}
+    given: dict[str, Any] = {to_camel(key): value for key, value in wanted.model_dump(exclude_none=True).items()}
     return given if wanted.run_as_user is None else {**given, "runAsNonRoot": wanted.run_as_user != 0}

@@ -61,16 +61,12 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
     if RECIPE_ANNOTATION not in previous["Annotations"]:
         hint = f"Deploy the older recipe, or let the cluster go back: kubectl rollout undo deployment/{name}"
         raise UsageError(f"it is not known which recipe {name} ran before its last update", hint=hint)
-    request = _request(existing, previous)
+    # The Deployment as it is, with the earlier version's pods. The number of pods stays (observe.apply).
+    now = existing.state["Manifest"]
+    metadata = {**now["metadata"], "annotations": previous["Annotations"]}
+    request = {**now, "metadata": metadata, "spec": {**now["spec"], "template": previous["Template"]}}
     action = Action("Deployment", name, "update", "rolls back to the version before its last update", request)
     return Plan(recipe, platform, (name,), (action,), None, observed.fingerprint(), notes=(_ONLY_PODS,))
-
-
-def _request(existing: Existing, previous: Mapping[str, Any]) -> dict[str, Any]:
-    """The Deployment as it is, with the earlier version's pods. The number of pods stays (observe.apply)."""
-    manifest = existing.state["Manifest"]
-    metadata = {**manifest["metadata"], "annotations": previous["Annotations"]}
-    return {**manifest, "metadata": metadata, "spec": {**manifest["spec"], "template": previous["Template"]}}
 
 
 def _uses(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.rules.devices import on_trainium
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, COMPONENT, INSTANCE, TRAINING, manifest
 from toolkit.recipe.recipe import Recipe
 
@@ -30,11 +29,7 @@ Rule = dict[str, Any]
 
 def container_security() -> dict[str, Any]:
     """Of every container: it cannot gain rights, nor change its image's files."""
-    return {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 
 
 def pod_security(*, root: bool = False) -> dict[str, Any]:
@@ -43,9 +38,10 @@ def pod_security(*, root: bool = False) -> dict[str, Any]:
     return {**user, "seccompProfile": {"type": "RuntimeDefault"}}
 
 
-def runs_as_root(recipe: Recipe) -> bool:
-    """Whether the engine's pods run as root."""
-    return on_trainium(recipe)
+def bare_pod(container: dict[str, Any], volumes: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A pod that runs once, and knows nothing of the API server or of Services."""
+    head = {"restartPolicy": "Never", "automountServiceAccountToken": False, "enableServiceLinks": False}
+    return {**head, **more, "containers": [container], "volumes": volumes}
 
 
 def engine_policy(recipe: Recipe) -> Resource:

@@ -91,7 +91,6 @@ def _origin(source: ModelSource, prefix: str) -> dict[str, Any]:
 
 
 def volume_name(claim: str) -> str:
-    """The PersistentVolume of a claim of the toolkit's."""
     return f"toolkit-{claim}"
 
 
@@ -209,7 +208,6 @@ def _attributes(recipe: Recipe, bucket: str) -> dict[str, str]:
 def _specs(
     recipe: Recipe, claim: str, attributes: Mapping[str, str], access: str, options: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A volume and the claim that is bound to it."""
     name, common = volume_name(claim), {"accessModes": [access], "storageClassName": ""}
     volume = {
         **common,

@@ -18,8 +18,8 @@ from toolkit.platforms.kubernetes.keys import ClusterTraining, cluster
 from toolkit.platforms.kubernetes.rules.devices import container_resources, ec2_name, node_type, shared_memory
 from toolkit.platforms.kubernetes.rules.jobs import PYTHON
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, TRAINING, manifest, pod_labels
-from toolkit.platforms.kubernetes.rules.pod import adapt_pod
-from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, training_policy
+from toolkit.platforms.kubernetes.rules.pod import adapt_pod, hub_token
+from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, bare_pod, container_security, training_policy
 from toolkit.recipe.recipe import Recipe
 from toolkit.training.job import FILE, TrainingJob
 from toolkit.training.plan import job_name, section, training_job
@@ -63,7 +63,6 @@ def train_job(recipe: Recipe) -> list[Resource]:
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
-    """Notes for a plan of `toolkit train`."""
     claim, training = cluster(recipe).weights_claim, section(recipe)
     yield f"The job works in claim {claim}, folder {_folder(recipe)}; checkpoints and hidden states stay there"
     yield f"It is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
@@ -102,15 +101,9 @@ def _hand_over(job: Mapping[str, Any], what: str, command: Sequence[str], *, rea
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{metadata['name']}-{what}", "namespace": metadata["namespace"], "labels": labels},
-        "spec": {
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": _HAND_OVER_SECONDS,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": pod["securityContext"],
-            "containers": [container],
-            "volumes": [volume],
-        },
+        "spec": bare_pod(
+            container, [volume], activeDeadlineSeconds=_HAND_OVER_SECONDS, securityContext=pod["securityContext"]
+        ),
     }
 
 
@@ -119,7 +112,6 @@ def _head(job: Mapping[str, Any]) -> str:
 
 
 def _folder(recipe: Recipe) -> str:
-    """The job's own folder in the claim."""
     return f"training/{job_name(recipe)}"
 
 
@@ -144,7 +136,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         "name": CONTAINER,
         "image": training.image,
         "command": ["python3", "/opt/toolkit/train", _JOB],
-        "env": _environment(recipe),
+        "env": [*({"name": name, "value": _CACHE} for name in ("HOME", "HF_HOME")), *hub_token(recipe)],
         "resources": container_resources(recipe, compiles=False),
         "volumeMounts": [
             {"name": "job", "mountPath": _JOB, "readOnly": True},
@@ -157,27 +149,14 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
         # The Job's status then says why it failed.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
-    return {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        **adapt_pod(recipe),
-        "containers": [container],
-        "volumes": [
-            {"name": "job", "configMap": {"name": config}},
-            {"name": "workspace", "persistentVolumeClaim": {"claimName": claim}},
-            {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
-            *({"name": name, "emptyDir": {}} for name in folders),
-        ],
-        "terminationGracePeriodSeconds": _GRACE_SECONDS,
-    }
-
-
-def _environment(recipe: Recipe) -> list[dict[str, Any]]:
-    variables: list[dict[str, Any]] = [{"name": "HOME", "value": _CACHE}, {"name": "HF_HOME", "value": _CACHE}]
-    if secret := recipe.platform.hub_token_secret:
-        variables.append({"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": secret, "key": "token"}}})
-    return variables
+    volumes: list[dict[str, Any]] = [
+        {"name": "job", "configMap": {"name": config}},
+        {"name": "workspace", "persistentVolumeClaim": {"claimName": claim}},
+        {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": shared_memory(recipe)}},
+        *({"name": name, "emptyDir": {}} for name in folders),
+    ]
+    pod = bare_pod(container, volumes, **adapt_pod(recipe))
+    return {**pod, "terminationGracePeriodSeconds": _GRACE_SECONDS}
 
 
 def _job(recipe: Recipe) -> TrainingJob:
