@@ -116,10 +116,10 @@ def check_no_effect(recipe: Recipe) -> Iterator[Finding]:
         for name in names:
             section: Section | None = getattr(recipe, name)
             read = sections.get(name, Section)
-            for key in section.dump(what_runs=True) if section else ():
-                if key not in read.model_fields:
-                    declared = next(kind for kind in type(section).__mro__ if key in kind.__annotations__)
-                    rehearsal = name == "platform" and issubclass(declared, read)
-                    severity: Severity = "info" if rehearsal else "error"
-                    message, path = f"`{key}` has no effect {where}", f"{name}.{key}"
-                    yield Finding("recipe.no-effect", message, path, hint="Remove it.", severity=severity)
+            keys = section.changed() if section else []
+            for key in (key for key in keys if key not in read.model_fields):
+                declared = next(kind for kind in type(section).__mro__ if key in kind.__annotations__)
+                rehearsal = name == "platform" and issubclass(declared, read)
+                severity: Severity = "info" if rehearsal else "error"
+                message, path = f"`{key}` has no effect {where}", f"{name}.{key}"
+                yield Finding("recipe.no-effect", message, path, hint="Remove it.", severity=severity)

@@ -101,9 +101,9 @@ class SpeculationSection(Section):
     @property
     def settings(self) -> dict[str, Any]:
         """The keys that its engine declares, as they are written."""
-        return self.model_dump(
-            include=self.model_fields_set - SpeculationSection.model_fields.keys(), exclude_none=True
-        )
+        written = self.model_fields_set - SpeculationSection.model_fields.keys()
+        values = {key: getattr(self, key) for key in type(self).model_fields if key in written}
+        return {key: value for key, value in values.items() if value is not None}
 
     @property
     def schedule(self) -> Sequence[tuple[int, int, int]]:

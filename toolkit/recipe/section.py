@@ -79,9 +79,16 @@ class Section(BaseModel):
         assert changes.keys() <= type(self).model_fields.keys(), f"no keys of {type(self).__name__}: {[*changes]}"
         return self.model_copy(update=changes)
 
+    def changed(self) -> list[str]:
+        """The keys that change what runs and are not at their defaults."""
+        return [
+            name
+            for name, field in type(self).model_fields.items()
+            if ChangesNothing not in field.metadata
+            and getattr(self, name) != field.get_default(call_default_factory=True)
+        ]
+
     def dump(self, *, what_runs: bool = False) -> dict[str, Any]:
         """The keys as JSON data; with `what_runs` only those which change it and are not at their defaults."""
-        if not what_runs:
-            return self.model_dump(mode="json", warnings=False)
-        ignored = {name for name, field in type(self).model_fields.items() if ChangesNothing in field.metadata}
-        return self.model_dump(mode="json", exclude=ignored, exclude_defaults=True, warnings=False)
+        names = set(self.changed()) if what_runs else None
+        return self.model_dump(mode="json", include=names, exclude_defaults=what_runs, warnings=False)
