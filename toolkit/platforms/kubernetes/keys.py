@@ -64,6 +64,9 @@ class PodSection(Section):
 
     tolerations: list[Toleration] = Field(default_factory=list, description="taints of your nodes")
     node_selector: dict[LabelKey, LabelValue] = Field(default_factory=dict, description="labels that nodes must have")
+    annotations: dict[LabelKey, StrictStr] = Field(
+        default_factory=dict, description="annotations of the pods, such as those of a service mesh or a log collector"
+    )
     priority_class: ObjectName | None = Field(None, description="an existing PriorityClass")
     image_pull_secrets: list[ObjectName] = Field(
         default_factory=list, description="Secrets with the credentials of the image's registry"

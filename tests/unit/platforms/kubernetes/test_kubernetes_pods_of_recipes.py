@@ -76,6 +76,14 @@ EVERYTHING = {
 }
 
 
+def test_annotations_of_the_recipe_stand_beside_our_own() -> None:
+    wanted = {"sidecar.istio.io/inject": "false", "prometheus.io/scrape": "false", "toolkit/role": "another"}
+    recipe = on_cluster(service_account_role=ROLE, pod={"annotations": wanted})
+    (deployment,) = [item.request for item in resources(recipe) if item.kind == "Deployment"]
+    found = deployment["spec"]["template"]["metadata"]["annotations"]
+    assert {key: found[key] for key in wanted} == {**wanted, "toolkit/role": ROLE}
+
+
 def test_from_the_hub_nothing_is_mounted() -> None:
     recipe = on_cluster()
     assert not {MODEL, DRAFTER} & mounted(recipe).keys()

@@ -79,8 +79,8 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         **({} if serves else {"restartPolicy": "Never"}),
     }
     # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
-    role = cluster(recipe).service_account_role
-    annotations = {**(scraped if serves else _UNDISTURBED), **({"toolkit/role": role} if role else {})}
+    role, own = cluster(recipe).service_account_role, cluster(recipe).pod.annotations
+    annotations = {**(scraped if serves else _UNDISTURBED), **own, **({"toolkit/role": role} if role else {})}
     about = {"annotations": annotations} if annotations else {}
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
 
