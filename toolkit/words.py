@@ -19,7 +19,7 @@ def our_word(word: str, *kinds: Kind) -> str:
     return next((_words()[kind][one] for kind in kinds for one in spellings if one in _words()[kind]), "")
 
 
-def meant(word: str, known: Iterable[str], *kinds: Kind, cutoff: float = 0.6) -> list[str]:
+def suggest(word: str, known: Iterable[str], *kinds: Kind, cutoff: float = 0.6) -> list[str]:
     """The known name that is meant by a word: ours for that of another tool, else the most similar. Or none."""
     names = list(known)
     ours = our_word(word, *kinds)

@@ -77,7 +77,7 @@ def wait_completed(
     """
     watches = [_Watch(platform, name, expected, progress, done, again) for name, expected in jobs.items()]
     try:
-        while watches := [watch for watch in watches if not watch.completed(clock())]:
+        while watches := [watch for watch in watches if not watch.poll(clock())]:
             progress.update(", ".join(watch.describe(clock()) for watch in watches))
             sleep(platform.poll_seconds)
     except KeyboardInterrupt:
@@ -98,7 +98,7 @@ class _Watch:
         self._now = ""
         self._is_readable = True
 
-    def completed(self, now: float) -> bool:
+    def poll(self, now: float) -> bool:
         """Poll it and report what is new. Raises TrainingJobFailed."""
         before, job = self._job, self._platform.training_job(self._name)
         self._job = job

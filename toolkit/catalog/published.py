@@ -147,11 +147,11 @@ def image_data(data: Any) -> dict[str, str]:
     return {
         "version": version,
         "tag": image.tags[0],
-        "cuda": _dotted(image.cuda.removeprefix("cu"), 2),
-        "python": _dotted(image.python.removeprefix("py"), 1),
+        "cuda": _add_dots(image.cuda.removeprefix("cu"), 2),
+        "python": _add_dots(image.python.removeprefix("py"), 1),
     }
 
 
-def _dotted(digits: str, major: int) -> str:
+def _add_dots(digits: str, major: int) -> str:
     """`130` as `13.0`, `312` as `3.12`."""
     return f"{digits[:major]}.{digits[major:]}" if digits else ""

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from toolkit.cli.help import EXAMPLES
 from toolkit.errors import UsageError
-from toolkit.words import meant, our_word
+from toolkit.words import our_word, suggest
 
 # Values for arguments that were left out.
 _VALUES = {"MODEL": "Qwen/Qwen3-8B", "NAME": "tiny-p-eagle", "PROMPT": "Hello", "RECIPE": "tiny/p-eagle"}
@@ -85,7 +85,7 @@ def _other_value(message: str, option: str, path: list[str], command: Any, typed
     value = typed[index].partition("=")[2] or typed[index + 1]
     if bound := _ONE_OF.search(message):
         choices = re.findall(r"'([^']*)'", bound["choices"])
-        near = meant(value, choices, "platform", cutoff=0.4) or choices
+        near = suggest(value, choices, "platform", cutoff=0.4) or choices
         return _run(_with(typed, value, near[0]))
     bound = _BOUND.search(message)
     usual = bound["bound"] if bound else _number_in(value, message) or _usual(_spellings(command).get(option))
@@ -130,7 +130,7 @@ def _other_command(unknown: str, path: Sequence[str], group: TyperGroup, typed: 
     if not path and unknown in ("help", "version"):
         behind = typed[typed.index(unknown) + 1 :]
         return _run(["--version"]) if unknown == "version" else _help(behind)
-    near = meant(unknown, group.commands, *(() if path else ("command",)))
+    near = suggest(unknown, group.commands, *(() if path else ("command",)))
     if not near and "--model" in _spellings(group):  # of `recipes`, where such a word is a filter
         near = [f"--model={unknown}"]
     return _run(_with(typed, unknown, near[0])) if near else _help(path)
@@ -160,7 +160,7 @@ def _option_hint(message: str, option: str, root: TyperGroup, path: list[str], c
     if name not in here and our_word(name, "option") not in here and elsewhere:
         value = _takes_value(_spellings(root.commands[elsewhere[0]])[name])
         return f"`{name}` is an option of {', '.join(elsewhere)}. Without it: {_line(_without(typed, written, value))}"
-    near = [name] if name in here else meant(name, here, "option")
+    near = [name] if name in here else suggest(name, here, "option")
     if not near:
         return f"Its options: {_line([*path, '-h'])}"
     corrected = written.replace(written.partition("=")[0], near[0], 1)

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.measure.arm import Workload
-from toolkit.recipe.captured import captured
+from toolkit.recipe.captured import read_capture
 from toolkit.recipe.hub import HubFiles
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.prompts import Prompt, parse_prompts, prompt_of, read_prompts
@@ -147,4 +147,4 @@ def captured_workload(prefix: str, objects: Iterable[tuple[str, bytes]]) -> Work
 
 def _prompt(line: bytes) -> Prompt:
     """A line's request. Raises UsageError or ValueError, as for a request that is not JSON."""
-    return prompt_of(captured(documents.decode(line)).request, "a captured request")
+    return prompt_of(read_capture(documents.decode(line)).request, "a captured request")

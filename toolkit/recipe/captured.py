@@ -42,7 +42,7 @@ def is_captured(row: Any) -> bool:
     return isinstance(row, dict) and "captureData" in row
 
 
-def captured(record: Any) -> Captured:
+def read_capture(record: Any) -> Captured:
     """The request of a record, and its answer if that is JSON. Raises ValueError where the request is not JSON."""
     data = documents.fit(_Record, record).captureData
     try:

@@ -15,7 +15,7 @@ from toolkit.findings import Finding
 from toolkit.recipe.assemble import names
 from toolkit.recipe.schema import RecipeFile
 from toolkit.recipe.section import LONGEST_NAME
-from toolkit.words import meant, our_word
+from toolkit.words import our_word, suggest
 
 # What pydantic's type errors mean to someone who writes YAML. A `bool` is only expected as one of several scalars.
 _EXPECTED = {
@@ -107,14 +107,14 @@ def _elsewhere(problem: Problem, known: Sequence[str]) -> str:
     sections = [name for name in problem.recipe if key in _fields_beside(problem.schema, (name, ""))]
     if sections:  # what speculation has too is seldom meant for it
         return f"It belongs to `{min(sections, key=lambda name: name == 'speculation')}`: write it below that."
-    if problem.keys[:-1] == ("engine",) and not meant(key, known, cutoff=0.5):
+    if problem.keys[:-1] == ("engine",) and not suggest(key, known, cutoff=0.5):
         return f"If it is a flag of the engine, write `{key}: {problem.written}` below `args`."
     return ""
 
 
 def _message(problem: Problem) -> str:
     if problem.kind in _EXPECTED:
-        return f"{_EXPECTED[problem.kind]} is expected, not {_shown(problem)}"
+        return f"{_EXPECTED[problem.kind]} is expected, not {_show(problem)}"
     if problem.kind == "string_pattern_mismatch":
         return f"`{problem.value}` is not allowed"
     text = problem.message.removeprefix("Value error, ")
@@ -246,7 +246,7 @@ def _is_scalar(value: object) -> bool:
     return value is not None and not isinstance(value, dict | list)
 
 
-def _shown(problem: Problem) -> str:
+def _show(problem: Problem) -> str:
     value = problem.value
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
@@ -256,7 +256,7 @@ def _shown(problem: Problem) -> str:
 
 
 def _did_you_mean(word: str, known: list[str]) -> str:
-    near = meant(word, known, "recipe", "platform", cutoff=0.5)
+    near = suggest(word, known, "recipe", "platform", cutoff=0.5)
     choices = f"Allowed: {', '.join(known)}."
     return f"Did you mean `{near[0]}`? {choices}" if near else choices
 

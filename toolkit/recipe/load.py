@@ -76,7 +76,7 @@ def find(recipe: str | os.PathLike[str]) -> Path:
         return in_catalogue
     if path.is_dir():
         raise RecipeNotFound(f"{recipe} is a folder, not a recipe's file", hint=_in_folder(path))
-    raise RecipeNotFound(f"{recipe}: no such recipe file, and no recipe of that name", hint=_meant(str(recipe), path))
+    raise RecipeNotFound(f"{recipe}: no such recipe file, and no recipe of that name", hint=_suggest(str(recipe), path))
 
 
 def _in_folder(folder: Path) -> str:
@@ -86,7 +86,7 @@ def _in_folder(folder: Path) -> str:
     return f"Did you mean {' or '.join(files[:3])}?" if files else "Write one: toolkit new MODEL"
 
 
-def _meant(written: str, path: Path) -> str:
+def _suggest(written: str, path: Path) -> str:
     """The file beside it or the name that was probably meant, or what to do for a model."""
     beside = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
     if files := difflib.get_close_matches(path.name, beside, n=1):

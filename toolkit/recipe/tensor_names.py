@@ -14,7 +14,7 @@ from toolkit.recipe.facts import Tensor
 _INDEX = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-def merged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def merge(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Tensors that differ in their layer's or expert's index only, merged; sorted by name.
 
     `layers.0.w` to `layers.23.w` become `layers.{0-23}.w`. What forms no full grid of indices stays as it is.

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.recipe.captured import captured, is_captured
+from toolkit.recipe.captured import is_captured, read_capture
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message, messages_of, request_of
 from toolkit.recipe.rows import Row, refusal
@@ -80,7 +80,7 @@ _MOST_LOCATIONS = 5
 def conversation_of(row: Any, location: str) -> Conversation | None:
     """The row's conversation; None for a captured request that is not a chat. Raises UsageError."""
     if is_captured(row):
-        return _captured(row, location)
+        return _read_record(row, location)
     return _conversation(request_of(row, location), location)
 
 
@@ -125,9 +125,9 @@ def _rank(question: str, seed: int) -> float:
     return int(digest([seed, question])[:12], 16) / 16**12
 
 
-def _captured(record: Any, location: str) -> Conversation | None:
+def _read_record(record: Any, location: str) -> Conversation | None:
     try:
-        found = captured(record)
+        found = read_capture(record)
         conversation = _conversation(request_of(found.request, location), location)
     except (UsageError, ValueError):
         return None

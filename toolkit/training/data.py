@@ -222,7 +222,7 @@ def _target(job: TrainingJob, chat: Chat, engine: TrainingEngine | None) -> Iter
 
 
 def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample]]:
-    for one in _answered(job, chat, skipped):
+    for one in _read_answers(job, chat, skipped):
         cut = samples_of(one.turns, job.max_length)
         _count_lengths(cut, one.location, skipped)
         yield from ((one.question, sample) for sample in cut.samples)
@@ -232,20 +232,20 @@ def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) ->
             yield question, Sample(tokens, mask)
 
 
-def _answered(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:
+def _read_answers(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:
     """All conversations with their answers as tokens."""
     if job.responses != KEEP:
         wanted = {conversation.digest for conversation in _conversations(job)}
         found = (one for one in _responses(job) if one.digest in wanted)
     else:
-        found = (_kept(conversation, chat) for conversation in _conversations(job))
+        found = (_keep_answers(conversation, chat) for conversation in _conversations(job))
     for one in found:
         if one.reason:
             skipped.add(one.reason, one.location)
         yield one
 
 
-def _kept(conversation: Conversation, chat: Chat) -> Answered:
+def _keep_answers(conversation: Conversation, chat: Chat) -> Answered:
     turns: list[Turn] = []
     reason = ""
     try:

@@ -59,7 +59,7 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
     args = recipe.engine.args
     written = {flag: args[flag] for flag in flags.keys() & args.keys()}
     own = {flag: value for flag in CONFIG_FLAGS if isinstance(value := written.get(flag), dict)}
-    together = {flag: _merged(flags[flag], value) for flag, value in own.items()}
+    together = {flag: _merge(flags[flag], value) for flag, value in own.items()}
     return {**limits(recipe), **flags, **written, **together}
 
 
@@ -147,10 +147,10 @@ def _speculative(speculation: SpeculationSection, drafter: str) -> dict[str, Any
     }
 
 
-def _merged(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, Any]:
     """Both mappings, merged recursively."""
     merged = dict(ours)
     for key, value in theirs.items():
         below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged

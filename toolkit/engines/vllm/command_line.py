@@ -39,7 +39,7 @@ class VllmSettings(Imported):
         if name == "speculative-config":
             add_speculation(self, value)
         elif (key := name.replace("-", "_")) in _SECTION_KEYS:
-            self.engine[key] = _whole(value)
+            self.engine[key] = _parse_number(value)
         elif name == "model":
             self.target["model"] = value
         elif name == "revision":
@@ -106,7 +106,7 @@ def add_speculation(imported: VllmSettings, config: Any) -> None:
         if key in ("method", "model") or fixed.get(key) == value:
             continue
         if key in known:
-            imported.speculation[key] = _whole(value) if known[key].annotation is not str else value
+            imported.speculation[key] = _parse_number(value) if known[key].annotation is not str else value
         else:
             imported.leave_out(f"{key}: {value} of the speculative config", "a recipe has no such key")
     if drafter and drafter == imported.target.get("model") and methods.method(method).drafter == "optional":
@@ -249,7 +249,7 @@ def _value(text: str) -> Any:
     return value if isinstance(value, int | float | dict | list) else text
 
 
-def _whole(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     """A number, also as `32k`; anything else as it is."""
     number = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG]?)", value) if isinstance(value, str) else None
     return int(float(number[1]) * _UNITS.get(number[2], 1)) if number else value

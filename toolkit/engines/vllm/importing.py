@@ -64,10 +64,10 @@ def _read_collected(document: Mapping[str, Any], variant: str | None) -> VllmSet
         imported.leave_out(f"min_vllm_version {model['min_vllm_version']}", "the newest version that works is taken")
     for key in sorted({*model} - _OF_MODEL):
         why = "it is not for an endpoint's engine, or the toolkit chooses it"
-        imported.leave_out(f"model.{key}", why, _shown(model[key]))
+        imported.leave_out(f"model.{key}", why, _show(model[key]))
     for key in [key for key, value in document.items() if key not in _DESCRIPTIVE and value]:
         if key != "strategy_overrides":
-            imported.leave_out(key, "it is for other hardware or other ways to start", _shown(document[key]))
+            imported.leave_out(key, "it is for other hardware or other ways to start", _show(document[key]))
     return imported
 
 
@@ -115,10 +115,10 @@ def _strategy(document: Mapping[str, Any], imported: VllmSettings) -> None:
                 imported.add_flag("tensor-parallel-size", size)
             settings = {key: value for key, value in settings.items() if key != "tp"}
         if settings:
-            imported.leave_out(f"strategy_overrides.{name}", "it is another way to start", _shown(settings))
+            imported.leave_out(f"strategy_overrides.{name}", "it is another way to start", _show(settings))
 
 
-def _shown(value: Any) -> str:
+def _show(value: Any) -> str:
     text = " ".join(str(value).split())
     return f"It says: {text[:200]}{'…' if len(text) > 200 else ''}"
 

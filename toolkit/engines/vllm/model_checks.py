@@ -67,7 +67,7 @@ def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]
     keys = mask_token_keys(engine.version)
     if "speculators_config" in drafter.config:
         keys = ("mask_token_id", *keys)  # vLLM passes it on as `pard_token` (configs/speculators/algos.py)
-    named = {key: token for key in keys if (token := _dotted(drafter.config, key)) is not None}
+    named = {key: token for key in keys if (token := _read_number(drafter.config, key)) is not None}
     if not named:
         if drafter.partial:
             return
@@ -139,7 +139,7 @@ def _sampling(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("quality.temperature", message, path, hint="Use 1.0 or less.", severity="warning")
 
 
-def _dotted(config: Mapping[str, Any], key: str) -> int | None:
+def _read_number(config: Mapping[str, Any], key: str) -> int | None:
     value: Any = config
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

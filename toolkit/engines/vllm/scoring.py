@@ -52,14 +52,14 @@ class VllmScoring(Scoring):
     def scores(self, answer: Mapping[str, Any]) -> Sequence[Sequence[Choice]]:
         return [
             [Choice(token, one.logprob, one.decoded_token or "") for token, one in (place or {}).items()]
-            for place in _completed(answer).prompt_logprobs or []
+            for place in _read_completion(answer).prompt_logprobs or []
         ]
 
     def decoding(self) -> dict[str, Any]:
         return {"logprobs": _CHOICES, "return_tokens_as_token_ids": True}
 
     def decoded(self, answer: Mapping[str, Any]) -> Sequence[Decoded]:
-        told = _completed(answer).logprobs
+        told = _read_completion(answer).logprobs
         if told is None or len(told.tokens) != len(told.top_logprobs) or any(len(top) < 2 for top in told.top_logprobs):
             raise InvocationError("the engine did not return the best tokens of each step with their log-probabilities")
         return [
@@ -68,7 +68,7 @@ class VllmScoring(Scoring):
         ]
 
 
-def _completed(answer: Mapping[str, Any]) -> _Completed:
+def _read_completion(answer: Mapping[str, Any]) -> _Completed:
     try:
         (completed,) = documents.fit(_Completion, answer).choices
     except ValueError as error:

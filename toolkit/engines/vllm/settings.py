@@ -72,10 +72,10 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         num_speculative_tokens=recipe.speculation.num_speculative_tokens if recipe.speculation and is_sized else 0,
         dtype=str(flags.get("dtype", "auto")),
         kv_cache_dtype=str(flags.get("kv-cache-dtype", "auto")),
-        block_size=_whole(flags, "block-size"),
+        block_size=_whole_number(flags, "block-size"),
         memory_utilization=_memory_utilization(flags, engine.version),
-        kv_cache_memory_bytes=_whole(flags, "kv-cache-memory-bytes"),
-        tensor_parallel=_whole(flags, "tensor-parallel-size"),
+        kv_cache_memory_bytes=_whole_number(flags, "kv-cache-memory-bytes"),
+        tensor_parallel=_whole_number(flags, "tensor-parallel-size"),
         enforce_eager=_is_on(flags, "enforce-eager", False),
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),
@@ -91,7 +91,7 @@ def sampler_bytes_per_logit(version: str) -> int:
     return _OLD_SAMPLER_BYTES if lookup.older(version, _SAMPLER_SINCE) else _SAMPLER_BYTES
 
 
-def _whole(flags: Mapping[str, Any], flag: str) -> int | None:
+def _whole_number(flags: Mapping[str, Any], flag: str) -> int | None:
     value = flags.get(flag)
     if value is None or (isinstance(value, int) and not isinstance(value, bool)):
         return value

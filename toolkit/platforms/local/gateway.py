@@ -333,14 +333,14 @@ def _model_error(call: _Call, status: int, message: str) -> _RefusedError:
 
 async def _relay_whole(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpoint: the answer in one piece, or a ModelError."""
-    body = await _whole(call, answer)
+    body = await _read_body(call, answer)
     await _send_whole(send, 200, {"Content-Type": _content_type(answer), **_answer_headers(call, answer)}, body)
 
 
 async def _relay_as_event_stream(call: _Call, answer: Response, send: Send) -> None:
     """InvokeEndpointWithResponseStream: each piece as it arrives, in frames."""
     if not _is_ok(answer):
-        await _whole(call, answer)
+        await _read_body(call, answer)
     headers = {
         "Content-Type": "application/vnd.amazon.eventstream",
         "X-Amzn-SageMaker-Content-Type": _content_type(answer),
@@ -377,7 +377,7 @@ async def _pieces(answer: Response) -> AsyncIterator[bytes]:
         yield b"".join(chunk.content for chunk in chunks)
 
 
-async def _whole(call: _Call, answer: Response) -> bytes:
+async def _read_body(call: _Call, answer: Response) -> bytes:
     async with asyncio.timeout(call.limits.first_byte_s):
         body = b"".join([piece async for piece in _pieces(answer)])
     if not _is_ok(answer):
