@@ -188,7 +188,8 @@ def _with_instance_type(recipe: Recipe) -> Recipe:
     if not runs:
         why = f"{recipe.engine.name} runs on no type of that platform and region"
         return _choose(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
-    able = [item for item in runs if recipe.engine_rules.drafts_on(recipe, item)] or runs
+    hardware = recipe.engine_rules.hardware
+    able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
     models = _models(recipe)
     fitting = _fitting(recipe, models, able)
     if not fitting:

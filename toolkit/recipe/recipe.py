@@ -303,6 +303,9 @@ class Compilation(Protocol):
 class HardwareRules(Protocol):
     """Of an engine whose versions differ in the hardware they run on. Its check also says where it cannot be sized."""
 
+    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
+        """Whether the recipe's version supports its method on hardware that the engine runs on."""
+
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on the recipe's instance types."""
 
@@ -355,10 +358,6 @@ class EngineRules(EngineParts, Protocol):
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         """With limits, and with a name and version where they are not chosen by trying (`loading`)."""
-
-    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
-        """Whether it supports the recipe's method on hardware that it runs on."""
-        return True
 
     def default_tokens(self, engine: EngineSection, method: str) -> int:
         """K where the recipe does not say it."""

@@ -35,6 +35,10 @@ class NeuronMetrics(VllmMetrics):
 
 
 class NeuronHardware(HardwareRules):
+    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
+        generation = generation_of(recipe.engine)
+        return generation is not None and generation.serves(recipe.method, family(instance.name))
+
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron_hardware(recipe, models)
 
@@ -83,10 +87,6 @@ class Neuron(OnVllm):
             version=written.version or chosen.version,
             max_num_seqs=written.max_num_seqs or facts().default_max_num_seqs,
         )
-
-    def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
-        generation = generation_of(recipe.engine)
-        return generation is not None and generation.serves(recipe.method, family(instance.name))
 
     def default_tokens(self, engine: EngineSection, method: str) -> int:
         """The generation's K, or the usual one if the generation does not support the method (a check reports that)."""
