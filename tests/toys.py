@@ -119,9 +119,6 @@ class ToyRules:
     def fill_in(self, written: PlatformSection) -> PlatformSection:
         return written.edit(weights=written.weights or "hub")
 
-    def move_here(self, other: PlatformSection) -> PlatformSection:
-        return other.edit(name=self.name)
-
     def instance(self, name: str) -> Instance | None:
         return None
 

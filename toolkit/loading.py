@@ -84,7 +84,8 @@ def on_platform(recipe: Recipe, name: str | None) -> Recipe:
     if name in (None, recipe.platform.name):
         return recipe
     rules: PlatformTraits = registry.rules_of(name)
-    platform = rules.move_here(recipe.platform)
+    here = recipe.platform.edit(name=name)
+    platform = rules.facts.adopt(here) if rules.facts.adopt else here
     lines = {path: line for path, line in recipe.lines.items() if path != _CLUSTER}
     if INSTANCE_TYPES in recipe.left_open:
         platform = rules.fill_in(platform.edit(instance_types=None))

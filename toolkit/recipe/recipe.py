@@ -399,6 +399,7 @@ class PlatformFacts:
         builds: whether an image is built for the recipe. None: images run as they are.
         price_per_hour: US dollars per hour of the recipe's endpoint with its initial instances; None if unknown.
         training_disk: the disk on which a training job keeps hidden states.
+        adopt: the section of a recipe for another platform, as far as it means something here. None: all of it.
     """
 
     gated_models: str
@@ -412,6 +413,7 @@ class PlatformFacts:
     builds: Callable[[Recipe], bool] | None = None
     price_per_hour: Callable[[Recipe], float | None] | None = None
     training_disk: Callable[[Recipe], Disk] | None = None
+    adopt: Callable[[PlatformSection], PlatformSection] | None = None
 
 
 class PlatformTraits(Protocol):
@@ -425,9 +427,6 @@ class PlatformTraits(Protocol):
 
     def fill_in(self, written: PlatformSection) -> PlatformSection:
         """With this platform's defaults."""
-
-    def move_here(self, other: PlatformSection) -> PlatformSection:
-        """The section of a recipe that was written for another platform, as far as it means something here."""
 
     def instance(self, name: str) -> Instance | None:
         """The catalogue's hardware of an instance type, by its name here; None where it is not known."""

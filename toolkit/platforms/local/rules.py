@@ -14,7 +14,7 @@ from toolkit.findings import Finding
 from toolkit.home import home
 from toolkit.platforms.local.keys import SECTIONS, LocalPlatform
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
-from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import PlatformFacts, Recipe
@@ -69,6 +69,7 @@ _FACTS = PlatformFacts(
     builds=_builds,
     price_per_hour=_price_per_hour,
     training_disk=_training_disk,
+    adopt=adopt,
 )
 
 

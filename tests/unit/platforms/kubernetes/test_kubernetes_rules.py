@@ -78,8 +78,8 @@ def test_resources_are_made_in_the_order_of_the_table_and_shared_ones_once() -> 
 
 
 def test_a_recipe_for_aws_gets_a_clusters_settings() -> None:
-    aws = load("gpt-oss-20b/p-eagle").platform
-    moved = RULES.move_here(aws)
+    recipe = load("gpt-oss-20b/p-eagle")
+    aws, moved = recipe.platform, on_platform(recipe, "kubernetes").platform
     assert (moved.name, moved.weights, moved.kubernetes) == ("kubernetes", "hub", KubernetesSection())
     assert moved.types == tuple(name.removeprefix("ml.") for name in aws.instance_types)
 

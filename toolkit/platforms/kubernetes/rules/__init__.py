@@ -32,6 +32,11 @@ _WAIT_SECONDS = 7200.0
 _MARGIN_SECONDS = 600.0
 
 
+def _adopt(other: PlatformSection) -> PlatformSection:
+    """Nodes have EC2's names of instance types."""
+    return other.edit(kubernetes=KubernetesSection(), weights="hub").rename_types(devices.ec2_name)
+
+
 class KubernetesRules:
     name = "kubernetes"
     sections = SECTIONS
@@ -42,6 +47,7 @@ class KubernetesRules:
         price_option="--ec2",
         compile_command=f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -",
         why_not_compiled="`toolkit compile` does not work on Kubernetes, where a Job compiles",
+        adopt=_adopt,
     )
 
     @cached_property
@@ -65,11 +71,6 @@ class KubernetesRules:
         settings = ClusterPlatform.of(written).kubernetes or KubernetesSection()
         weights = "claim" if settings.weights_claim else "s3" if settings.weights_bucket else "hub"
         return written.edit(kubernetes=settings, weights=written.weights or weights)
-
-    def move_here(self, other: PlatformSection) -> PlatformSection:
-        """Nodes have EC2's names of instance types."""
-        here = other.edit(name=self.name, kubernetes=KubernetesSection(), weights="hub")
-        return here.rename_types(devices.ec2_name)
 
     def instance(self, name: str) -> lookup.Instance | None:
         return devices.node_type(name)

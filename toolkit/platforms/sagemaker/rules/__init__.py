@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from toolkit.engines.arguments import LONGEST_VALUE
 from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
-from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
 from toolkit.platforms.sagemaker.rules.checks.settings import check_sagemaker
 from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.rules import Disk
@@ -48,6 +48,7 @@ _FACTS = PlatformFacts(
     builds=_builds,
     price_per_hour=price.price_per_hour,
     training_disk=_training_disk,
+    adopt=adopt,
 )
 
 

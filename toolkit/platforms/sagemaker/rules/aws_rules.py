@@ -29,6 +29,14 @@ if TYPE_CHECKING:
 _ANY_TYPE = "ml.m7i.large"
 
 
+def adopt(other: PlatformSection) -> PlatformSection:
+    """A cluster's instance types have EC2's names."""
+    if getattr(other, "kubernetes", None) is None:
+        return other
+    renamed = other.rename_types(lambda name: ML + name.removeprefix(ML))
+    return renamed.edit(kubernetes=None, weights="s3", hub_token_secret=None)
+
+
 @dataclass(frozen=True)
 class AwsRules:
     """One such platform: its name, facts and checks."""
@@ -68,14 +76,6 @@ class AwsRules:
         any_type = not (self.facts.has_instance_types or written.instance_types)
         here = written.on(_ANY_TYPE) if any_type else written
         return here.edit(weights=written.weights or "s3")
-
-    def move_here(self, other: PlatformSection) -> PlatformSection:
-        """A cluster's instance types have EC2's names."""
-        here = other.edit(name=self.name)
-        if getattr(other, "kubernetes", None) is None:
-            return here
-        renamed = here.rename_types(lambda name: ML + name.removeprefix(ML))
-        return renamed.edit(kubernetes=None, weights="s3", hub_token_secret=None)
 
     def instance(self, name: str) -> lookup.Instance | None:
         return lookup.instance(name)
