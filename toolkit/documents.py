@@ -18,8 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from typing_extensions import TypedDict
-
 if TYPE_CHECKING:
     import httpx
     from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -52,12 +50,6 @@ NO_OTHER_KEYS: ConfigDict = {"extra": "forbid"}
 """As a dataclass's or TypedDict's `__pydantic_config__`: a key that it does not have is an error."""
 CHECKED_AGAIN: ConfigDict = {"revalidate_instances": "always"}
 """Likewise: `fit` also checks what was made without it."""
-
-
-class Open(TypedDict, total=False):
-    """An object of which the keys that we read are declared, by inheriting; other keys are kept as they are."""
-
-    __pydantic_config__ = {"extra": "allow"}  # type: ignore[misc]  # noqa: RUF012
 
 
 def read_file(path: Path, limits: Limits = LIMITS) -> bytes:

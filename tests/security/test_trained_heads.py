@@ -23,7 +23,7 @@ def clients(*names: str) -> Any:
     def download_file(bucket: str, key: str, path: str) -> None:
         Path(path).write_text(key)
 
-    pages = [{"Contents": [{"Key": f"output/job/output/model/head/{name}"} for name in names]}]
+    pages = [{"Contents": [{"Key": f"output/job/output/model/head/{name}", "Size": 1} for name in names]}]
     paginator = SimpleNamespace(paginate=lambda **_: pages)
     described = {"ModelArtifacts": {"S3ModelArtifacts": ADDRESS}}
     return SimpleNamespace(

@@ -10,18 +10,19 @@ from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.home import user_home
 from toolkit.images.reference import DOCKER_HUB
+from toolkit.open_object import OpenObject
 
 HUB_LOGIN = "https://index.docker.io/v1/"
 """The key of Docker Hub's login."""
 
 
-class Login(documents.Open, total=False):
+class Login(OpenObject, total=False):
     """The login for one registry. `auth` is user and password in base64."""
 
     auth: str | None
 
 
-class DockerConfig(documents.Open, total=False):
+class DockerConfig(OpenObject, total=False):
     """Docker's config.json: what else stands there is kept."""
 
     auths: dict[str, Login] | None

@@ -12,6 +12,7 @@ from pydantic import Field, StringConstraints
 
 from toolkit import documents
 from toolkit.errors import BuildError
+from toolkit.open_object import OpenObject
 
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 OCI = "application/vnd.oci.image.manifest.v1+json"
@@ -79,11 +80,11 @@ class _Index:
     manifests: Annotated[tuple[_Entry, ...], Field(max_length=_MOST_LAYERS)] = ()
 
 
-class _Files(documents.Open):
+class _Files(OpenObject):
     diff_ids: list[_Digest]
 
 
-class _Settings(documents.Open, total=False):
+class _Settings(OpenObject, total=False):
     Env: list[str] | None
     Labels: dict[str, str] | None
     Entrypoint: list[str] | None
@@ -91,7 +92,7 @@ class _Settings(documents.Open, total=False):
     User: str | None
 
 
-class ImageConfig(documents.Open):
+class ImageConfig(OpenObject):
     """An image's configuration: what we read or change of it; the rest is kept as it is."""
 
     os: str

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 
 from toolkit import documents
 from toolkit.errors import PlatformError
+from toolkit.open_object import OpenObject
 
 _LIMITS = documents.Limits(size=64 * 1024**2, items=2_000_000)
 
@@ -40,17 +41,17 @@ class UnreadableAnswer(PlatformError, ApiException):  # type: ignore[misc]  # th
         self.hint = "What answers there is not a Kubernetes API server, or a proxy between cut the answer short."
 
 
-class _Owner(documents.Open):
+class _Owner(OpenObject):
     uid: str
 
 
-class _Managed(documents.Open, total=False):
+class _Managed(OpenObject, total=False):
     manager: str
     time: _Time | None
     fieldsV1: dict[str, Any] | None
 
 
-class _Metadata(documents.Open, total=False):
+class _Metadata(OpenObject, total=False):
     annotations: dict[str, str] | None
     creationTimestamp: _Time | None
     deletionTimestamp: _Time | None
@@ -65,15 +66,15 @@ class _Metadata(documents.Open, total=False):
     uid: str
 
 
-class _Template(documents.Open, total=False):
+class _Template(OpenObject, total=False):
     spec: _Spec
 
 
-class _Selector(documents.Open, total=False):
+class _Selector(OpenObject, total=False):
     matchLabels: dict[str, str]
 
 
-class _Spec(documents.Open, total=False):
+class _Spec(OpenObject, total=False):
     claimRef: dict[str, str] | None
     holderIdentity: str | None
     leaseDurationSeconds: int | None
@@ -84,32 +85,32 @@ class _Spec(documents.Open, total=False):
     template: _Template
 
 
-class _Condition(documents.Open, total=False):
+class _Condition(OpenObject, total=False):
     message: str
     reason: str
     status: str
     type: str
 
 
-class _Reason(documents.Open, total=False):
+class _Reason(OpenObject, total=False):
     exitCode: int
     message: str
     reason: str
 
 
-class _State(documents.Open, total=False):
+class _State(OpenObject, total=False):
     terminated: _Reason | None
     waiting: _Reason | None
 
 
-class _Container(documents.Open, total=False):
+class _Container(OpenObject, total=False):
     lastState: _State | None
     name: str
     restartCount: int
     state: _State | None
 
 
-class _Status(documents.Open, total=False):
+class _Status(OpenObject, total=False):
     availableReplicas: int
     conditions: list[_Condition] | None
     containerStatuses: list[_Container] | None
@@ -119,7 +120,7 @@ class _Status(documents.Open, total=False):
     updatedReplicas: int
 
 
-class _Object(documents.Open, total=False):
+class _Object(OpenObject, total=False):
     """An object of any kind; an event has what it says on its top level."""
 
     eventTime: _Time | None
@@ -135,7 +136,7 @@ class _Answer(_Object, total=False):
     items: list[_Object]
 
 
-class _Done(documents.Open, total=False):
+class _Done(OpenObject, total=False):
     """The answer to a deletion that is done at once. Its `status` is a word, elsewhere it is an object."""
 
     metadata: _Metadata
