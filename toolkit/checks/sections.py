@@ -120,6 +120,7 @@ def check_no_effect(recipe: Recipe) -> Iterator[Finding]:
             for key in (key for key in keys if key not in read.model_fields):
                 declared = next(kind for kind in type(section).__mro__ if key in kind.__annotations__)
                 rehearsal = name == "platform" and issubclass(declared, read)
-                severity: Severity = "info" if rehearsal else "error"
+                # A head that is trained elsewhere may serve here.
+                severity: Severity = "info" if rehearsal else "warning" if name == "training" else "error"
                 message, path = f"`{key}` has no effect {where}", f"{name}.{key}"
                 yield Finding("recipe.no-effect", message, path, hint="Remove it.", severity=severity)

@@ -60,6 +60,12 @@ def test_it_trains_on_all_gpus_of_its_machine_as_nobody(tmp_path: Path) -> None:
     assert policy["spec"]["ingress"] == []
 
 
+def test_what_only_jobs_of_sagemaker_have_is_a_warning(tmp_path: Path) -> None:
+    assert rendered(tmp_path, "depth: 10", "depth: 10\n  spot: true")
+    found = [item for item in toolkit.check(tmp_path / "my-head.yaml").findings if item.code == "recipe.no-effect"]
+    assert [(item.path, item.severity) for item in found] == [("training.spot", "warning")]
+
+
 def test_it_works_in_the_claim(tmp_path: Path) -> None:
     job = TrainingJob.model_validate(json.loads(rendered(tmp_path)[0]["data"]["job.json"]))
     assert (job.target, job.data) == ("/workspace/target", ("/workspace/chats.jsonl", "hf://owner/questions"))
