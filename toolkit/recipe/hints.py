@@ -79,7 +79,11 @@ def explain(problem: Problem, line: int | None) -> Finding:
         return Finding(_MISSING, f"`{key}` is missing", path, line, hint)
     if kind == "literal_error":
         known = re.findall(r"'([^']+)'", problem.message)
-        hint = _did_you_mean(str(problem.value), known)
+        is_section = _fields_beside(problem.schema, (*problem.keys, ""))
+        if is_section and not suggest(str(problem.value), known, cutoff=0.5):
+            hint = f"{_as_mapping(problem)} Or write one of: {', '.join(known)}."
+        else:
+            hint = _did_you_mean(str(problem.value), known)
         return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
     hint = f"{_edit(problem)} {_description(problem.schema, problem.keys)}".strip()
     return Finding("recipe.bad-value", _message(problem), path, line, hint)
@@ -280,5 +284,6 @@ def _fields_beside(schema: type[RecipeFile], keys: Sequence[str]) -> Mapping[str
 
 
 def _section(annotation: Any) -> Any:
-    """`Evidence` of `list[Evidence]`, and any other annotation itself."""
-    return getattr(annotation, "__args__", [annotation])[0]
+    """The section in an annotation, such as `Evidence` of `list[Evidence] | None`; else the annotation itself."""
+    inner = map(_section, getattr(annotation, "__args__", ()))
+    return next((part for part in inner if hasattr(part, "model_fields")), annotation)

@@ -27,6 +27,9 @@ from toolkit.recipe.yaml_hints import yaml_hint
 
 # Far beyond any recipe, and read in seconds. What an alias stands for counts at each of its places.
 _LIMITS = documents.Limits(size=64 * 1024, items=10_000, depth=50)
+_SECTIONS = ("ContainerSection", "InstanceType")
+"""Classes of sections for which one word may be written instead."""
+_UNION_BRANCH = re.compile(rf"(bool|int|float|str|dict|list|literal)(\[.*\])?|\[key\]|{'|'.join(_SECTIONS)}")
 
 Lines = Mapping[str, int]
 
@@ -227,7 +230,12 @@ def _findings(
 ) -> Iterator[Finding]:
     """One finding per key: pydantic reports each branch of a union, the user has written one value."""
     seen: set[tuple[str, ...]] = set()
-    for found in error.errors(include_url=False):
+    errors = error.errors(include_url=False)
+    sections = {found["loc"][:end] for found in errors for end, key in enumerate(found["loc"]) if key in _SECTIONS}
+    for found in errors:
+        *above, branch = found["loc"]
+        if isinstance(found["input"], dict) and tuple(above) in sections and branch not in _SECTIONS:
+            continue  # a mapping is meant as the section, not as the word that may stand there instead
         keys = tuple(str(key) for key in found["loc"] if not _is_union_branch(key))
         if keys not in seen:
             seen.add(keys)
@@ -238,5 +246,5 @@ def _findings(
 
 
 def _is_union_branch(key: str | int) -> bool:
-    """Whether pydantic put this part of a location there, not the user: `bool`, `list[...]`, `[key]`."""
-    return isinstance(key, str) and bool(re.fullmatch(r"(bool|int|float|str|dict|list)(\[.*\])?|\[key\]", key))
+    """Whether pydantic put this part of a location there, not the user: `bool`, `list[...]`, `[key]`, a class."""
+    return isinstance(key, str) and bool(_UNION_BRANCH.fullmatch(key))
