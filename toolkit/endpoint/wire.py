@@ -194,6 +194,12 @@ class _Line(asyncio.Protocol):
     def open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    def rest(self) -> None:
+        """Wait for the next request. The answer to the last one may have ended while reading was paused."""
+        assert self._transport
+        self._transport.resume_reading()
+        self.idle_since = time.perf_counter()
+
     def close(self) -> None:
         self._response = None
         if self._transport:
@@ -253,7 +259,7 @@ class Client:
             yield response
         finally:
             if response.reusable and line.open:
-                line.idle_since = time.perf_counter()
+                line.rest()
                 self._idle.append(line)
             else:
                 line.close()

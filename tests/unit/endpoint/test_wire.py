@@ -69,6 +69,34 @@ def raw(runner: asyncio.Runner, content: bytes, **options: Any) -> RequestResult
     return runner.run(run())
 
 
+def test_a_connection_is_used_again_after_an_answer_that_its_reader_left_waiting(runner: asyncio.Runner) -> None:
+    body = bytes(256 * 1024)  # so much may wait: with its last byte reading is paused, and the answer has ended
+    connections = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError, OSError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+        left.set()
+
+    left = asyncio.Event()
+
+    async def run() -> None:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
+            client = Client(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+            for _ in range(2):
+                async with asyncio.timeout(10), client.send("GET", "/", {}) as response:
+                    while not response.reusable:
+                        await asyncio.sleep(0)
+            client.close()
+            await left.wait()
+
+    runner.run(run())
+    assert len(connections) == 1
+
+
 def test_an_answer_may_end_with_its_connection(runner: asyncio.Runner) -> None:
     assert raw(runner, b"HTTP/1.1 200 OK\r\n\r\n" + STREAM).outcome == "successful"
 
