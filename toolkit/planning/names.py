@@ -36,6 +36,11 @@ def is_content_name(prefix: str, name: str) -> bool:
     return re.fullmatch(rf"{re.escape(prefix)}-[0-9a-f]{{{_DIGEST_CHARACTERS}}}", name) is not None
 
 
+def without_digest(name: str) -> str:
+    """The readable part of a name of `content_name`; another name as it is."""
+    return re.sub(rf"-[0-9a-f]{{{_DIGEST_CHARACTERS}}}$", "", name)
+
+
 def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
     """The recipe's tags and the toolkit's; `endpoint` if it differs from the recipe's name."""
     ours = {

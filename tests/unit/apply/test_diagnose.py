@@ -71,6 +71,9 @@ DEAD = {
     "kv-groups": Log("AssertionError: All drafting layers should belong", "speculation.model"),
     "max-model-len": Log("Value error, User-specified max_model_len (4096) is greater", "engine.max_model_len"),
     "missing-package": Log("ImportError: Arctic Inference is required for suffix decoding", "container.dockerfile"),
+    "mounted-for-root": Log(
+        "PermissionError: [Errno 13] Permission denied: '/opt/ml/model'", "allow-other", "our entrypoint, as nobody"
+    ),
     "nccl": Log("DistBackendError: NCCL error in: ", "NCCL_DEBUG", "PyTorch 2.13 ProcessGroupNCCL.cpp", fatal=False),
     "neuron-compile": Log(
         "RuntimeError: neuronx-cc compilation failed with 70.", "ahead", "aws-neuron/aws-neuron-sdk#1369", fatal=False

@@ -142,7 +142,9 @@ def ordered(documents: Iterable[Any]) -> list[Any]:
 
 def test_every_file_is_listed_once(tmp_path: Path) -> None:
     out = tmp_path / "manifests"
-    run(["render", ahead(tmp_path), "--out", str(out), "--baseline"])
+    path = Path(ahead(tmp_path))
+    path.write_text(path.read_text().replace("  artifacts_bucket:", "  weights_bucket: ours\n    artifacts_bucket:"))
+    run(["render", str(path), "--out", str(out), "--baseline"])
     for folder in (path for path in out.iterdir() if path.is_dir()):
         listed = yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"]
         files = {path.name for path in folder.iterdir()} - {"kustomization.yaml"}
@@ -156,6 +158,17 @@ def test_kustomize_serves_what_is_printed(recipe: str, tmp_path: Path, capsys: C
     assert ordered(kustomize(tmp_path / "manifests")) == ordered(printed)
     benchmark = kustomize(tmp_path / "manifests" / "benchmark")
     assert [item["kind"] for item in ordered(benchmark)] == ["ConfigMap", "Job", "NetworkPolicy"]
+
+
+def test_two_models_of_a_bucket_are_two_volumes(recipe: str, tmp_path: Path, kustomize: Kustomize) -> None:
+    path = Path(recipe)
+    path.write_text(path.read_text().replace("hub_token_secret: hf-token", "kubernetes: {weights_bucket: our-models}"))
+    assert run(["render", recipe, "--out", str(tmp_path / "manifests")]) == 0
+    built = kustomize(tmp_path / "manifests")
+    volumes = [item for item in built if item["kind"] == "PersistentVolume"]
+    claims = [item["metadata"]["name"] for item in built if item["kind"] == "PersistentVolumeClaim"]
+    assert sorted(volume["spec"]["claimRef"]["name"] for volume in volumes) == sorted(claims)
+    assert [name.rpartition("-")[0] for name in sorted(claims)] == ["gated-drafter", "gated-model"]
 
 
 def test_the_documented_overlay_changes_what_it_says(recipe: str, tmp_path: Path, kustomize: Kustomize) -> None:

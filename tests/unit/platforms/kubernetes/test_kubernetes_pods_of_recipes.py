@@ -104,7 +104,7 @@ def test_from_a_bucket_each_model_is_a_volume_of_mountpoint() -> None:
     recipe = recipe_with(on_cluster("s3", weights_bucket="our-models", service_account_role=ROLE), target=TARGET)
     claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
     volume = volumes(recipe)[claim]
-    assert volume["mountOptions"] == ["read-only", "prefix weights/openai/gpt-oss-20b/aaaaaaaaaaaa/"]
+    assert volume["mountOptions"] == ["read-only", "allow-other", "prefix weights/openai/gpt-oss-20b/aaaaaaaaaaaa/"]
     assert volume["csi"]["volumeAttributes"] == {"bucketName": "our-models", "authenticationSource": "pod"}
     assert len(volumes(recipe)) == 2
     assert mounted(recipe)[DRAFTER]["readOnly"] is True
@@ -119,7 +119,7 @@ def test_a_plan_says_what_is_uploaded() -> None:
 def test_a_model_that_is_in_s3_is_mounted_from_where_it_is() -> None:
     recipe = recipe_with(on_cluster(), target=ModelSource(model="s3://theirs/models/target"))
     claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
-    assert volumes(recipe)[claim]["mountOptions"] == ["read-only", "prefix models/target/"]
+    assert volumes(recipe)[claim]["mountOptions"] == ["read-only", "allow-other", "prefix models/target/"]
     assert volumes(recipe)[claim]["csi"]["volumeAttributes"]["bucketName"] == "theirs"
     assert uploads(recipe) == []
 
@@ -133,7 +133,7 @@ def test_a_local_folder_goes_to_the_bucket_by_its_content(tmp_path: Path) -> Non
         source = ModelSource(model=str(folder))
         recipe = recipe_with(on_cluster("s3", weights_bucket="our-models"), target=source)
         claim = mounted(recipe)[MODEL]["persistentVolumeClaim"]["claimName"]
-        prefixes.append(volumes(recipe)[claim]["mountOptions"][1])
+        prefixes.append(volumes(recipe)[claim]["mountOptions"][-1])
         target, _ = uploads(recipe)
         assert f": aws s3 sync {folder} s3://our-models/weights/finetuned-" in target
     assert prefixes[0] != prefixes[1]

@@ -13,6 +13,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.representer import RoundTripRepresenter
 
+from toolkit.planning.names import without_digest
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.devices import claim_template
@@ -102,7 +103,11 @@ def _deployment(recipe: Recipe) -> Resource:
 
 
 def _autoscaler(recipe: Recipe) -> Resource | None:
-    """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter."""
+    """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
+
+    The engine works on `max_num_seqs` requests at most, so with KEDA those that wait for it count too: else no load
+    would ever exceed a target of that many.
+    """
     metrics = recipe.engine_rules.metrics
     if metrics is None or not scales(recipe):
         return None
@@ -128,7 +133,9 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
     of = f'model_name="{recipe.name}",namespace="{cluster(recipe).namespace}"'
-    query = f"sum({metrics.names.running_requests}{{{of}}})"
+    query = " + ".join(
+        f"sum({name}{{{of}}})" for name in (metrics.names.running_requests, metrics.names.waiting_requests)
+    )
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,
@@ -143,16 +150,20 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
 def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
     """Path and content of each file: a folder for each part. The folder above is what serves.
 
-    Names say kind and endpoint, and not the content: the next version has the same files.
+    The next version has the same files: their names have no digest of the content.
     """
     for part, manifests in parts.items():
-        names = [
-            f"{item['kind'].lower()}-{item['metadata']['labels'].get(INSTANCE, 'shared')}.yaml" for item in manifests
-        ]
+        names = [_file_name(item) for item in manifests]
         for name, item in zip(names, manifests, strict=True):
             yield f"{part}/{name}", text([item])
         yield f"{part}/kustomization.yaml", _kustomization([*([f"../{_BASE}"] if part in _ON_BASE else []), *names])
     yield "kustomization.yaml", _kustomization([_BASE, _SERVE])
+
+
+def _file_name(item: Manifest) -> str:
+    """By kind, endpoint and name. Most names say the endpoint themselves."""
+    endpoint, name = item["metadata"]["labels"].get(INSTANCE, ""), without_digest(item["metadata"]["name"])
+    return "-".join((item["kind"].lower(), *([] if endpoint in name else [endpoint]), f"{name}.yaml"))
 
 
 def text(documents: Sequence[Manifest]) -> str:

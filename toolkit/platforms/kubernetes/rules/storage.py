@@ -42,6 +42,8 @@ WEIGHTS_ANNOTATION = "toolkit/weights"
 
 _DIGEST_CHARACTERS = 12
 _CAPACITY = {"storage": "1Gi"}  # which has to be given, and is ignored
+# Without `allow-other` the driver mounts for root alone (aws-s3-csi-driver, node.go), and pods on GPUs are nobody's.
+_MODEL_OPTIONS = ("read-only", "allow-other")
 _ROLES = {"target.model": ("model", MODEL_DIR), "speculation.model": ("drafter", _DRAFTER_DIR)}
 
 
@@ -188,7 +190,7 @@ def _artifacts(recipe: Recipe) -> Sequence[Resource]:
 
 def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource]:
     """The endpoint's own: another model is another volume, and the old one is kept as long as old pods are."""
-    attributes, options = _attributes(recipe, folder.bucket), ["read-only", f"prefix {folder.prefix}"]
+    attributes, options = _attributes(recipe, folder.bucket), [*_MODEL_OPTIONS, f"prefix {folder.prefix}"]
     content = {"namespace": cluster(recipe).namespace, **attributes, "prefix": folder.prefix}
     claim = content_name(f"{recipe.name}-{role}", content)
     volume, bound = _specs(recipe, claim, attributes, "ReadOnlyMany", options)
