@@ -84,7 +84,7 @@ def test_a_bad_setting_and_a_good_one(
 
 
 def test_a_target_that_requests_in_work_cannot_exceed(tmp_path: Path) -> None:
-    """A pod autoscaler acts above 1.1 times its target, and 128 requests are in work at most. KEDA counts the waiting."""
+    """A pod autoscaler acts above 1.1 times its target; of the 128 in work at most. KEDA counts the waiting too."""
 
     def codes(target: int, prometheus: str = "") -> list[str]:
         found = findings(tmp_path, prometheus, f"scaling: {{max_instances: 2, requests_per_instance: {target}}}")
