@@ -37,11 +37,14 @@ def without_scale(desired: Sequence[Resource], observed: Observed) -> Transition
     return Transition(tuple(desired), tuple(gone))
 
 
+PARTS = PlanParts(transition=without_scale)
+
+
 @dataclass(frozen=True)
 class Rules:
     name: str = "toy"
     kinds: Sequence[Kind] = (Store(), Place(), Scale())
-    parts: PlanParts = PlanParts(transition=without_scale)
+    parts: PlanParts = PARTS
 
 
 DESIRED = (
