@@ -67,7 +67,8 @@ def test_a_header_may_be_longer_than_the_first_bytes_that_are_read(target: Path,
     file = target / "model.safetensors"
     known, data = read_folder(target), file.read_bytes()
     (old,) = struct.unpack("<Q", data[:8])
-    file.write_bytes(struct.pack("<Q", length) + data[8 : 8 + old].ljust(length) + data[8 + old :])
+    padded = data[8 : 7 + old] + b" " * (length - old) + b"}"
+    file.write_bytes(struct.pack("<Q", length) + padded + data[8 + old :])
     assert read_folder(target).tensors == known.tensors
 
 
