@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,19 @@ def test_nothing_to_wait_for_takes_no_time() -> None:
     clock = FakeClock()
     wait_in_service(Scripted({}), {}, Told(), 60, clock, clock.sleep)
     assert clock.seconds == 0
+
+
+def test_once_it_has_failed_lines_of_the_operation_before_are_still_not_read() -> None:
+    class Ended(Scripted):
+        def status(self, endpoint: str) -> EndpointStatus:
+            now = super().status(endpoint)
+            return replace(now, began=0.0) if now.status == "Failed" else now
+
+    log = [*lines("v/1", ["OSError: [Errno 28] No space left on device"]), *lines("v/2", ["it starts"], start=200)]
+    platform = Ended({"e": [CREATING, ("Failed", NEW)]}, [], log, began=100)
+    with pytest.raises(EndpointFailed):
+        wait(platform)
+    assert [line.text for line in platform.read] == ["it starts"]
 
 
 def test_a_failure_tells_the_cause_the_edit_and_the_newest_containers_last_lines() -> None:

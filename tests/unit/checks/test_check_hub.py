@@ -385,9 +385,30 @@ def test_a_k_that_is_three_from_the_best_is_far(tmp_path: Path, best: int, is_fo
     assert ("quality.best-k" in [finding.code for finding in found]) is is_found
 
 
-@pytest.mark.parametrize(("length", "is_found"), [(9999, True), (10000, False)])
-def test_a_head_for_long_prompts_wants_requests_as_long(tmp_path: Path, length: int, is_found: bool) -> None:
-    head, target = "amazon/gpt-oss-20b-p-eagle-long-context", "openai/gpt-oss-20b"
+def test_a_draft_model_without_a_chat_template_has_none_that_differs(tmp_path: Path) -> None:
+    without = tokenizer(chat_template_sha256=None)
+    assert findings(tmp_path, DRAFT_MODEL, target=tokenizer(), drafter=without) == ()
+
+
+@pytest.mark.parametrize(("budget", "is_found"), [(127, True), (128, False)])
+def test_without_draft_slots_a_step_has_a_token_for_each_of_128_requests(
+    tmp_path: Path, budget: int, is_found: bool
+) -> None:
+    found = findings(tmp_path, version("0.27.0"), NGRAM, ("16384", str(budget)))
+    assert ("engine.token-budget" in [finding.code for finding in found]) is is_found
+
+
+LONG, SHORT = "amazon/gpt-oss-20b-p-eagle-long-context", "amazon/GPT-OSS-20B-P-EAGLE"
+
+
+@pytest.mark.parametrize(
+    ("head", "length", "is_found"),
+    [(LONG, 9999, True), (LONG, 10000, False), (SHORT, 40000, False), (SHORT, 40001, True)],
+)
+def test_a_head_wants_requests_as_long_as_those_it_was_made_for(
+    tmp_path: Path, head: str, length: int, is_found: bool
+) -> None:
+    target = "openai/gpt-oss-20b"
     found = findings(
         tmp_path,
         ("1024", str(length)),

@@ -28,6 +28,7 @@ def test_more_tokens_than_the_head_was_trained_for(tmp_path: Path) -> None:
     (finding,) = found(tmp_path, "pair.trained-depth", "openai/gpt-oss-20b", HEAD_20B, deep)
     assert finding.severity == "warning"
     assert "(10)" in finding.message
+    assert not found(tmp_path, "pair.trained-depth", "openai/gpt-oss-20b", HEAD_20B, ("tokens: 7", "tokens: 10"))
 
 
 def test_the_head_of_another_public_model_is_an_error(tmp_path: Path) -> None:

@@ -275,6 +275,7 @@ def test_bench_measures_each_load_and_writes_the_page(
         ("--concurrency", "1,x", "'1,x' is not a list of whole numbers"),
         ("--concurrency", "0", "concurrency is at least 1"),
         ("--rate", "-1", "numbers above 0 are expected"),
+        ("--rate", "0", "numbers above 0 are expected"),
         ("--rate", "inf", "numbers above 0 are expected"),
         ("--rate", "1,nan", "numbers above 0 are expected"),
         ("--concurrency", "99999999999", "at most 4096"),

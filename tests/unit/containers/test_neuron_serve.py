@@ -60,14 +60,17 @@ def test_a_driver_that_is_new_enough_or_of_which_nothing_is_asked_goes_on(
     assert machine.serves(NXD_INFERENCE, {"TOOLKIT_NEURON_DRIVER": lowest})["argv"]
 
 
-def test_a_newer_driver_than_the_runtime_works_with_ends_it_at_once(machine: Machine, engine: Engine) -> None:
-    (machine.host / "version").write_text("2.31.7.0\n")
+@pytest.mark.parametrize("driver", ["2.29", "2.29.0.0", "2.31.7.0"])
+def test_a_newer_driver_than_the_runtime_works_with_ends_it_at_once(
+    machine: Machine, engine: Engine, driver: str
+) -> None:
+    (machine.host / "version").write_text(f"{driver}\n")
     env = {"TOOLKIT_NEURON_DRIVER_BELOW": "2.29", "TOOLKIT_NEURON_AMI": "v20260625 (driver 2.28.0.0)"}
 
     refusal = machine.refusal(engine, env)
 
     assert (
-        "the host's Neuron driver is 2.31.7.0, and this image's runtime works with drivers older than 2.29" in refusal
+        f"the host's Neuron driver is {driver}, and this image's runtime works with drivers older than 2.29" in refusal
     )
     assert "EKS: take release v20260625 (driver 2.28.0.0) of the AMI for Neuron" in refusal
 

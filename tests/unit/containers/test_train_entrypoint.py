@@ -35,6 +35,13 @@ def test_a_failure_is_told_in_the_jobs_own_words(train: ModuleType, tmp_path: Pa
     assert (tmp_path / "output" / "failure").read_text() == "chats.jsonl:3 has no turn\n  Remove it."
 
 
+def test_what_a_signal_has_ended_has_the_exit_code_of_a_shell(train: ModuleType, tmp_path: Path) -> None:
+    """As when memory runs out: that is no error in the job's own words."""
+    (tmp_path / "output").mkdir()
+    assert train.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"], tmp_path) == 137
+    assert not (tmp_path / "output" / "failure").exists()
+
+
 def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     ready = tmp_path / "ready"

@@ -21,7 +21,7 @@ from fakes import answer_events, event_stream
 from streaming_server import Answer, Part, StreamingServer, streaming
 
 from toolkit.endpoint.access import OpenAIAccess
-from toolkit.endpoint.wire import Client
+from toolkit.endpoint.wire import Client, Response
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.connection import HttpConnection, proxy_of
 from toolkit.measure.load import Ask, Timing, closed_loop
@@ -95,6 +95,24 @@ def test_a_connection_is_used_again_after_an_answer_that_its_reader_left_waiting
 
     runner.run(run())
     assert len(connections) == 1
+
+
+def test_reading_goes_on_once_the_reader_has_taken_as_much_as_may_wait(runner: asyncio.Runner) -> None:
+    class Line(asyncio.Transport):
+        reads = True
+
+        def pause_reading(self) -> None:
+            self.reads = False
+
+        def resume_reading(self) -> None:
+            self.reads = True
+
+    line = Line()
+    response = Response(0.0, line, None, None)
+    response.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 999999\r\n\r\n" + bytes(256 * 1024), 0.0)
+    assert not line.reads
+    runner.run(anext(response.chunks()))
+    assert line.reads
 
 
 def test_an_answer_may_end_with_its_connection(runner: asyncio.Runner) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_a_container_that_fetches_its_target_is_told_one_commit_for_weights_and_
         "SM_VLLM_REVISION": "v2",
         "SM_VLLM_TOKENIZER_REVISION": "v2",
     }
+
+
+@pytest.mark.parametrize(("platform", "told"), [("sagemaker, weights: hub", "v3"), ("sagemaker", None)])
+def test_the_commit_of_a_drafter_is_told_where_the_container_fetches_it(
+    tmp_path: Path, platform: str, told: str | None
+) -> None:
+    """In a folder that was filled beforehand there are no commits."""
+    pinned = HUB_RECIPE.replace("model: org/drafter", "model: org/drafter\n  revision: v3")
+    recipe = load(write_recipe(tmp_path, pinned.replace("name: sagemaker", f"name: {platform}")))
+    assert json.loads(environment(recipe)["SM_VLLM_SPECULATIVE_CONFIG"]).get("revision") == told
 
 
 @pytest.mark.parametrize(

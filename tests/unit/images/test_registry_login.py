@@ -94,6 +94,20 @@ def test_a_login_is_not_sent_where_nothing_is_encrypted() -> None:
         client.find_manifest("a", "1")
 
 
+def test_a_login_may_go_to_this_machine_unencrypted() -> None:
+    challenge = CHALLENGE.replace("https://auth.example.com", "http://127.0.0.1")
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "127.0.0.1":
+            return httpx.Response(200, json={"token": "t"})
+        if "Authorization" not in request.headers:
+            return httpx.Response(401, headers={"WWW-Authenticate": challenge})
+        return httpx.Response(200, headers={"Content-Type": SCHEMA_2}, content=b"{}")
+
+    with registry(answer) as client:
+        assert client.find_manifest("a", "1") == Manifest(SCHEMA_2, b"{}")
+
+
 def test_a_refused_login_is_told_without_the_password() -> None:
     refuses = httpx.Response(401, headers={"WWW-Authenticate": CHALLENGE})
     with (

@@ -173,6 +173,12 @@ def test_impossible_lengths_are_refused(what: str, length: float) -> None:
     assert machines.measured == []
 
 
+def test_a_step_gives_all_drafted_tokens_and_one_more_at_most() -> None:
+    machines = Machines()
+    asked(machines, ON_GPU, 1, 8)  # with K = 7
+    assert len(machines.measured) == 2
+
+
 def test_a_baseline_of_ones_own_is_used() -> None:
     machines = Machines()
     asked(machines, ON_GPU, 2, baseline="another")

@@ -17,6 +17,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
+from toolkit.measure.same_target import other_tokens
 from toolkit.measure.sampled import Sampled
 from toolkit.measure.scoring import Scorer
 
@@ -87,6 +88,22 @@ def test_one_wrong_token_in_200_is_caught_20_times_of_20() -> None:
     )
     assert [judgement.verdicts[0].holds for judgement in found] == [False] * 20
     assert "tokens are not the target's: structured, prompt" in found[0].verdicts[0].detail
+
+
+def test_a_wrong_token_is_named_by_prompt_and_place_counted_from_one() -> None:
+    own = answers("p-eagle", greedy())
+    *right, last = own[1].token_ids
+    own[1] = replace(own[1], token_ids=(*right, (last + 1) % VOCABULARY))
+    worst = lossless(judged(own)).worst
+    assert worst
+    assert worst.shown.startswith(f"{own[1].workload}, prompt 2, token {len(right) + 1} is ")
+
+
+@pytest.mark.parametrize(("others", "is_told"), [(8, False), (9, True)])
+def test_a_few_prompts_may_be_other_tokens_but_not_most(others: int, is_told: bool) -> None:
+    """A chat template may contain the day."""
+    own = [replace(one, prompt_token_ids=(1,)) if one.prompt < others else one for one in answers("arm", greedy())]
+    assert ("the same prompts are other tokens" in other_tokens(own, answers("baseline", greedy()))) is is_told
 
 
 @pytest.mark.parametrize("temperature", [0.3, 1.0])

@@ -65,6 +65,15 @@ def test_a_command_of_several_lines(tmp_path: Path) -> None:
         assert part in left_out(made)
 
 
+@pytest.mark.parametrize(("tokenizer", "args"), [("v2", None), ("v3", {"tokenizer-revision": "v3"})])
+def test_a_tokenizer_of_the_models_own_revision_goes_without_saying(
+    tokenizer: str, args: object, tmp_path: Path
+) -> None:
+    recipe, _ = imported(f"vllm serve Qwen/Qwen3-8B --revision v2 --tokenizer-revision {tokenizer}", tmp_path)
+    assert recipe["target"] == {"model": "Qwen/Qwen3-8B", "revision": "v2"}
+    assert recipe.get("engine", {}).get("args") == args
+
+
 def test_a_container_gives_version_and_variables_but_no_secret(tmp_path: Path) -> None:
     recipe, made = imported(DOCKER, tmp_path)
     assert recipe["speculation"]["method"] == "p-eagle"

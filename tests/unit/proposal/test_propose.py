@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,15 @@ def test_the_best_published_acceptance_of_a_head_is_said() -> None:
 
 def test_layers_of_the_model_itself_draft_where_it_has_them(tmp_path: Path) -> None:
     assert choices(proposal("deepseek-ai/DeepSeek-R1", tmp_path))["speculation.method"] == "mtp"
+
+
+@pytest.mark.parametrize(("layers", "drafts"), [(1, True), (None, True), (0, False)])
+def test_a_model_drafts_itself_unless_its_config_counts_no_layers_for_it(layers: int | None, drafts: bool) -> None:
+    facts = facts_of("deepseek-ai/DeepSeek-R1")
+    config = {key: value for key, value in facts.config.items() if key != "num_nextn_predict_layers"}
+    counted = {} if layers is None else {"num_nextn_predict_layers": layers}
+    found = drafters(replace(facts, config={**config, **counted}))
+    assert ("mtp" in [drafter.method for drafter in found]) is drafts
 
 
 def test_a_draft_model_for_a_mixture_of_experts_is_small_beside_what_a_token_passes_through(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import httpx
@@ -59,6 +60,16 @@ def test_a_header_longer_than_the_first_request_is_read_on(target: Path) -> None
 
     assert facts.tensors == read_folder(target).tensors
     assert len(facts.tensors or ()) == 2001
+
+
+@pytest.mark.parametrize("length", [100_000 - 9, 100_000 - 8, 100_000 - 7, 100_001])
+def test_a_header_may_be_longer_than_the_first_bytes_that_are_read(target: Path, length: int) -> None:
+    file = target / "model.safetensors"
+    known, data = read_folder(target), file.read_bytes()
+    (old,) = struct.unpack("<Q", data[:8])
+    padded = data[8 : 7 + old] + b" " * (length - old) + b"}"
+    file.write_bytes(struct.pack("<Q", length) + padded + data[8 + old :])
+    assert read_folder(target).tensors == known.tensors
 
 
 def test_a_gated_model_needs_the_users_token(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:

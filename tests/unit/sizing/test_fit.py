@@ -287,3 +287,11 @@ def test_without_accelerators_the_hosts_memory_is_what_a_fit_depends_on(tmp_path
     small = replace(CPU, name="small", host_memory_gib=16)
     found = {one.instance: one.fits for one in fits(recipe(tmp_path), Lock(facts(LLAMA_8B)), [CPU, small])}
     assert found == {CPU.name: True, "small": False}
+
+
+def test_a_types_own_settings_are_not_those_of_a_type_like_it(tmp_path: Path) -> None:
+    path = recipe(tmp_path).path
+    own = "[{type: ml.g6.12xlarge, args: {tensor-parallel-size: 4}}]"
+    path.write_text(path.read_text().replace("{name: local}", f"{{name: local, instance_types: {own}}}"))
+    found = fits(load(path), Lock(facts(LLAMA_8B)), [FOUR_L4, replace(FOUR_L4, name="other")])
+    assert {one.instance: one.tensor_parallel for one in found} == {"ml.g6.12xlarge": 4, "other": 1}

@@ -88,6 +88,15 @@ def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
     assert isinstance(fit(tmp_path / "none.lock.json").exception, RecipeNotFound)
 
 
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [([], "ml.g6e.xlarge"), (["--sort", "price"], "ml.g6e.xlarge"), (["--sort", "kv-price"], "ml.g7e.2xlarge")],
+)
+def test_what_is_cheapest_first_is_asked_for(lock: Path, sort: list[str], first: str) -> None:
+    ended = fit(lock, "--instance", "ml.g6e.xlarge", "--instance", "ml.g7e.2xlarge", "--json", *sort)
+    assert json.loads(ended.stdout)["fits"][0]["instance"] == first
+
+
 def test_what_the_order_and_idle_accelerators_mean(lock: Path) -> None:
     ended = fit(lock, "--instance", "ml.p5.48xlarge", "--instance", "ml.p4de.24xlarge", "--sort", "kv-price", "--json")
     document = json.loads(ended.stdout)

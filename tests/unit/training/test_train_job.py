@@ -1,12 +1,14 @@
 """A job from its conversations to the folder of a head, as a process and in this one."""
 
 import json
+import shutil
 import signal
 import sys
 from pathlib import Path
 
 import pytest
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
@@ -132,6 +134,18 @@ def test_a_head_of_another_size_or_method_is_refused(
     shown = capsys.readouterr().out
     assert "error: " in shown
     assert message in shown
+
+
+def test_a_head_whose_weights_have_another_size_is_refused(
+    job: TrainingJob, finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = shutil.copytree(finished / "head", tmp_path / "former")
+    weights = load_file(head / "model.safetensors")
+    save_file({**weights, "lm_head.weight": weights["lm_head.weight"][1:]}, head / "model.safetensors")
+    job.model_copy(update={"start_from": str(head)}).write(tmp_path)
+
+    assert main(tmp_path) == 2
+    assert "tensor `lm_head.weight` does not fit" in capsys.readouterr().out
 
 
 def test_a_folder_without_a_job_is_an_error_of_the_user(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -258,6 +258,12 @@ def test_what_cannot_work_is_found_before_anything_starts(desk: Desk, written: s
     assert code in [finding.code for finding in check(desk.recipe).errors]
 
 
+@pytest.mark.parametrize(("size", "is_found"), [(1440, False), (1441, True)])
+def test_a_head_may_draft_all_tokens_of_its_target_and_no_more(desk: Desk, size: int, is_found: bool) -> None:
+    desk.recipe.write_text(RECIPE.replace("steps: 3", f"steps: 3, draft_vocab_size: {size}"))
+    assert ("training.draft-vocab-size" in [finding.code for finding in check(desk.recipe).errors]) is is_found
+
+
 @pytest.mark.parametrize(("depth", "warns"), [(7, True), (8, False)])
 def test_a_head_that_drafts_in_parallel_is_trained_deeper_than_it_drafts(desk: Desk, depth: int, warns: bool) -> None:
     desk.recipe.write_text(RECIPE.replace("depth: 10", f"depth: {depth}"))

@@ -27,6 +27,11 @@ def test_tokens_that_never_occur_fill_the_vocabulary() -> None:
     assert (torch.arange(6) + vocabulary.d2t).tolist() == [0, 1, 2, 3, 4, 6]
 
 
+@pytest.mark.parametrize(("size", "kept"), [(2, [0, 2]), (7, [0, 1, 2, 3, 4, 5, 6])])
+def test_the_smallest_size_has_the_special_tokens_alone_and_the_largest_has_all(size: int, kept: list[int]) -> None:
+    assert draft_vocabulary(COUNTS, size, always=[0, 2]).t2d.nonzero().flatten().tolist() == kept
+
+
 @pytest.mark.parametrize("size", [0, 1, 8])
 def test_an_impossible_size_is_said_with_those_that_are_possible(size: int) -> None:
     with pytest.raises(UsageError, match=r"draft_vocab_size from 2 \(special tokens\) to 7"):
