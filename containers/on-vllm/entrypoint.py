@@ -116,7 +116,9 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
     home = env.get("HOME", "")
-    return {**env, "PYTHONPATH": search, "HOME": home if writable(home) else env.get("TMPDIR") or "/tmp"}  # noqa: S108
+    # vLLM's layer for SageMaker runs `model.py` of the model's folder, unless it is told another name.
+    script = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py"}
+    return {**script, **env, "PYTHONPATH": search, "HOME": home if writable(home) else env.get("TMPDIR") or "/tmp"}  # noqa: S108
 
 
 def writable(folder: str) -> bool:

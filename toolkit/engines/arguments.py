@@ -10,6 +10,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
+from toolkit.recipe.content import left_out
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
@@ -26,6 +27,7 @@ MODEL_DIR, TARGET_FOLDER = "/opt/ml/model", "target"
 IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 """The folder, in the image, of a drafter that is part of the image."""
 
+_SHOWN_FILES = 5
 CONFIG_CHANNEL = "config"
 FILES_CHANNEL = "files"
 CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
@@ -35,6 +37,18 @@ LONGEST_VALUE = 1024
 # supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
 # (model-hosting-container-standards 0.1.16 writes the command into its configuration).
 _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
+
+
+def left_out_notes(recipe: Recipe) -> Iterator[str]:
+    """Notes for a plan: files of the models' folders that are not copied, as no engine reads them."""
+    for key, source in recipe.models.items():
+        if source.folder and (names := left_out(source.folder, code=recipe.runs_model_code)):
+            rest = len(names) - _SHOWN_FILES
+            shown = ", ".join(names[:_SHOWN_FILES]) + (f" and {rest} more" if rest > 0 else "")
+            yield f"Of {key} these files are not copied, as the engine does not read them: {shown}"
+            if any(name.endswith(".py") for name in names):
+                flag = "trust-remote-code"
+                yield f"A model's Python is copied with `engine: {{args: {{{flag}: true}}, allow: [{flag}]}}`"
 
 
 def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:

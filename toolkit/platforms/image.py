@@ -22,7 +22,7 @@ from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import with_hash
 from toolkit.planning.resources import Account
-from toolkit.recipe.content import digest, fragment, manifest
+from toolkit.recipe.content import digest, fragment, model_manifest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.version import __version__
@@ -266,7 +266,8 @@ def _drafter_files(recipe: Recipe, section: ContainerSection) -> dict[str, Conte
     if folder is None:
         message = f"`bake_drafter` needs a drafter in a local folder, and {recipe.drafter} is not one"
         raise UsageError(message, hint="Download it, and set `speculation.model` to its folder.")
-    return {f"{IMAGE_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in manifest(folder)}
+    files = model_manifest(folder, code=recipe.runs_model_code)
+    return {f"{IMAGE_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in files}
 
 
 def _sha256(file: ContextFile) -> str:

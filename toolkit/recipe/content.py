@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.errors import UnreadableModel, UsageError
-from toolkit.recipe.folder import model_files
+from toolkit.recipe.folder import is_read, model_files
 from toolkit.recipe.schema import ContainerSection
 
 CARD = "README.md"
@@ -89,6 +89,16 @@ def manifest(folder: Path) -> tuple[WeightsFile, ...]:
         return tuple(_describe(path, folder) for path in model_files(folder) if path != folder / CARD)
     except OSError as error:
         raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
+
+
+def model_manifest(folder: Path, *, code: bool) -> tuple[WeightsFile, ...]:
+    """What an engine reads of a model's folder, with `code` its Python too. Raises UnreadableModel."""
+    return tuple(file for file in manifest(folder) if is_read(file.path, code=code))
+
+
+def left_out(folder: Path, *, code: bool) -> tuple[str, ...]:
+    """The other files of a model's folder, by their paths. Raises UnreadableModel."""
+    return tuple(file.path for file in manifest(folder) if not is_read(file.path, code=code))
 
 
 def manifest_digest(files: tuple[WeightsFile, ...]) -> str:

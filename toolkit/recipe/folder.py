@@ -9,7 +9,24 @@ from pathlib import Path
 
 from toolkit.errors import UnreadableModel
 
+OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
+"""Formats of weights besides safetensors that engines read."""
+
+# Weights, configurations and templates, and what tokenizers call their vocabularies (Transformers' VOCAB_FILES_NAMES).
+_READ = (".safetensors", *OTHER_WEIGHTS, ".json", ".jinja", ".model", ".tiktoken", ".vocab", ".spm", ".codes")
+_READ_NAMES = ("merges.txt", "vocab.txt", "dict.txt")
+_CODE = ".py"
+
 _COPY = "Put a copy of the file there: cp --dereference"
+
+
+def is_read(path: str, *, code: bool) -> bool:
+    """Whether an engine reads a file of that name to serve its model; with `code`, the model's Python too.
+
+    Whatever else a publisher puts beside them stays where it is: some programs would run it, or install what it lists.
+    """
+    name = path.rpartition("/")[2]
+    return name.endswith(_READ) or name in _READ_NAMES or (code and name.endswith(_CODE))
 
 
 def model_files(folder: Path) -> Iterator[Path]:

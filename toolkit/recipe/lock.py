@@ -166,4 +166,4 @@ def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFact
     facts = read_model(files, written)
     if source.kind != "hub":
         return facts
-    return replace(facts, wanted=source.revision or "main", files=staged_names(sorted(files.sizes())))
+    return replace(facts, wanted=source.revision or "main", files=staged_names(sorted(files.sizes()), code=True))

@@ -16,7 +16,7 @@ from toolkit import documents
 from toolkit.errors import UnreadableModel
 from toolkit.recipe import model_config
 from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
-from toolkit.recipe.folder import model_files
+from toolkit.recipe.folder import OTHER_WEIGHTS, is_read, model_files
 from toolkit.recipe.tensor_names import merge
 
 # safetensors refuses longer headers too (its MAX_HEADER_SIZE), so a longer one is a broken file.
@@ -28,9 +28,6 @@ _TOKENIZER = documents.Limits(LARGEST_DOCUMENT, items=20_000_000)
 _HEADER = documents.Limits(_MAX_HEADER_BYTES, items=10_000_000)
 # What one request brings of a safetensors file: most headers are shorter.
 _FIRST_BYTES = 100_000
-_OTHER_WEIGHTS = (".bin", ".pt", ".gguf")
-# The same weights once more, in a format that no engine reads where there are safetensors.
-_OTHER_FORMATS = (*_OTHER_WEIGHTS, ".pth", ".msgpack", ".h5", ".onnx")
 
 
 class ModelFiles(Protocol):
@@ -111,11 +108,14 @@ class WeightsHeader:
     tensors: Mapping[str, StoredTensor]
 
 
-def staged_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Those of the hub's files that an engine needs: no hidden file, no folder, no second format of the weights."""
-    found = [name for name in names if not name.startswith(".") and "/" not in name]
+def staged_names(names: Iterable[str], *, code: bool) -> tuple[str, ...]:
+    """Those of the hub's files that an engine reads: in no folder, and no second format of the weights.
+
+    `code` is whether it may run Python of the model.
+    """
+    found = [name for name in names if not name.startswith(".") and "/" not in name and is_read(name, code=code)]
     safe = any(name.endswith(".safetensors") for name in found)
-    return tuple(name for name in found if not (safe and name.endswith(_OTHER_FORMATS)))
+    return tuple(name for name in found if not (safe and name.endswith(OTHER_WEIGHTS)))
 
 
 def read_folder(folder: Path) -> ModelFacts:
@@ -142,7 +142,7 @@ def _read_model(files: ModelFiles, model: str) -> ModelFacts:
             hint = "It must be the model's own config."
             raise UnreadableModel(f"{files.location}/config.json has no `{key}` that is a size", hint=hint)
     weights = [name for name in sizes if name.endswith(".safetensors")]
-    others = [name for name in sizes if name.endswith(_OTHER_WEIGHTS)]
+    others = [name for name in sizes if name.endswith(OTHER_WEIGHTS)]
     if not (weights or others):
         message = f"{files.location} holds no *.safetensors file"
         raise UnreadableModel(message, hint="Convert the weights to safetensors.")

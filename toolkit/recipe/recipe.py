@@ -112,6 +112,12 @@ class Recipe:
         return "isolation" in read.model_fields and getattr(self.network, "isolation", False)
 
     @property
+    def runs_model_code(self) -> bool:
+        """Whether its engine may run Python that is part of a model."""
+        asks = self.engine_rules.runs_model_code
+        return asks is not None and asks(self)
+
+    @property
     def method(self) -> str:
         """The drafting method, `none` for a baseline."""
         return self.speculation.method if self.speculation else methods.BASELINE
@@ -333,6 +339,9 @@ class EngineParts(Protocol):
 
     accepts_synthetically: Callable[[Recipe], bool] | None = None
     """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
+
+    runs_model_code: Callable[[Recipe], bool] | None = None
+    """Whether the recipe lets it run Python that is part of a model."""
 
     downloads: Callable[[Recipe], Sequence[Download]] | None = None
     """Files that it would download when it starts, and cannot in the recipe's network."""

@@ -14,6 +14,8 @@ from toolkit.loading import load
 
 DRAFTER = "/opt/ml/additional-model-data-sources/drafter"
 ALWAYS = {
+    "CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py",
+    "STANDARD_AUTO_INSTALL_REQ": "false",
     "HF_HUB_OFFLINE": "1",
     "SM_VLLM_DTYPE": "float32",
     "SM_VLLM_ENFORCE_EAGER": "true",

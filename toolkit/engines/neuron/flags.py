@@ -14,7 +14,7 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
 from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
-from toolkit.engines.vllm.flags import limits
+from toolkit.engines.vllm.flags import limits, run_no_model_code
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import EngineSection, SpeculationSection
 
@@ -65,7 +65,7 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
 
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
     """Environment that a generation needs, unless engine.env sets it, with the drivers that its runtime works with."""
-    needed = _driver_variables(recipe)
+    needed = {**run_no_model_code(recipe), **_driver_variables(recipe)}
     if is_fork(recipe):
         needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
     elif recipe.engine.name == "vllm-neuron":

@@ -18,6 +18,9 @@ PREFIX = "SM_VLLM_"
 PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
 """Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
+# The library looks for the script in the model's folder, and nothing lies below /dev/null.
+_NO_MODEL_CODE = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py", "STANDARD_AUTO_INSTALL_REQ": "false"}
+
 OWN_FLAGS: Mapping[str, str] = lookup.read("engines/vllm.json")["own_flags"]
 """Flags that the toolkit sets itself, and the recipe key to use instead."""
 
@@ -55,7 +58,16 @@ def vllm_variables(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     The V1 model runner is selected for methods that need it: V2 used to drop all draft tokens silently.
     """
     runner = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
-    return {**runner, **_supervisor(recipe, flags)}
+    return {**run_no_model_code(recipe), **runner, **_supervisor(recipe, flags)}
+
+
+def run_no_model_code(recipe: Recipe) -> dict[str, str]:
+    """Variables that keep a model's own files from being run when its container starts, unless engine.env sets them.
+
+    By default model-hosting-container-standards 0.1.16, which AWS's images and vLLM have, runs `model.py` of the
+    model's folder, and its supervisor installs what `requirements.txt` there lists, or fails without a network.
+    """
+    return {name: value for name, value in _NO_MODEL_CODE.items() if name not in recipe.engine.env}
 
 
 def ranks(args: Mapping[str, Any]) -> int:

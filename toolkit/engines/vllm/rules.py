@@ -105,6 +105,9 @@ class OnVllm(EngineRules):
     def downloads(self, recipe: Recipe) -> Sequence[Download]:
         return downloads(recipe)
 
+    def runs_model_code(self, recipe: Recipe) -> bool:
+        return recipe.engine.args.get("trust-remote-code") is True
+
 
 class Vllm(OnVllm):
     """vLLM on GPUs, and on this machine's CPU."""

@@ -132,7 +132,8 @@ class _File:
 
 def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     if "Hub" in request:
-        return _on_the_hub(open_files(ModelSource(model=request["Hub"], revision=request["Revision"])))
+        files = open_files(ModelSource(model=request["Hub"], revision=request["Revision"]))
+        return _on_the_hub(files, code=request.get("Code", False))
     if "Url" in request:
         return [_from_request(file, partial(_download, request["Url"], file)) for file in request["Files"]]
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
@@ -164,14 +165,14 @@ def _from_request(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _
     return _File(file["path"], file["size"], opened, file["sha256"])
 
 
-def _on_the_hub(files: ModelFiles) -> list[_File]:
+def _on_the_hub(files: ModelFiles, *, code: bool) -> list[_File]:
     try:
         sizes, digests = files.sizes(), files.digests()
     except UnreadableModel as error:
         raise PlatformError(error.message, hint=error.hint) from error
     return [
         _File(name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), hub=digests.get(name, ""))
-        for name in staged_names(sizes)
+        for name in staged_names(sizes, code=code)
     ]
 
 

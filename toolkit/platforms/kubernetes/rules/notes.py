@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+from toolkit.engines.arguments import left_out_notes
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
@@ -21,6 +22,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     if hardware := recipe.engine_rules.hardware:
         yield from hardware.notes(recipe)
     yield f"No image is built: {base_image(recipe, Account('', ''))} is used, with the toolkit's programs mounted"
+    yield from left_out_notes(recipe)
     yield from _needs(recipe)
     if count := accelerators(recipe):
         what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from toolkit.engines.arguments import CHANNELS_DIR, DRAFTER_CHANNEL, MODEL_DIR, fetched_by_container
@@ -20,8 +21,7 @@ from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.devices import shared_memory
 from toolkit.platforms.kubernetes.rules.metadata import manifest, shared
 from toolkit.platforms.kubernetes.rules.security import TEMPORARY
-from toolkit.recipe.content import manifest as files_of
-from toolkit.recipe.content import manifest_digest
+from toolkit.recipe.content import WeightsFile, manifest_digest, model_manifest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
@@ -82,14 +82,23 @@ def uploads(recipe: Recipe) -> Iterator[Resource]:
     """The models that go to the bucket first, each named as the volume that is made of it."""
     for role, folder in bucket_folders(recipe).items():
         if folder.source:
-            request = {"Bucket": folder.bucket, "Prefix": folder.prefix, **_origin(folder.source, folder.prefix)}
+            request = {
+                "Bucket": folder.bucket,
+                "Prefix": folder.prefix,
+                **_origin(recipe, folder.source, folder.prefix),
+            }
             yield Resource("Weights", _model(recipe, role, folder)[0].name, request)
 
 
-def _origin(source: ModelSource, prefix: str) -> dict[str, Any]:
+def _origin(recipe: Recipe, source: ModelSource, prefix: str) -> dict[str, Any]:
     if source.folder:
-        return {"Source": str(source.folder), "Files": [asdict(file) for file in files_of(source.folder)]}
-    return {"Hub": source.model, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}"}
+        return {"Source": str(source.folder), "Files": [asdict(file) for file in _files(recipe, source.folder)]}
+    code = {"Code": True} if recipe.runs_model_code else {}
+    return {"Hub": source.model, "Revision": source.revision or "main", "Mark": f"{_STAGED_PREFIX}{prefix}", **code}
+
+
+def _files(recipe: Recipe, folder: Path) -> Sequence[WeightsFile]:
+    return model_manifest(folder, code=recipe.runs_model_code)
 
 
 def volume_name(claim: str) -> str:
@@ -124,7 +133,7 @@ def bucket_folders(recipe: Recipe) -> dict[str, BucketFolder]:
             name, _, prefix = source.model.removeprefix("s3://").partition("/")
             folders[role] = BucketFolder(name, f"{prefix.rstrip('/')}/", None)
         elif bucket and not fetched_by_container(recipe, source):
-            folders[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(source)}/", source)
+            folders[role] = BucketFolder(bucket, f"{_WEIGHTS_PREFIX}{_staged_name(recipe, source)}/", source)
     return folders
 
 
@@ -139,9 +148,9 @@ def claim_folders(recipe: Recipe) -> dict[str, str]:
     }
 
 
-def _staged_name(source: ModelSource) -> str:
+def _staged_name(recipe: Recipe, source: ModelSource) -> str:
     if source.folder:
-        return f"{source.name}-{manifest_digest(files_of(source.folder))[:_DIGEST_CHARACTERS]}"
+        return f"{source.name}-{manifest_digest(tuple(_files(recipe, source.folder)))[:_DIGEST_CHARACTERS]}"
     return f"{source.model}/{source.commit[:_DIGEST_CHARACTERS] if source.commit else source.revision or 'main'}"
 
 

@@ -27,7 +27,8 @@ from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.recipe.content import WeightsFile, digest, manifest, manifest_digest
+from toolkit.recipe.content import WeightsFile, digest, manifest_digest, model_manifest
+from toolkit.recipe.model_files import staged_names
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.source import ModelSource
@@ -159,9 +160,12 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         secret = {"HubTokenSecret": recipe.platform.hub_token_secret} if recipe.platform.hub_token_secret else {}
         origin = {"Hub": source.model, "Revision": revision, "Mark": f"{STAGED_PREFIX}{name}"}
         staged = recipe.staged_files.get(source.model)
-        names = {"Names": list(staged)} if staged else {}
-        return _resource(name, recipe, account, {**origin, **names, **secret})
-    return _listed(folder.name, manifest(folder), {"Source": str(folder)}, recipe, account)
+        names = {"Names": list(staged_names(staged, code=recipe.runs_model_code))} if staged else {}
+        code = {"Code": True} if recipe.runs_model_code else {}
+        return _resource(name, recipe, account, {**origin, **names, **code, **secret})
+    return _listed(
+        folder.name, model_manifest(folder, code=recipe.runs_model_code), {"Source": str(folder)}, recipe, account
+    )
 
 
 def _download(item: Download, recipe: Recipe, account: Account) -> Resource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from toolkit.engines.arguments import builds
+from toolkit.engines.arguments import builds, left_out_notes
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image, by_digest, store_of
 from toolkit.platforms.sagemaker.keys import aws
@@ -18,8 +18,9 @@ from toolkit.recipe.recipe import Recipe
 
 
 def notes(recipe: Recipe, account: Account) -> Iterator[str]:
-    """Notes, one sentence each. On the local platform, only the base image."""
+    """Notes, one sentence each. On the local platform, only of files and the base image."""
     store = store_of(recipe)
+    yield from left_out_notes(recipe)
     if not on_aws(recipe):
         if builds(recipe):
             yield f"The image is built from {base_image(recipe, account, store)}, and stays on this machine"
