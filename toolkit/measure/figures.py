@@ -117,6 +117,8 @@ def _throughput(report: BenchReport) -> Figure | None:
         if speedup and baseline and baseline.output_tokens_per_second:
             reference = baseline.output_tokens_per_second
             return {"middle": tokens, "low": speedup.low * reference, "high": speedup.high * reference}
+        if report.points and (baseline is not arm or report.noise is None):
+            return None  # without an interval
         low, high = (report.noise.low, report.noise.high) if report.noise else (1.0, 1.0)
         return {"middle": tokens, "low": tokens * low, "high": tokens * high}
 
