@@ -98,7 +98,8 @@ def _speedups(report: BenchReport) -> Figure | None:
     def row(arm: ArmReport) -> Row | None:
         if speedup := speedup_of(report, arm):
             return {"middle": speedup.ratio, "low": speedup.low, "high": speedup.high}
-        return {"middle": noise.ratio, "low": noise.low, "high": noise.high} if noise else None
+        itself = noise if baseline_at(report, arm) is arm else None
+        return {"middle": itself.ratio, "low": itself.low, "high": itself.high} if itself else None
 
     if not report.speedups:
         return None
