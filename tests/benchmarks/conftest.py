@@ -5,4 +5,4 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("aws", "serving")]
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("aws", "serving", "unit/measure")]

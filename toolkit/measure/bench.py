@@ -38,7 +38,8 @@ async def measure(
     results = measured.results
     summary = summarise(results, design.arms, design.baseline, slos(design.arms))
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
-    speed = verdicts(results, summary, real, design.baseline)
+    points = {item.name: len(design.loads) * len(real) for item in design.workloads}
+    speed = verdicts(results, summary, real, design.baseline, points)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     judged, ending = await _judge(design, real, measured, progress)
     return BenchReport(
@@ -57,6 +58,8 @@ async def measure(
         gains=summary.gains,
         between_arms=summary.between_arms,
         notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+        points=len(design.workloads) * len(design.loads) * len(design.arms) if design.baseline else 0,
+        machine=measured.machine,
         complete=ending == "complete",
         interrupted=ending == "interrupted",
         what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,

@@ -28,7 +28,8 @@ class Design:
     """What to measure, and when to stop.
 
     `requests` are asked of each arm for every workload and load; None: as many as it takes for intervals of
-    ±`precision` (0.05 is 5 %). No block begins after `seconds`. `max_tokens` limits the answers of prompts without a
+    ±`precision` (0.05 is 5 %). No block begins that would end long after `seconds`, the warm-up included. `max_tokens`
+    limits the answers of prompts without a
     limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. `seed` decides in which order
     prompts are asked after the first round, and at what moments open loops ask. On a machine that all arms share, an
     engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
@@ -77,8 +78,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Measured:
-    """All results. `complete` is False if the measurement was interrupted."""
+    """All results. `complete` is False if the measurement was interrupted. `machine` tells what disturbed it here."""
 
     results: tuple[RequestResult, ...]
     notes: tuple[str, ...] = ()
     complete: bool = True
+    machine: tuple[str, ...] = ()

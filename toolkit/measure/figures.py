@@ -98,7 +98,8 @@ def _speedups(report: BenchReport) -> Figure | None:
     def row(arm: ArmReport) -> Row | None:
         if speedup := speedup_of(report, arm):
             return {"middle": speedup.ratio, "low": speedup.low, "high": speedup.high}
-        return {"middle": noise.ratio, "low": noise.low, "high": noise.high} if noise else None
+        itself = noise if baseline_at(report, arm) is arm else None
+        return {"middle": itself.ratio, "low": itself.low, "high": itself.high} if itself else None
 
     if not report.speedups:
         return None
@@ -117,6 +118,8 @@ def _throughput(report: BenchReport) -> Figure | None:
         if speedup and baseline and baseline.output_tokens_per_second:
             reference = baseline.output_tokens_per_second
             return {"middle": tokens, "low": speedup.low * reference, "high": speedup.high * reference}
+        if report.points and (baseline is not arm or report.noise is None):
+            return None  # without an interval
         low, high = (report.noise.low, report.noise.high) if report.noise else (1.0, 1.0)
         return {"middle": tokens, "low": tokens * low, "high": tokens * high}
 

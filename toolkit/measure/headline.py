@@ -51,7 +51,7 @@ def headline(report: Measurement) -> Headline:
     """The title and sentences that a report begins with."""
     answer = _answer(report)
     speed = _speed(report) if comparable(report) else ()
-    return Headline(answer, _title(report, answer), (*_faults(report), *speed, *_answers(report)))
+    return Headline(answer, _title(report, answer), (*_faults(report), *speed, *report.machine, *_answers(report)))
 
 
 def comparable(report: Measurement) -> bool:
@@ -100,6 +100,12 @@ def _answer(report: Measurement) -> Answer:
 
 
 def _title(report: Measurement, answer: Answer) -> str:
+    """With how many points have figures, where some have none."""
+    title, measured = _verdict_in_words(report, answer), len(report.speedups)
+    return f"{title} ({measured} of {report.points} points measured)" if measured < report.points else title
+
+
+def _verdict_in_words(report: Measurement, answer: Answer) -> str:
     if answer == "yes":
         return "Speculation pays"
     pays = [verdict for verdict in report.verdicts if verdict.claim == "pays"]

@@ -167,7 +167,9 @@ class Measurement:
     """What came of a measurement. Truthy if no verdict fails.
 
     `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
-    `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with nothing to measure.
+    `points` is how many speedups were to be measured; fewer may have come of it. `machine` tells what disturbed the one
+    that measured. `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with
+    nothing to measure.
     """
 
     title: str
@@ -182,6 +184,8 @@ class Measurement:
     what_if: WhatIf | None = None
     gains: tuple[Gain, ...] = ()
     between_arms: tuple[ArmSpeedup, ...] = ()
+    points: int = 0
+    machine: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

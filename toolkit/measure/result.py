@@ -26,7 +26,8 @@ class RequestResult:
     `prompt` is the prompt's index in its workload, `round` counts how often it was asked before, `started` is the time
     since the measurement began. `load` is the number of concurrent requests, or the requests per second with
     `open_loop`. An `incomplete` request was cut by the end of the measurement. `acceptance` is None if the engine
-    reports no drafts for the request. Token ids and text are for comparing arms: they stay out of reports.
+    reports no drafts for the request. What was asked together has the same `block` within its workload and load. Token
+    ids and text are for comparing arms: they stay out of reports.
     """
 
     arm: str
@@ -45,6 +46,7 @@ class RequestResult:
     acceptance: Acceptance | None = None
     error: str | None = None
     open_loop: bool = False
+    block: int | None = None
     prompt_token_ids: tuple[int, ...] = field(default=(), repr=False)
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)

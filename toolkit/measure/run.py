@@ -1,10 +1,11 @@
 """A paired measurement: each block of prompts is asked of all arms, one arm right after the other.
 
-A block is one prompt with one request at a time (four where arms have to settle), and four waves of requests where
-several run concurrently. The first arm of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits
-all arms alike. Every second block is also asked of the baseline once more: the baseline against itself is the noise.
-The blocks of all workloads and loads take turns. Each goes on until the interval of its speedups is narrow enough, and
-all until the time is up.
+A block is one prompt with one request at a time (four where arms have to settle), and two waves of requests where
+several run concurrently: one wave alone would be all end, when fewer run, and more would be fewer blocks. The first arm
+of a block alternates, so whatever drifts (a clock, a neighbour, the heat) hits all arms alike. Every second block is
+also asked of the baseline once more: the baseline against itself is the noise. The blocks of all workloads and loads
+take turns by time: the next is of the one that had least. Each goes on until the interval of its speedups is narrow
+enough, and all until the time is up.
 """
 
 from __future__ import annotations
@@ -25,14 +26,28 @@ from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.machine import Machine
 from toolkit.measure.result import Journal, RequestResult, successful
-from toolkit.measure.statistics import Pair, half_width, pairs_of, requests_needed, speedup
+from toolkit.measure.statistics import (
+    BlockNoise,
+    Pair,
+    block_noise,
+    busy_seconds,
+    half_width,
+    lacks_blocks,
+    pairs_of,
+    pool,
+    speedup,
+    what_narrows,
+)
 
 _LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8
 _WARM_UP_PROMPTS = 3
-_WAVES = 4
+_WAVES = 2
+_IN_A_ROW = 4
 _OPEN_LOOP_SECONDS = 10.0
 _SHARE_OF_TIME = 1 / 20
+# The warm-up and the last block may each take this share of the time without being counted, or foreseen.
+_WARM_UP_SHARE, _OVERTIME = 1 / 2, 1 / 10
 FEWEST_ROUNDS = 3
 """After fewer, an interval may be narrow by chance."""
 _FEWEST_BLOCKS = 3
@@ -77,8 +92,8 @@ async def run(
         finally:
             late.cancel()
     ended = [_INTERRUPTED] if interrupted else [_TOO_LATE] if stop.is_set() else []
-    notes = (*ended, *measurement.notes(), *machine.notes(), *(journal.notes if journal else ()))
-    return Measured(tuple(measurement.results), notes, not interrupted)
+    notes = (*ended, *measurement.notes(), *(journal.notes if journal else ()))
+    return Measured(tuple(measurement.results), notes, not interrupted, tuple(machine.notes()))
 
 
 def again(baseline: str) -> str:
@@ -100,7 +115,7 @@ def _failures(results: Iterable[RequestResult]) -> Iterator[str]:
 
 @dataclass
 class _Cell:
-    """One workload under one load. `blocks` and `asked` count what was asked of each arm.
+    """One workload under one load. `blocks` and `asked` count what was asked of each arm in `spent` seconds.
 
     `turns` counts the blocks by their number of arms, so that in each kind every arm is the first equally often.
     """
@@ -116,6 +131,9 @@ class _Cell:
     turns: dict[int, Iterator[int]] = field(default_factory=lambda: defaultdict(count))
     asked: int = 0
     blocks: int = 0
+    spent: float = 0.0
+    longest: float = 0.0
+    noises: list[BlockNoise] = field(default_factory=list)
     next_look: float = 0.0
     next_ratio: float = 0.0
     ratio: float | None = None
@@ -143,7 +161,7 @@ class _Cell:
     @property
     def block_size(self) -> int:
         if self.load.open_loop:
-            return max(_WAVES, math.ceil(self.load.value * self.block_seconds))
+            return max(_IN_A_ROW, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
     def add(self, results: Sequence[RequestResult]) -> None:
@@ -169,22 +187,28 @@ class _Measurement:
         return (item for cell in self._cells for item in cell.results)
 
     async def run(self, progress: Callable[[Progress], object]) -> None:
-        """Blocks of all cells by turns: the next is always of the cell whose prompts were asked least often."""
+        """Blocks of all cells by turns: the next is always of the cell that had the least time."""
+        came, allowed = self._timing.clock(), self._design.seconds
         await self._warm_up()
         begun, asked_before = self._timing.clock(), self._asked
-        deadline = begun + self._design.seconds
+        deadline = begun + max(allowed - (begun - came), allowed * _WARM_UP_SHARE)
         while self._timing.clock() < deadline and not self._timing.stopped:
             waiting = [cell for cell in self._cells if not cell.done]
-            if not waiting:
+            fitting = self._fitting(waiting, deadline - self._timing.clock())
+            if not fitting:
                 return
-            cell = min(waiting, key=lambda cell: cell.rounds)
+            cell = min(fitting, key=lambda cell: cell.spent)
             await self._next_block(cell)
             seconds, asked = self._timing.clock() - begun, self._asked - asked_before
-            remaining = min(
-                self._design.seconds - seconds, sum(map(self._remaining, waiting)) * seconds / max(1, asked)
-            )
+            remaining = min(deadline - begun - seconds, sum(map(self._remaining, waiting)) * seconds / max(1, asked))
             of = asked * (1 + max(0.0, remaining) / seconds) if seconds else 0
             progress(Progress(asked, seconds, max(0.0, remaining), str(cell), round(of), self._ratio(cell)))
+
+    def _fitting(self, waiting: Sequence[_Cell], left: float) -> list[_Cell]:
+        """The cells whose next block should end in time, if it takes as long as their longest did, or any other's."""
+        longest = max((cell.longest for cell in self._cells), default=0.0)
+        room = left + _OVERTIME * self._design.seconds
+        return [cell for cell in waiting if (cell.longest or longest) <= room]
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
@@ -209,9 +233,12 @@ class _Measurement:
         by_arm = [{(item.prompt, item.round) for item in mine if item.arm == arm.name} for arm in self._design.all_arms]
         answered = frozenset(set.intersection(*by_arm))
         results = [item for item in mine if (item.prompt, item.round) in answered]
-        in_a_row = _WAVES if self._design.settle_seconds else 1
+        in_a_row = _IN_A_ROW if self._design.settle_seconds else 1
         seconds = min(_OPEN_LOOP_SECONDS, self._design.seconds * _SHARE_OF_TIME)
-        return _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, results, asked=len(answered))
+        cell = _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, results, asked=len(answered))
+        cell.blocks = 1 + max((item.block for item in results if item.block is not None), default=-1)
+        cell.spent = busy_seconds(results)
+        return cell
 
     @property
     def _asked(self) -> int:
@@ -243,8 +270,10 @@ class _Measurement:
     async def _next_block(self, cell: _Cell) -> None:
         most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
         asks = list(islice(cell.asks, min(cell.block_size, most)))
+        began = self._timing.clock()
         for arm in self._order(cell, asks) if asks else ():
-            results = await self._send(arm, asks, cell.load, self._timing)
+            sent = await self._send(arm, asks, cell.load, self._timing)
+            results = [replace(item, block=cell.blocks) for item in sent]
             cell.add(results)
             if self._journal:
                 self._journal.add(results)
@@ -252,6 +281,8 @@ class _Measurement:
                 return
         cell.asked += len(asks)
         cell.blocks += 1
+        took = self._timing.clock() - began
+        cell.spent, cell.longest = cell.spent + took, max(cell.longest, took)
         cell.done = not asks or self._is_settled(cell)
 
     def _order(self, cell: _Cell, asks: Sequence[Ask]) -> Sequence[Arm]:
@@ -275,8 +306,14 @@ class _Measurement:
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
-        cell.width = max(map(half_width, self._pairs(cell)))
+        pairs = self._pairs(cell)
+        cell.noises = [block_noise(item) for item in pairs]
+        noise = self._pooled()
+        cell.width = max(half_width(item, noise) for item in pairs)
         return cell.width <= self._design.precision
+
+    def _pooled(self) -> BlockNoise:
+        return pool((noise for cell in self._cells for noise in cell.noises), len(self._design.arms))
 
     def _pairs(self, cell: _Cell) -> list[list[Pair]]:
         assert self._design.baseline
@@ -286,7 +323,7 @@ class _Measurement:
         """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
         if self._design.baseline and cell.asked >= cell.next_ratio:
             cell.next_ratio = cell.asked * _LOOK_AFTER
-            ratio = speedup(self._pairs(cell)[0])
+            ratio = speedup(self._pairs(cell)[0], noise=self._pooled())
             cell.ratio = ratio.ratio if ratio else None
         return cell.ratio
 
@@ -301,16 +338,16 @@ class _Measurement:
         return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
 
     def _too_wide(self, cell: _Cell) -> str:
-        """How wide the intervals are, and how many requests would narrow them."""
+        """How wide the intervals are, and what would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
-        width = max(map(half_width, pairs))
+        noise = pool((block_noise(item) for other in self._cells for item in self._pairs(other)), len(pairs))
+        width = max(half_width(item, noise) for item in pairs)
+        if math.isinf(width):
+            return f"the time was up after {cell.blocks} blocks{lacks_blocks(noise)}"
         shown = f"±{width:.0%}" if width <= 1 else "more than ±100%"
         if width <= precision:
             return f"the time was up at {shown}, with too few rounds or blocks to rely on it"
-        needed = [requests_needed(item, precision) for item in pairs]
-        known = [number for number in needed if number is not None]
-        more = f"about {max(known)}" if len(known) == len(needed) else "many"
-        return (
-            f"the time was up at {shown}; {more} more requests of each arm, with other prompts, would make it "
-            f"±{precision:.0%}"
-        )
+        needed = [what_narrows(item, precision, noise) for item in pairs]
+        most = max(filter(None, needed), key=lambda item: (item.other_prompts, item.requests), default=None)
+        more = most if most and None not in needed else "many more requests of each arm"
+        return f"the time was up at {shown}; {more} would make it ±{precision:.0%}"

@@ -19,22 +19,32 @@ clusters, 1/Σw² - 1, w being a cluster's share of the time (Carter, Schnepel &
 Statistics 99, 2017); equal prompts give n - 1. A percentile bootstrap needs dozens of prompts for the same coverage
 (Hesterberg, "What teachers should know about the bootstrap", The American Statistician 69, 2015).
 
-Concurrent requests share what disturbs the machine while their block runs. With several requests in a block, prompts
-and blocks are crossed: V = V_prompts + V_blocks - V_pairs (Cameron, Gelbach & Miller, Journal of Business & Economic
-Statistics 29, 2011), at least V_prompts, with the smaller degrees of freedom of the two.
+Blocks. Concurrent requests share what disturbs the machine while their block runs, so with several requests in a block
 
-Stopping. To stop when the interval happens to be narrow would pick underestimates of V: with 4 prompts, 95 % intervals
-then cover 88 %. `half_width` therefore takes the larger of V and V_pairs, which is steadier and on average not larger.
-With three rounds at least, coverage stays at 93-97 % (simulated with ±30 % of noise in the tests). No measurement
-stops because of its verdict.
+    V = V_prompts + σ² Σ w²,
+
+w being a block's share of the time (1/blocks if all are alike) and σ² what a block strays by itself. A cell is an arm
+on a workload at a load. With b blocks in it, b (V_blocks - V_pairs) estimates σ² with b - 1 degrees of freedom:
+V_blocks and V_pairs are the jackknife variances with blocks and with pairs left out, the pairs' own noise is in both.
+Large loads have few blocks, but the drift is the machine's and blocks of all cells last about as long (`run.py`), so
+σ² is the mean of all cells' estimates, weighted by their degrees of freedom. The m arms of a cell share the baseline's
+half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1) 4m/(m + 3) degrees of
+freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of (part)²/freedom; as σ² is a
+difference, its part there is that of the whole mean square b V_blocks. With fewer than four pooled degrees there is no
+interval.
+
+One width. V_prompts is taken as V_pairs if that is larger: to stop when the interval happens to be narrow would pick
+underestimates (with 4 prompts, 95 % intervals then cover 88 %). The same interval is reported, stops the measurement,
+and says what is still needed. No measurement stops because of its verdict.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist, quantiles
 
@@ -49,6 +59,8 @@ Figures = Callable[[RequestResult], tuple[float, float]]
 # Sums of times may be off by rounding.
 _CLOCK_STEP = 1e-6
 _MOST_FURTHER_REQUESTS = 100_000
+FEWEST_FREEDOM = 4
+"""With fewer pooled degrees of freedom, how far blocks stray is not known."""
 _STEPS = 32
 
 
@@ -68,58 +80,106 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class BlockNoise:
+    """How far one block strays from the others: the variance of ln R beyond that of its pairs, and with theirs."""
+
+    beyond_pairs: float = 0.0
+    whole: float = 0.0
+    freedom: float = 0.0
+
+
+@dataclass(frozen=True)
 class _Spread:
-    """ln R, its variance, the degrees of freedom of t, and the variance if pairs of one prompt were independent."""
+    """ln R, its variance, the degrees of freedom of t, and the part of the variance that only other prompts narrow."""
 
     log_ratio: float
     variance: float
     freedom: float
-    pair_variance: float
+    of_prompts: float
 
-    def stopping_width(self, growth: float = 1.0) -> float:
-        """The half-width that a measurement may stop at, once it has `growth` times as many prompts."""
-        variance = max(self.variance, self.pair_variance) / growth
-        return math.expm1(_reach((self.freedom + 1) * growth - 1, variance))
+    def half_width(self, growth: float = 1.0, other_prompts: bool = True) -> float:
+        """Once it has `growth` times as many requests."""
+        lasting = 0.0 if other_prompts else min(self.variance, self.of_prompts)
+        variance = lasting + (self.variance - lasting) / growth
+        freedom = (self.freedom + 1) * growth - 1 if other_prompts else self.freedom
+        return math.expm1(_reach(freedom, variance))
 
 
-def speedup(pairs: Sequence[Pair], looks: int = 1) -> Interval | None:
+def block_noise(pairs: Sequence[Pair]) -> BlockNoise:
+    """What the blocks of one cell tell."""
+    blocks = _by_block(pairs)
+    if not 1 < len(blocks) < len(pairs):
+        return BlockNoise()
+    whole, pair_by_pair = _jackknife(blocks)[0], _jackknife([[pair] for pair in pairs])[0]
+    return BlockNoise(len(blocks) * (whole - pair_by_pair), len(blocks) * whole, len(blocks) - 1)
+
+
+def pool(noises: Iterable[BlockNoise], arms: int = 1) -> BlockNoise:
+    """What the blocks of all cells tell together, with `arms` compared to the same baseline in each."""
+    known = [noise for noise in noises if noise.freedom]
+    freedom = math.fsum(noise.freedom for noise in known)
+    if not freedom:
+        return BlockNoise()
+    beyond = math.fsum(noise.beyond_pairs * noise.freedom for noise in known) / freedom
+    whole = math.fsum(noise.whole * noise.freedom for noise in known) / freedom
+    return BlockNoise(max(0.0, beyond), whole, freedom * 4 / (arms + 3))
+
+
+def lacks_blocks(noise: BlockNoise) -> str:
+    """What is missing where there is no interval; empty if it is not blocks."""
+    if noise.freedom >= FEWEST_FREEDOM:
+        return ""
+    return f": how far blocks stray has {noise.freedom:.1f} degrees of freedom, at least {FEWEST_FREEDOM} are needed"
+
+
+def speedup(pairs: Sequence[Pair], looks: int = 1, noise: BlockNoise | None = None) -> Interval | None:
     """The ratio of the arm's throughput to the baseline's. None for fewer than two pairs, which show no noise.
 
-    Pairs of a single prompt are taken as independent: the interval then holds for this prompt only. For several
-    `looks` it is as much wider as it takes for that many intervals to hold together in 95 % of all cases (Bonferroni).
+    None as well where concurrent requests have too few blocks, pooled in `noise` (None: only these pairs' own). Pairs
+    of a single prompt are taken as independent: the interval then holds for this prompt only. For several `looks` it
+    is as much wider as it takes for that many intervals to hold together in 95 % of all cases (Bonferroni).
     """
-    spread = _spread(pairs)
+    spread = _spread(pairs, noise)
     if spread is None:
         return None
     reach = _reach(spread.freedom, spread.variance, 1 - (1 - _LEVEL) / looks)
     return Interval(*(math.exp(spread.log_ratio + sign * reach) for sign in (0, -1, 1)))
 
 
-def half_width(pairs: Sequence[Pair]) -> float:
-    """The relative half-width that a measurement may stop at, see the module's text: 0.05 is ±5 %. inf if unknown."""
-    spread = _spread(pairs)
-    return spread.stopping_width() if spread else math.inf
+def half_width(pairs: Sequence[Pair], noise: BlockNoise | None = None) -> float:
+    """The relative half-width of the interval above the ratio: 0.05 is +5 %. inf if unknown."""
+    spread = _spread(pairs, noise)
+    return spread.half_width() if spread else math.inf
 
 
-def requests_needed(pairs: Sequence[Pair], width: float) -> int | None:
-    """How many more requests of each arm, with prompts of their own, would narrow the interval to ±`width`.
+@dataclass(frozen=True)
+class Further:
+    """How many more requests of each arm narrow an interval: with prompts of their own, or of the same prompts."""
 
-    Asking the same prompts again helps less. None if the pairs do not tell, or if it would be more than 100,000.
+    requests: int
+    other_prompts: bool
+
+    def __str__(self) -> str:
+        which = "with other prompts" if self.other_prompts else "in further blocks of the same prompts"
+        return f"about {self.requests} more requests of each arm, {which},"
+
+
+def what_narrows(pairs: Sequence[Pair], width: float, noise: BlockNoise | None = None) -> Further | None:
+    """What would narrow the interval to ±`width`: the same prompts again where that suffices, else other prompts.
+
+    None if the pairs do not tell, or if it would be more than 100,000 requests.
     """
-    spread = _spread(pairs)
+    spread = _spread(pairs, noise)
     if spread is None or width <= 0:
         return None
+    for other_prompts in (False, True):
 
-    def is_enough(further: int) -> bool:
-        return spread.stopping_width(1 + further / len(pairs)) <= width
+        def is_enough(further: int, other: bool = other_prompts) -> bool:
+            return spread.half_width(1 + further / len(pairs), other) <= width
 
-    if not is_enough(_MOST_FURTHER_REQUESTS):
-        return None
-    low, high = -1, _MOST_FURTHER_REQUESTS
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+        if is_enough(_MOST_FURTHER_REQUESTS):
+            return Further(bisect_left(range(_MOST_FURTHER_REQUESTS), x=True, key=is_enough), other_prompts)
+    return None
 
 
 def acceptance_length(results: Iterable[RequestResult]) -> Interval | None:
@@ -128,15 +188,15 @@ def acceptance_length(results: Iterable[RequestResult]) -> Interval | None:
     return speedup([Pair((item.workload, item.prompt), *tokens_and_steps(item), 1, 1) for item in counted])
 
 
-def decoding(results: Sequence[RequestResult], arm: str, baseline: str, looks: int) -> Interval | None:
-    """The ratio of the tokens per second after the first token. Answers that came all at once tell nothing of it."""
+def decoding_pairs(results: Sequence[RequestResult], arm: str, baseline: str) -> list[Pair]:
+    """Tokens and seconds after the first token. Answers that came all at once tell nothing of it."""
     timed = [item for item in results if item.tpot]
-    return speedup(pairs_of(timed, arm, baseline, _after_the_first, _after_the_first), looks)
+    return pairs_of(timed, arm, baseline, _after_the_first, _after_the_first)
 
 
 def acceptance_ratio(results: Sequence[RequestResult], arm: str, baseline: str, looks: int) -> Interval | None:
-    """The ratio of the acceptance lengths; None if one of the two does not draft."""
-    counted = [item for item in results if item.acceptance and item.acceptance.steps]
+    """The ratio of the acceptance lengths; None if one of the two does not draft. No clock is in it, nor its drift."""
+    counted = [replace(item, block=None) for item in results if item.acceptance and item.acceptance.steps]
     return speedup(pairs_of(counted, arm, baseline, tokens_and_steps, tokens_and_steps), looks)
 
 
@@ -196,11 +256,14 @@ def pairs_of(
             answers[item.arm].append(item)
     reference = {item.request: item for item in answers[baseline]}
     return [
-        Pair((item.workload, item.prompt), *arm_figures(item), *baseline_figures(reference[item.request]), block)
-        for block, (_, _, members) in enumerate(_blocks(answers[arm]))
-        for item in members
+        Pair((item.workload, item.prompt), *arm_figures(item), *baseline_figures(reference[item.request]), _block(item))
+        for item in answers[arm]
         if item.request in reference
     ]
+
+
+def _block(item: RequestResult) -> Hashable:
+    return None if item.block is None else (item.workload, item.load, item.open_loop, item.block)
 
 
 def _blocks(results: Iterable[RequestResult]) -> Iterator[tuple[float, float, list[RequestResult]]]:
@@ -218,16 +281,32 @@ def _blocks(results: Iterable[RequestResult]) -> Iterator[tuple[float, float, li
         yield start, end, members
 
 
-def _spread(pairs: Sequence[Pair]) -> _Spread | None:
+def _spread(pairs: Sequence[Pair], noise: BlockNoise | None = None) -> _Spread | None:
     if len(pairs) < 2:
         return None
-    each = _jackknife([[pair] for pair in pairs])
+    by_pair, of_pairs = _jackknife([[pair] for pair in pairs])
     prompts = _group((pair.cluster, pair) for pair in pairs)
-    variance, freedom = _jackknife(prompts) if len(prompts) > 1 else each
-    blocks = _group((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
-    if 1 < len(blocks) < len(pairs) and (by_block := _jackknife(blocks))[0] > each[0]:
-        variance, freedom = variance + by_block[0] - each[0], min(freedom, by_block[1])
-    return _Spread(_log_ratio(_sums(pairs)), variance, freedom, each[0])
+    by_prompt, of_prompts = _jackknife(prompts) if len(prompts) > 1 else (by_pair, of_pairs)
+    # Asked r times, a prompt's own noise is in V_pairs at 1/r: asked once, it cannot be told from the prompt's speedup.
+    rounds = len(pairs) / len(prompts)
+    lasting = max(0.0, by_prompt - by_pair) * rounds / (rounds - 1) if rounds > 1 else by_prompt
+    variance, freedom = max((by_prompt, of_prompts), (by_pair, of_pairs))
+    blocks = _by_block(pairs)
+    if len(blocks) < len(pairs):
+        noise = noise or pool([block_noise(pairs)])
+        if noise.freedom < FEWEST_FREEDOM:
+            return None
+        evenness = 1 / (_jackknife(blocks)[1] + 1)
+        whole = noise.whole * evenness
+        uncertain = variance**2 / freedom + whole**2 / noise.freedom
+        variance += noise.beyond_pairs * evenness
+        if uncertain:
+            freedom = max(min(freedom, noise.freedom), variance**2 / uncertain)
+    return _Spread(_log_ratio(_sums(pairs)), variance, freedom, lasting)
+
+
+def _by_block(pairs: Sequence[Pair]) -> list[list[Pair]]:
+    return _group((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
 
 
 def _reach(freedom: float, variance: float, level: float = _LEVEL) -> float:
@@ -262,6 +341,8 @@ def _jackknife(clusters: Sequence[Sequence[Pair]]) -> tuple[float, float]:
     sums = [_sums(cluster) for cluster in clusters]
     a, b, c, d = (math.fsum(column) for column in zip(*sums, strict=True))
     whole = _log_ratio((a, b, c, d))
+    if count == 1:
+        return 0.0, 0.0
     strays = (_log_ratio((a - x, b - y, c - z, d - w)) - whole for x, y, z, w in sums)
     variance = (count - 1) / count * math.fsum(stray * stray for stray in strays)
     weights = ((y / b + w / d) / 2 for _, y, _, w in sums)

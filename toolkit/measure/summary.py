@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import add
 
@@ -15,12 +15,16 @@ from toolkit.measure.pays import verdict_pays
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
+    BlockNoise,
+    Pair,
     acceptance_length,
     acceptance_ratio,
+    block_noise,
     busy_seconds,
-    decoding,
+    decoding_pairs,
     pairs_of,
     percentiles,
+    pool,
     speedup,
 )
 from toolkit.recipe.schema import Slo
@@ -60,6 +64,10 @@ class Summary:
     noise: Interval | None = None
     gains: tuple[Gain, ...] = ()
     between_arms: tuple[ArmSpeedup, ...] = ()
+    blocks: BlockNoise = field(default_factory=BlockNoise)
+
+
+_Pairs = Mapping[tuple[Point, str], Sequence[Pair]]
 
 
 def by_point(results: Iterable[RequestResult]) -> dict[Point, list[RequestResult]]:
@@ -90,37 +98,55 @@ def summarise(
     if baseline is None:
         return Summary(rows, between_arms=between)
     itself = again(baseline.name)
-    noise = speedup([pair for there in points.values() for pair in pairs_of(there, itself, baseline.name)])
+    pairs = {
+        (point, arm.name): pairs_of(there, arm.name, baseline.name) for point, there in points.items() for arm in arms
+    }
+    blocks = pool(map(block_noise, pairs.values()), len(arms))
+    again_pairs = [pairs_of(there, itself, baseline.name) for there in points.values()]
+    noise = speedup([pair for there in again_pairs for pair in there], noise=pool(map(block_noise, again_pairs)))
     gains = tuple(_gains(points, arms, baseline.name))
-    return Summary(rows, tuple(_speedups(points, arms, baseline.name, noise)), noise, gains, between)
+    speedups = tuple(_speedups(pairs, points, arms, blocks, noise))
+    return Summary(rows, speedups, noise, gains, between, blocks)
 
 
 def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm]) -> Iterator[ArmSpeedup]:
-    for point, there in points.items():
+    pairs = {
+        (point, other.name): pairs_of(there, arms[0].name, other.name)
+        for point, there in points.items()
+        for other in arms[1:]
+    }
+    noise = pool(map(block_noise, pairs.values()), len(arms) - 1)
+    for point in points:
         for other in arms[1:]:
-            ratio = speedup(pairs_of(there, arms[0].name, other.name))
-            if ratio:
+            if ratio := speedup(pairs[point, other.name], noise=noise):
                 at = point.workload, point.concurrency, arms[0].name, other.name
                 yield ArmSpeedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate)
 
 
 def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str) -> Iterator[Gain]:
     looks = len(points) * len(arms)
+    pairs = {
+        (point, arm.name): decoding_pairs(there, arm.name, baseline) for point, there in points.items() for arm in arms
+    }
+    noise = pool(map(block_noise, pairs.values()), len(arms))
     for point, there in points.items():
         for arm in arms:
-            faster, accepted = (of(there, arm.name, baseline, looks) for of in (decoding, acceptance_ratio))
+            faster = speedup(pairs[point, arm.name], looks, noise)
+            accepted = acceptance_ratio(there, arm.name, baseline, looks)
             if faster and accepted:
                 yield Gain(point.workload, point.concurrency, arm.name, faster, accepted, point.rate)
 
 
 def _speedups(
-    points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm], baseline: str, noise: Interval | None
+    pairs: _Pairs, points: Iterable[Point], arms: Sequence[Arm], blocks: BlockNoise, noise: Interval | None
 ) -> Iterator[Speedup]:
+    points = list(points)
     loads = Counter(point.workload for point in points)
-    for point, there in points.items():
+    for point in points:
         for arm in arms:
-            pairs = pairs_of(there, arm.name, baseline)
-            ratio, among_all = speedup(pairs), speedup(pairs, looks=loads[point.workload] * len(arms))
+            mine = pairs[point, arm.name]
+            ratio = speedup(mine, noise=blocks)
+            among_all = speedup(mine, loads[point.workload] * len(arms), blocks)
             if ratio:
                 at = point.workload, point.concurrency, arm.name
                 pays = verdict_pays(among_all, noise)

@@ -7,12 +7,12 @@ The claims `lossless` and `same-target` are those of the modules of that name.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from toolkit.measure.arm import Arm
 from toolkit.measure.measurement import ArmReport, Claim, Interval, Speedup, Verdict
 from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.statistics import acceptance_length, pairs_of, requests_needed, share
+from toolkit.measure.statistics import acceptance_length, lacks_blocks, pairs_of, share, what_narrows
 from toolkit.measure.summary import Summary, acceptance_of, is_met
 from toolkit.measure.wording import interval, load_in_words
 from toolkit.recipe.schema import Expect, Slo
@@ -38,14 +38,18 @@ def verdicts(
     summary: Summary,
     arms: Sequence[Arm],
     baseline: Arm | None = None,
+    points: Mapping[str, int] | None = None,
 ) -> tuple[Verdict, ...]:
-    """All verdicts on speed and acceptance."""
+    """All verdicts on speed and acceptance. `points` is how many speedups each workload was to have."""
     answers = successful(list(results))
     speculative = [arm for arm in arms if arm.speculative]
     judged = [_on(arm, answers, summary) for arm in speculative]
     judged += [_accepted(arm, answers) for arm in speculative if _can_be_seen(arm, answers)]
     if baseline:
-        judged += [_baseline(baseline, answers), *(_pays(summary, answers, baseline.name) if arms else ())]
+        judged += [
+            _baseline(baseline, answers),
+            *(_pays(summary, answers, baseline.name, points or {}) if arms else ()),
+        ]
     for arm in speculative:
         judged += _as_published(arm, answers)
         judged += _as_expected(arm, answers, summary)
@@ -120,21 +124,35 @@ def _baseline(baseline: Arm, answers: Sequence[RequestResult]) -> Verdict:
     return Verdict("baseline", True, f"{baseline.name} reports no drafts")
 
 
-def _pays(summary: Summary, answers: Sequence[RequestResult], baseline: str) -> Iterator[Verdict]:
-    """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any."""
-    for workload in dict.fromkeys(row.workload for row in summary.arms):
+def _pays(
+    summary: Summary, answers: Sequence[RequestResult], baseline: str, points: Mapping[str, int]
+) -> Iterator[Verdict]:
+    """One verdict for each workload: True if an arm pays at any load, False if none gains anything at any of all."""
+    for workload in dict.fromkeys((*points, *(row.workload for row in summary.arms))):
+        unknown = list(_without_speedup(summary, workload, baseline))
         speedups = [item for item in summary.speedups if item.workload == workload]
         judged = {item: item.pays for item in speedups if not _fails_more(item, summary, baseline)}
         failing = [item for item in speedups if item not in judged]
         if any(judged.values()):
             holds: bool | None = True
         else:
-            holds = False if judged and not failing and all(item.high < _LEAST_GAIN for item in judged) else None
+            all_known = not failing and not unknown and len(judged) >= max(1, points.get(workload, 0))
+            holds = False if all_known and all(item.high < _LEAST_GAIN for item in judged) else None
         details = [f"{item.arm} {_word(item, pays)}: {_at(item)}" for item, pays in judged.items()]
         details += [f"{item.arm} not shown with {load_in_words(item)}: {_FAILS_MORE}" for item in failing]
+        details += unknown
         if holds is None:
-            details += _further(speedups, answers, baseline)
+            details += _further(speedups, answers, baseline, summary)
         yield Verdict("pays", holds, "; ".join(details) or "too few pairs of answers to compare", workload)
+
+
+def _without_speedup(summary: Summary, workload: str, baseline: str) -> Iterator[str]:
+    """The points that were measured too shortly for an interval, and what they lack."""
+    known = {(item.arm, item.workload, item.concurrency, item.rate) for item in summary.speedups}
+    for row in summary.arms:
+        at = row.arm, row.workload, row.concurrency, row.rate
+        if row.workload == workload and row.arm != baseline and at not in known:
+            yield f"{row.arm} not shown with {load_in_words(row)}{lacks_blocks(summary.blocks)}"
 
 
 def _fails_more(item: Speedup, summary: Summary, baseline: str) -> bool:
@@ -151,16 +169,19 @@ def _word(item: Speedup, pays: bool | None) -> str:
     return "pays" if pays else "costs"
 
 
-def _further(speedups: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str) -> Iterator[str]:
-    """How many requests would settle the point that is most likely to pay."""
+def _further(
+    speedups: Sequence[Speedup], answers: Sequence[RequestResult], baseline: str, summary: Summary
+) -> Iterator[str]:
+    """What would settle the point that is most likely to pay."""
     best = max(speedups, key=lambda item: item.ratio, default=None)
     if best is None:
         return
     point = best.workload, best.concurrency or best.rate, best.concurrency is None
     mine = [item for item in answers if (item.workload, item.load, item.open_loop) == point]
     width = abs(math.expm1(abs(math.log(best.ratio))))
-    if width and (more := requests_needed(pairs_of(mine, best.arm, baseline), width)):
-        yield f"about {more} more requests of each arm, with other prompts, would settle it"
+    more = what_narrows(pairs_of(mine, best.arm, baseline), width, summary.blocks)
+    if more and more.requests:
+        yield f"{more} would settle it"
 
 
 def _as_published(arm: Arm, answers: Sequence[RequestResult]) -> Iterator[Verdict]:

@@ -65,6 +65,17 @@ def test_the_cheapest_point_within_the_slo_is_named() -> None:
     assert not any("SLO" in sentence for sentence in headline(report).sentences)
 
 
+def test_a_title_does_not_speak_for_points_without_figures() -> None:
+    report = example()
+    assert headline(replace(report, points=len(report.speedups))).title == "Speculation pays"
+    assert headline(replace(report, points=12)).title == "Speculation pays (8 of 12 points measured)"
+
+
+def test_a_busy_machine_stands_beside_the_title() -> None:
+    busy = "this machine was busy before: a load of 9.0 on 2 CPUs"
+    assert busy in headline(replace(example(), machine=(busy,))).sentences
+
+
 def test_without_prices_none_is_told() -> None:
     report = example()
     unpriced = tuple(replace(arm, price_per_million_output_tokens=None) for arm in report.arms)

@@ -11,6 +11,7 @@ import pytest
 from reports import example, verdict, what_if_example, with_verdicts
 
 from toolkit.errors import UsageError
+from toolkit.measure.figures import figures
 from toolkit.measure.page import page_html
 from toolkit.measure.report import BenchReport
 
@@ -125,3 +126,15 @@ def test_other_acceptance_is_on_the_page_and_in_the_notebook() -> None:
         assert "steps per second" in text
         assert "speculation costs below an acceptance length of 2.00 (1.80-2.20)." in text
     assert "What if" not in page_html(example())
+
+
+@pytest.mark.parametrize("title", ["Speedup", "Throughput"])
+def test_a_point_without_an_interval_is_not_drawn(title: str) -> None:
+    """64 concurrent requests on the open-ended workload: the baseline has the noise there, the arm nothing."""
+    whole = replace(example(), points=8)
+    fewer = replace(whole, speedups=whole.speedups[:-1])
+    points = [
+        next(item.svg for item in figures(report) if item.title == title).count('aria-roledescription="point"')
+        for report in (whole, fewer)
+    ]
+    assert points[0] - points[1] == 1

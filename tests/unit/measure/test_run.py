@@ -106,10 +106,10 @@ def test_without_a_baseline_each_prompt_is_asked_once() -> None:
     assert [item.prompt for item in found.results] == list(range(8))
 
 
-def test_concurrent_requests_are_sent_in_blocks_of_four_waves() -> None:
+def test_concurrent_requests_are_sent_in_blocks_of_two_waves() -> None:
     simulated = machine()
     measured(simulated, replace(DESIGN, loads=(Load(4),), seconds=100))
-    assert {len(prompts) for _, prompts in simulated.sent[2:]} == {16}
+    assert {len(prompts) for _, prompts in simulated.sent[2:]} == {8}
 
 
 def test_all_loads_and_workloads_come_forward_together() -> None:
@@ -121,6 +121,20 @@ def test_all_loads_and_workloads_come_forward_together() -> None:
         for load in (1, 2)
     ]
     assert max(asked) - min(asked) <= 8
+
+
+def test_loads_take_turns_by_time() -> None:
+    found = measured(machine(noise=0.1), replace(DESIGN, loads=(Load(1), Load(16)), seconds=200, precision=0.001))
+    busy = [sum(item.seconds for item in found.results if item.load == load) / load for load in (1, 16)]
+    assert max(busy) < 1.5 * min(busy)
+
+
+@pytest.mark.parametrize("seconds", range(20, 30))
+def test_no_block_begins_that_would_end_long_after_the_time(seconds: int) -> None:
+    """Blocks of 64 concurrent requests take about 10 seconds."""
+    simulated = machine(noise=0.1)
+    measured(simulated, replace(DESIGN, loads=(Load(64),), workloads=(workload(64),), seconds=seconds, precision=0.001))
+    assert simulated.now <= 1.2 * seconds
 
 
 def test_when_the_time_is_up_it_says_what_more_would_show() -> None:

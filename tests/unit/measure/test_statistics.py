@@ -17,16 +17,20 @@ from toolkit.measure.measurement import Interval
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.run import FEWEST_ROUNDS
 from toolkit.measure.statistics import (
+    BlockNoise,
+    Further,
     Pair,
     acceptance_length,
+    block_noise,
     busy_seconds,
     half_width,
     pairs_of,
     percentiles,
-    requests_needed,
+    pool,
     share,
     speedup,
     student,
+    what_narrows,
 )
 
 RUNS = 1000
@@ -81,7 +85,7 @@ def test_95_percent_intervals_cover_the_true_speedup_in_95_percent_of_runs(
             found = rounds(random.Random(seed), prompts, 1.4, by_prompt, noisy)
             yield speedup([pair for _ in range(number) for pair in next(found)])
 
-    assert 0.93 <= covered(runs(), 1.4) <= 0.97
+    assert 0.93 <= covered(runs(), 1.4) <= 0.985  # of two rounds, the wider of two estimates is often too wide
 
 
 def test_what_disturbs_all_concurrent_requests_of_a_block_widens_the_interval() -> None:
@@ -99,7 +103,7 @@ def test_what_disturbs_all_concurrent_requests_of_a_block_widens_the_interval() 
 
 
 def test_what_prompts_and_blocks_each_add_to_the_noise_is_summed() -> None:
-    """V = V_prompts + V_blocks - V_pairs: each of 8 prompts is slower or faster by itself, and each of 8 blocks."""
+    """V = V_prompts + σ²/blocks: each of 8 prompts is slower or faster by itself, and each of 8 blocks."""
     strays = [0.01 * (number - 3.5) for number in range(8)]
     pairs = [
         Pair(prompt, 100, math.exp(own + shared), 100, 1, block)
@@ -115,7 +119,9 @@ def test_what_prompts_and_blocks_each_add_to_the_noise_is_summed() -> None:
     of_prompts = variance([replace(pair, block=None) for pair in pairs], 7)
     of_blocks = variance([replace(pair, cluster=pair.block, block=None) for pair in pairs], 7)
     of_pairs = variance([replace(pair, cluster=number, block=None) for number, pair in enumerate(pairs)], 63)
-    assert variance(pairs, 7) == pytest.approx(of_prompts + of_blocks - of_pairs, rel=0.01)
+    total = of_prompts + of_blocks - of_pairs
+    satterthwaite = total**2 / ((of_prompts**2 + of_blocks**2) / 7)
+    assert variance(pairs, satterthwaite) == pytest.approx(total, rel=0.02)
     assert of_prompts == pytest.approx(of_blocks)
 
 
@@ -200,7 +206,44 @@ def test_the_ratio_is_that_of_the_throughputs() -> None:
 def test_a_single_pair_shows_no_noise() -> None:
     assert speedup([Pair("a", 100, 1, 100, 2)]) is None
     assert half_width([]) == math.inf
-    assert requests_needed([Pair("a", 100, 1, 100, 2)], 0.05) is None
+    assert what_narrows([Pair("a", 100, 1, 100, 2)], 0.05) is None
+
+
+def test_too_few_blocks_have_an_interval_only_by_those_of_other_cells() -> None:
+    def cell(seed: int, blocks: int) -> list[Pair]:
+        rng = random.Random(seed)
+        return [
+            Pair(prompt, 100, slower * lognormal(rng), 100, lognormal(rng), block)
+            for block in range(blocks)
+            for slower in [rng.lognormvariate(0, 0.2)]
+            for prompt in range(8)
+        ]
+
+    one, three, seven = cell(1, 1), cell(2, 3), cell(3, 7)
+    assert speedup(one) is None
+    assert speedup(three, noise=pool(map(block_noise, (one, three)))) is None
+    pooled = pool(map(block_noise, (one, three, seven)))
+    assert pooled.freedom == 2 + 6
+    assert speedup(one, noise=pooled)
+    assert half_width(one, pooled) > half_width(three, pooled) > half_width(seven, pooled)
+
+
+def test_arms_that_share_a_baseline_tell_less_of_blocks() -> None:
+    assert pool([BlockNoise(0.1, 0.2, 6)] * 2, arms=2).freedom == pytest.approx(12 * 4 / 5)
+
+
+def test_drift_of_blocks_is_narrowed_by_more_blocks_of_the_same_prompts() -> None:
+    rng = random.Random(4)
+    pairs = [
+        Pair(prompt, 100, slower, 100, lognormal(rng) ** 0.1, block)
+        for block in range(8)
+        for slower in [rng.lognormvariate(0, 0.2)]
+        for prompt in range(8)
+    ]
+    further = what_narrows(pairs, 0.05)
+    assert further
+    assert not further.other_prompts
+    assert "in further blocks of the same prompts" in str(further)
 
 
 def test_rounds_over_one_prompt_are_intervals_for_this_prompt() -> None:
@@ -220,14 +263,16 @@ def test_two_prompts_asked_often_are_still_two_prompts() -> None:
 def test_the_requests_that_are_still_needed_do_narrow_the_interval() -> None:
     rng = random.Random(5)
     pairs = some_rounds(rng, 400, 1, 1.4)
-    more = requests_needed(pairs, 0.03)
-    assert more
+    further = what_narrows(pairs, 0.03)
+    assert further
+    assert further.other_prompts
+    more = further.requests
     others = [replace(pair, cluster=("other", pair.cluster)) for pair in some_rounds(rng, more, 1, 1.4)]
     assert half_width(pairs + others) == pytest.approx(0.03, rel=0.15)
 
 
 def test_nothing_more_is_needed_for_an_interval_that_is_narrow_enough() -> None:
-    assert requests_needed(some_rounds(random.Random(5), 40, 3, 1.4), 0.5) == 0
+    assert what_narrows(some_rounds(random.Random(5), 40, 3, 1.4), 0.5) == Further(0, False)
 
 
 def test_an_interval_takes_a_moment_only() -> None:

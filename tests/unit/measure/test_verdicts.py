@@ -107,6 +107,27 @@ def test_it_is_enough_to_pay_at_one_load() -> None:
     assert "spec costs: 0.50x" in found.detail
 
 
+def test_no_needs_every_point() -> None:
+    results = measured(COSTS)
+    summary = summarise(results, [SPEC], BASE)
+    for points, holds in ((1, False), (2, None)):
+        found = verdicts(results, summary, [SPEC], BASE, {"mine": points})
+        assert [item.holds for item in found if item.claim == "pays"] == [holds]
+
+
+def test_a_workload_that_was_not_measured_is_not_shown() -> None:
+    results = measured(COSTS)
+    found = verdicts(results, summarise(results, [SPEC], BASE), [SPEC], BASE, {"mine": 1, "other": 1})
+    assert [(item.workload, item.holds) for item in found if item.claim == "pays"] == [("mine", False), ("other", None)]
+
+
+def test_too_few_blocks_are_not_shown_and_what_is_missing_is_said() -> None:
+    one_block = [replace(item, load=4, block=0) for item in measured()]
+    found = only(judged(one_block, "pays"))
+    assert found.holds is None
+    assert "has 0.0 degrees of freedom, at least 4 are needed" in found.detail
+
+
 def test_what_pays_at_one_load_may_be_chance_among_three() -> None:
     """1.31x, whose interval begins at 1.05 for one look and at 0.98 for three."""
     seconds = [math.exp(-0.3 + stray) for stray in (0.25, -0.25) * 4]
