@@ -46,6 +46,18 @@ if os.environ.get("STAND_IN_WAITS"):
 sys.exit(int(os.environ.get("STAND_IN_EXIT_CODE", 0)))
 """
 
+# Says what it finds of packages that an image adds, itself and in a process of its own as vLLM starts its engine.
+STAND_IN_WITH_PACKAGES = """
+import json, multiprocessing, os, subprocess, sys
+if __name__ == "__main__":
+    import extra
+    own = os.environ.pop("SAID")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        child = pool.apply(os.getenv, ["SAID"])
+    command = subprocess.run(["little"], stdout=subprocess.PIPE, text=True).stdout
+    print(json.dumps({"SAID": [own, child], "extra": extra.__file__, "command": command}))
+"""
+
 
 class Container:
     """A place to run the entrypoint in: a stand-in for vLLM, an /opt/ml, and nothing of the caller's environment."""
@@ -290,6 +302,26 @@ def test_packages_that_the_image_adds_come_before_those_of_its_base(container: C
 
     assert json.loads(done.stdout)["imports"]["extra"] == str(added / "extra.py")
     assert done.stderr.startswith("serve: vLLM 0.33.0, ")
+
+
+def test_commands_and_pth_files_of_packages_that_the_image_adds_work(container: Container, tmp_path: Path) -> None:
+    program = tmp_path / "toolkit" / "serve"
+    added = program.parent / "site-packages"
+    (added / "bin").mkdir(parents=True)
+    (added / "further").mkdir()
+    (added / "further" / "extra.py").touch()
+    (added / "added.pth").write_text("further\nimport os; os.environ['SAID'] = 'by a pth file'\n")
+    command = added / "bin" / "little"
+    command.write_text("#!/usr/bin/env python3\nprint('here')\n")
+    command.chmod(0o755)
+    for file in (SERVE, *SHARED.glob("*.py")):
+        shutil.copy(file, program.parent)
+    server = container.packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    server.write_text(STAND_IN_WITH_PACKAGES)
+
+    said = container.said({"HF_MODEL_ID": "hub"}, program)
+
+    assert said == {"SAID": ["by a pth file"] * 2, "extra": str(added / "further" / "extra.py"), "command": "here\n"}
 
 
 def test_a_home_that_can_be_written_to_stays(container: Container, tmp_path: Path) -> None:
