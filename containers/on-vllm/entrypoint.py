@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shlex
 import sys
@@ -112,14 +113,23 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The environment that vLLM gets: our packages, their commands and our module, and a home that it can write to.
 
     All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
-    otherwise. So a read-only root or a user without a home does not stop it.
+    otherwise. So a read-only root or a user without a home or a name does not stop it.
     """
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
     commands = os.pathsep.join(filter(None, [wheels and str(WHEELS / "bin"), env.get("PATH", os.defpath)]))
     home = env.get("HOME", "")
     home = home if writable(home) else env.get("TMPDIR") or "/tmp"  # noqa: S108
-    return {**env, "PYTHONPATH": search, "PATH": commands, "HOME": home}
+    names = {name: env.get(name) or user_name() for name in ("USER", "LOGNAME")}
+    return {**env, **names, "PYTHONPATH": search, "PATH": commands, "HOME": home}
+
+
+def user_name() -> str:
+    """Who runs this. PyTorch and vLLM ask for a name, which a user of any number (OpenShift's, `USER 1000`) has not."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user-{os.getuid()}"
 
 
 def writable(folder: str) -> bool:
