@@ -227,6 +227,21 @@ def test_zstd_layers_are_refused_before_anything_is_sent(
     assert lines == []
 
 
+def test_a_base_of_too_many_layers_is_refused_before_anything_is_sent(
+    registry: Registry, folder: Path, host: str, name: str, lines: list[str]
+) -> None:
+    for layers in (124, 125):
+        push_base(registry, f"{name}-base", str(layers), layers=layers)
+    transport = FaultyTransport()
+    builder = AppendBuilder(partial(Registry, transport=transport), folder)
+    with pytest.raises(BuildError, match="has 125 layers, which makes 126 with ours") as caught:
+        builder.build(spec(f"{host}/{name}-base:125"), f"{host}/{name}:1", lines.append)
+    assert "podman build --squash-all" in caught.value.hint
+    assert (transport.writes(), lines) == ([], [])
+    builder = AppendBuilder(Registry, folder)
+    assert builder.build(spec(f"{host}/{name}-base:124"), f"{host}/{name}:1", lines.append)
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 KiB."""
