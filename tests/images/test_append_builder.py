@@ -120,6 +120,16 @@ def test_of_an_oci_list_the_linux_amd64_image_becomes_schema_2(
     assert not any("oci" in word for word in words)
 
 
+def test_of_a_list_in_a_list_our_image_is_found(
+    builder: AppendBuilder, registry: Registry, host: str, name: str, lines: list[str]
+) -> None:
+    push_index(registry, f"{name}-base", "inner", {"amd64": push_base(registry, f"{name}-base")})
+    inner = registry.find_manifest(f"{name}-base", "inner")
+    assert inner is not None
+    push_index(registry, f"{name}-base", "outer", {"amd64": inner})
+    assert builder.build(spec(f"{host}/{name}-base:outer"), f"{host}/{name}:1", lines.append)
+
+
 def test_a_base_may_be_named_by_digest(
     builder: AppendBuilder, registry: Registry, host: str, name: str, lines: list[str]
 ) -> None:

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, Login, anonymous
-from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of
+from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of, media_type_of
 from toolkit.images.reference import DOCKER_HUB, is_loopback
 from toolkit.version import __version__
 
@@ -87,7 +87,8 @@ class Registry:
         answer = self.request("GET", url, repository, headers={"Accept": ", ".join(ACCEPTED)})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
-        manifest = Manifest(self.expect(answer, httpx.codes.OK).headers.get("Content-Type", ""), answer.content)
+        content_type = self.expect(answer, httpx.codes.OK).headers.get("Content-Type", "")
+        manifest = Manifest(media_type_of(content_type, answer.content), answer.content)
         if selector.startswith("sha256:") and manifest.digest != selector:
             raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
         return manifest
