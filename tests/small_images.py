@@ -44,6 +44,7 @@ def push_base(
     architecture: str = "amd64",
     content: bytes = b"base",
     layers: int = 1,
+    settings: Mapping[str, Any] = SETTINGS,
 ) -> Manifest:
     """An image of one file, /usr/bin/start; the layer that has it is there so many times."""
     is_oci = media_type == OCI
@@ -53,7 +54,7 @@ def push_base(
     config = {
         "architecture": architecture,
         "os": "linux",
-        "config": SETTINGS,
+        "config": settings,
         "rootfs": {"type": "layers", "diff_ids": [layer.diff_id] * layers},
         "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "base"}] * layers,
     }

@@ -252,6 +252,16 @@ def test_a_base_of_too_many_layers_is_refused_before_anything_is_sent(
     assert builder.build(spec(f"{host}/{name}-base:124"), f"{host}/{name}:1", lines.append)
 
 
+def test_a_base_with_instructions_for_later_builds_is_refused_and_told_who_can(
+    builder: AppendBuilder, registry: Registry, host: str, name: str, lines: list[str]
+) -> None:
+    push_base(registry, f"{name}-base", settings={"OnBuild": ["RUN make", "USER 7"]})
+    with pytest.raises(BuildError, match=r"has ONBUILD instructions, .*: RUN make; USER 7") as caught:
+        builder.build(spec(f"{host}/{name}-base:1"), f"{host}/{name}:1", lines.append)
+    assert "docker, buildah or codebuild" in caught.value.hint
+    assert lines == []
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 KiB."""

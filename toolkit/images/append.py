@@ -52,6 +52,7 @@ class AppendBuilder:
             base = find_image(origin, source)
             schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
             _check_depth(base, spec)
+            _check_triggers(base)
             folder = Path(stack.enter_context(_working_folder(self.folder)))
             layers = _write_layers(spec, folder, log)
             body = encode(_config(base, spec, layers))
@@ -73,6 +74,13 @@ def _check_depth(base: Image, spec: ImageSpec) -> None:
             f"Build the base anew with fewer ({_MOST_LAYERS} in all at most): podman build --squash-all, or fewer RUNs."
         )
         raise BuildError(message, hint=hint)
+
+
+def _check_triggers(base: Image) -> None:
+    """Raises BuildError for a base whose ONBUILD instructions a build has to follow."""
+    if triggers := (base.config.get("config") or {}).get("OnBuild"):
+        message = f"{base.name} has ONBUILD instructions, which builder `append` cannot follow: {'; '.join(triggers)}"
+        raise BuildError(message, hint="Use a builder that follows them: docker, buildah or codebuild.")
 
 
 def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:

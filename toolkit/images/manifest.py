@@ -91,6 +91,7 @@ class _Settings(OpenObject, total=False):
     Entrypoint: list[str] | None
     Cmd: list[str] | None
     User: str | None
+    OnBuild: list[str] | None
 
 
 class ImageConfig(OpenObject):
