@@ -43,8 +43,10 @@ def push_base(
     layer_type: str = "",
     architecture: str = "amd64",
     content: bytes = b"base",
+    layers: int = 1,
+    settings: Mapping[str, Any] = SETTINGS,
 ) -> Manifest:
-    """An image of one file, /usr/bin/start."""
+    """An image of one file, /usr/bin/start; the layer that has it is there so many times."""
     is_oci = media_type == OCI
     with tempfile.TemporaryDirectory() as folder:
         layer = write_layer({"/usr/bin/start": ContextFile(0o755, content)}, Path(folder) / "layer")
@@ -52,11 +54,11 @@ def push_base(
     config = {
         "architecture": architecture,
         "os": "linux",
-        "config": SETTINGS,
-        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id]},
-        "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "base"}],
+        "config": settings,
+        "rootfs": {"type": "layers", "diff_ids": [layer.diff_id] * layers},
+        "history": [{"created": "2026-01-01T00:00:00Z", "created_by": "base"}] * layers,
     }
-    listed = [push_blob(registry, repository, layer_type or (OCI_LAYER if is_oci else LAYER), packed)]
+    listed = [push_blob(registry, repository, layer_type or (OCI_LAYER if is_oci else LAYER), packed)] * layers
     body = push_blob(registry, repository, OCI_CONFIG if is_oci else CONFIG, encode(config))
     document = {"schemaVersion": 2, "mediaType": media_type, "config": body.as_json()}
     manifest = Manifest(media_type, encode({**document, "layers": [layer.as_json() for layer in listed]}))

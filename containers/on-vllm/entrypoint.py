@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import shlex
 import sys
@@ -29,6 +30,7 @@ PORT = "SM_VLLM_PORT"
 HERE = Path(__file__).resolve().parent
 WHEELS = HERE / "site-packages"  # what the image adds to its base's
 SERVER = "vllm.entrypoints.openai.api_server"
+SERVER_AFTER_PTH = "start_with_pth"
 
 # The first is the innermost. The environment's own comes after and stands around them.
 OUR_OPTIONS = [
@@ -108,17 +110,28 @@ def vllm_options(env: Mapping[str, str], model_dir: Path) -> list[list[str]]:
 
 
 def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """The environment that vLLM gets: our packages and module to import, and a home that it can write to.
+    """The environment that vLLM gets: our packages, their commands and our module, and a home that it can write to.
 
     All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
-    otherwise. So a read-only root or a user without a home does not stop it.
+    otherwise. So a read-only root or a user without a home or a name does not stop it.
     """
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
+    commands = os.pathsep.join(filter(None, [wheels and str(WHEELS / "bin"), env.get("PATH", os.defpath)]))
     home = env.get("HOME", "")
+    home = home if writable(home) else env.get("TMPDIR") or "/tmp"  # noqa: S108
+    names = {name: env.get(name) or user_name() for name in ("USER", "LOGNAME")}
     # vLLM's layer for SageMaker runs `model.py` of the model's folder, unless it is told another name.
     script = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py"}
-    return {**script, **env, "PYTHONPATH": search, "HOME": home if writable(home) else env.get("TMPDIR") or "/tmp"}  # noqa: S108
+    return {**script, **env, **names, "PYTHONPATH": search, "PATH": commands, "HOME": home}
+
+
+def user_name() -> str:
+    """Who runs this. PyTorch and vLLM ask for a name, which a user of any number (OpenShift's, `USER 1000`) has not."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"user-{os.getuid()}"
 
 
 def writable(folder: str) -> bool:
@@ -223,7 +236,8 @@ def log(message: str) -> None:
 
 def arguments(options: Iterable[list[str]]) -> list[str]:
     """What Python is given to run vLLM's server."""
-    return ["-m", SERVER, *chain.from_iterable(options)]
+    program = SERVER_AFTER_PTH if any(WHEELS.glob("*.pth")) else SERVER
+    return ["-m", program, *chain.from_iterable(options)]
 
 
 def shown_command(options: Iterable[list[str]]) -> str:

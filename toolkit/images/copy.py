@@ -22,6 +22,7 @@ Log = Callable[[str], None]
 
 _THREADS = 4
 _LOG_SECONDS = 5.0
+_MOST_LISTS = 4  # a list of lists of images is allowed, one without end is not
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def find_image(registry: Registry, image: Reference) -> Image:
     """The image of a reference; for a multi-platform image, the one for linux/amd64. Raises BuildError."""
     name = str(image)
     manifest = registry.find_manifest(image.repository, image.selector)
-    if manifest and manifest.media_type in manifests.INDEXES:
+    for _ in range(_MOST_LISTS):
+        if manifest is None or manifest.media_type not in manifests.INDEXES:
+            break
         manifest = registry.find_manifest(image.repository, manifests.for_our_platform(manifest, name))
     if manifest is None:
         hint = "Check registry, repository and tag, and that you may pull from there."

@@ -29,6 +29,7 @@ _SCHEMA_2_WORDS = {
     "application/vnd.oci.image.layer.v1.tar+gzip": LAYER,
     "application/vnd.oci.image.layer.v1.tar": "application/vnd.docker.image.rootfs.diff.tar",
 }
+_ANY_DOCUMENT = ("application/json", "application/octet-stream", "text/plain")
 _PLATFORM = "linux/amd64"
 # Images of hundreds of layers do not start, and none is as large as a TiB.
 _MOST_LAYERS = 1000
@@ -67,10 +68,10 @@ class _Platform:
 
 @dataclass(frozen=True)
 class _Entry:
-    """An image of several: the one for a platform."""
+    """An image of several: the one for a platform. One that names none may be a list itself."""
 
     digest: _Digest
-    platform: _Platform
+    platform: _Platform | None = None
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,7 @@ class _Settings(OpenObject, total=False):
     Entrypoint: list[str] | None
     Cmd: list[str] | None
     User: str | None
+    OnBuild: list[str] | None
 
 
 class ImageConfig(OpenObject):
@@ -115,6 +117,24 @@ class Manifest:
         return digest_of(self.body)
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What a manifest says that it is."""
+
+    media_type: Annotated[str, Field(alias="mediaType", max_length=255)] = ""
+
+
+def media_type_of(content_type: str, body: bytes) -> str:
+    """What a manifest is, by the header it came with, or by itself where that only says that it is some document."""
+    word = content_type.partition(";")[0].strip().lower()
+    if word and word not in _ANY_DOCUMENT:
+        return word
+    try:
+        return documents.parse(_Kind, body).media_type or word
+    except documents.Unfit:
+        return word
+
+
 def digest_of(content: bytes) -> str:
     """The name that registries give to bytes."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -126,15 +146,15 @@ def encode(document: Any) -> bytes:
 
 
 def for_our_platform(index: Manifest, image: str) -> str:
-    """Digest of the linux/amd64 image in a list. Raises BuildError if there is none."""
+    """Digest of the linux/amd64 image in a list, else of the first that names no platform. Raises BuildError."""
     try:
         entries = documents.parse(_Index, index.body).manifests
     except documents.Unfit as error:
         raise BuildError(f"{image}: its list of platforms cannot be read: {error}") from error
-    for entry in entries:
-        if str(entry.platform) == _PLATFORM:
-            return entry.digest
-    known = sorted({str(entry.platform) for entry in entries if "unknown" not in str(entry.platform)})
+    digests = {str(entry.platform or ""): entry.digest for entry in reversed(entries)}
+    if found := digests.get(_PLATFORM) or digests.get(""):
+        return found
+    known = sorted(platform for platform in digests if "unknown" not in platform)
     raise _wrong_platform(image, ", ".join(known) or "none")
 
 

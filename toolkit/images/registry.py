@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
@@ -14,13 +15,14 @@ from pydantic import BaseModel
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, Login, anonymous
-from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of
+from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of, media_type_of
 from toolkit.images.reference import DOCKER_HUB, is_loopback
 from toolkit.version import __version__
 
 _HUB_API = "registry-1.docker.io"
 _RETRIES = 5
 _FIRST_PAUSE_SECONDS = 0.5
+_LONGEST_WAIT_SECONDS = 120  # whatever a registry asks for
 _CONNECT_SECONDS = 15
 # A registry reads the whole blob again before it confirms an upload.
 _UPLOAD_SECONDS = 600
@@ -46,6 +48,14 @@ class _Options(TypedDict, total=False):
 
 class LoginExpired(Exception):
     """The request was rejected; the credentials have been renewed for the next one."""
+
+
+class _Busy(Exception):
+    """The registry may answer in `wait` seconds."""
+
+    def __init__(self, why: str, wait: float) -> None:
+        super().__init__(why)
+        self.wait = wait
 
 
 class Registry:
@@ -87,7 +97,8 @@ class Registry:
         answer = self.request("GET", url, repository, headers={"Accept": ", ".join(ACCEPTED)})
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
-        manifest = Manifest(self.expect(answer, httpx.codes.OK).headers.get("Content-Type", ""), answer.content)
+        content_type = self.expect(answer, httpx.codes.OK).headers.get("Content-Type", "")
+        manifest = Manifest(media_type_of(content_type, answer.content), answer.content)
         if selector.startswith("sha256:") and manifest.digest != selector:
             raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
         return manifest
@@ -119,7 +130,7 @@ class Registry:
         """The bytes from `start` on, in chunks. Resumes after a lost connection. Raises BuildError."""
         position, failures, refusals = start, 0, 0
         while position < blob.size:
-            why = "it ended early"
+            why, wait = "it ended early", 0.0
             try:
                 for piece in self._stream(repository, blob, position):
                     failures = refusals = 0
@@ -129,12 +140,14 @@ class Registry:
                 refusals += 1
                 self.check_refusals(refusals, repository)
                 continue
+            except _Busy as error:
+                why, wait = str(error), error.wait
             except httpx.RequestError as error:
                 why = repr(error)
             if position < blob.size:
                 failures += 1
                 what = f"{self.host}/{repository}: {blob.digest}"
-                self.pause(failures, f"cannot read {what} beyond byte {position}: {why}")
+                self.pause(failures, f"cannot read {what} beyond byte {position}: {why}", wait)
 
     def mount(self, repository: str, digest: str, origin: str) -> str | None:
         """Mount a blob from another repository of this registry. Returns None if done, else the upload URL.
@@ -170,11 +183,12 @@ class Registry:
         """The answer, tried again when the registry was not there or had too much to do. Raises BuildError."""
         failures = refusals = 0
         while True:
+            wait = 0.0
             try:
                 answer = self.exchange(method, url, repository, **options)
                 if not is_passing(answer):
                     return answer
-                why = status_text(answer)
+                why, wait = status_text(answer), asked_wait(answer)
             except LoginExpired:
                 refusals += 1
                 self.check_refusals(refusals, repository)
@@ -182,7 +196,7 @@ class Registry:
             except httpx.RequestError as error:
                 why = repr(error)
             failures += 1
-            self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}")
+            self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}", wait)
 
     def exchange(
         self, method: str, url: httpx.URL | str, repository: str, **options: Unpack[_Options]
@@ -211,12 +225,13 @@ class Registry:
         if refusals > 1:
             raise BuildError(f"{self.host} rejects the login for {repository}", hint=self._login.hint)
 
-    def pause(self, failures: int, why: str) -> None:
-        """Wait before the next try. Raises BuildError `why` when there were enough."""
+    def pause(self, failures: int, why: str, wait: float = 0) -> None:
+        """Wait before the next try, `wait` seconds at least. Raises BuildError `why` when there were enough."""
         if failures > _RETRIES:
             raise BuildError(f"{why}; tried {failures} times", hint=self._missing())
         # Threads that failed together do not come back together.
-        self._sleep(_FIRST_PAUSE_SECONDS * 2 ** (failures - 1) * random.uniform(0.5, 1))  # noqa: S311
+        usual = _FIRST_PAUSE_SECONDS * 2 ** (failures - 1) * random.uniform(0.5, 1)  # noqa: S311
+        self._sleep(max(usual, wait))
 
     def _missing(self) -> str:
         """ECR answers a push to a repository that it lacks with 404, or hangs up."""
@@ -227,7 +242,7 @@ class Registry:
         answer = self._send("GET", url, repository, {"Range": f"bytes={start}-"} if start else {})
         try:
             if is_passing(answer):
-                raise httpx.ReadError(f"HTTP {answer.status_code}")
+                raise _Busy(f"HTTP {answer.status_code}", asked_wait(answer))
             if answer.status_code not in (httpx.codes.OK, httpx.codes.PARTIAL_CONTENT):
                 self.expect(self._read_whole(answer), httpx.codes.OK)
             # who does not know ranges sends all of it
@@ -278,6 +293,12 @@ class Registry:
 def is_passing(answer: httpx.Response) -> bool:
     """Whether the registry may say otherwise in a moment."""
     return answer.status_code >= 500 or answer.status_code == httpx.codes.TOO_MANY_REQUESTS
+
+
+def asked_wait(answer: httpx.Response) -> float:
+    """The seconds of its `Retry-After`, 0 where it has none, or a date."""
+    word = answer.headers.get("Retry-After", "")
+    return min(float(word), _LONGEST_WAIT_SECONDS) if re.fullmatch(r"[0-9]{1,9}", word) else 0.0
 
 
 def status_text(answer: httpx.Response) -> str:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
+"""The end of a hint, where a package cannot be had as a wheel."""
+
 
 @dataclass(frozen=True)
 class ContextFile:

@@ -20,7 +20,7 @@ import httpx
 
 from toolkit.errors import BuildError
 from toolkit.images.manifest import Blob
-from toolkit.images.registry import LoginExpired, Registry, is_passing, status_text
+from toolkit.images.registry import LoginExpired, Registry, asked_wait, is_passing, status_text
 
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
@@ -37,7 +37,7 @@ class _InterruptedError(Exception):
     """A request failed, but the upload can be resumed.
 
     `offset`: the byte that the registry expects next; `gone`: it does not know this upload any more; `spoilt`: it got
-    wrong bytes; `login`: it needs a new login.
+    wrong bytes; `login`: it needs a new login; `wait`: the seconds that it asks for before the next try.
     """
 
     why: str
@@ -45,6 +45,7 @@ class _InterruptedError(Exception):
     gone: bool = False
     spoilt: bool = False
     login: bool = False
+    wait: float = 0
 
     def __str__(self) -> str:
         return self.why
@@ -85,7 +86,7 @@ class Upload:
                     raise BuildError(f"{what} failed twice: {error}") from error
                 self.registry.check_refusals(refusals, self.repository)
                 if failures:
-                    self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}")
+                    self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}", error.wait)
                 if self._has_arrived(error):
                     return
                 self._find_offset(error)
@@ -143,7 +144,7 @@ class Upload:
             expected = _EXPECTED_BYTE.search(answer.text)
             return _InterruptedError(status_text(answer), offset=int(expected[1]) if expected else _next_byte(answer))
         if is_passing(answer):
-            return _InterruptedError(status_text(answer))
+            return _InterruptedError(status_text(answer), wait=asked_wait(answer))
         if answer.status_code == httpx.codes.NOT_FOUND:
             return _InterruptedError(status_text(answer), gone=True)
         if answer.status_code == httpx.codes.BAD_REQUEST:

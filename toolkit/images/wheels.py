@@ -1,53 +1,50 @@
-"""Python packages for our layer, as their makers built them: fetched by pip for the image's Python, and unpacked.
+"""Python packages for our layer, as their makers built them: fetched by pip for the image's Python, and installed.
 
-Nothing of this machine gets in: no installer's notes, no compiled files, and no commands, whose first line would name a
-Python of ours. What they depend on is not fetched: the base has it, or it is another pin.
+What they depend on is not fetched: the base has it, or it is another pin.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from toolkit.errors import BuildError
-from toolkit.images.spec import ContextFile
+from toolkit.images.spec import OTHER_BUILDERS, ContextFile
 
-SITE_PACKAGES = "/opt/toolkit/site-packages"
-
-# The C library of the base images is newer than 2.28; a wheel for an older one runs on a newer one.
-_PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(28, 16, -1)] + ["manylinux2014_x86_64"]
+# The oldest C library of the catalogue's bases is Amazon Linux 2023's, 2.34; a wheel for an older one runs on a newer
+# one. The first that fits is taken: above 2.28 last, for bases that the catalogue does not know, and as locks have it.
+_MINORS = [*range(28, 16, -1), *range(16, 4, -1), *range(29, 35)]
+_PLATFORMS = ["manylinux2014_x86_64", *(f"manylinux_2_{minor}_x86_64" for minor in _MINORS)]
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,-]+\])?==[\w.!+]+( --hash=sha256:[0-9a-f]{64})?", re.ASCII)
 _MOST_UNPACKED = 32 * 1024**3  # bytes of one wheel; torch with CUDA has 4 GB
 _HASH = " --hash="
-_OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
 
 
 def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MOST_UNPACKED) -> dict[str, ContextFile]:
-    """The packages' files by their paths in the image, unpacked under `folder`. Raises BuildError.
+    """The packages' files by their paths in the image, installed under `folder`. Raises BuildError.
 
     A pin may have the hash of its wheel, as pip writes it: `name==version --hash=sha256:…`; another wheel is refused.
     """
     if not pins:
         return {}
-    fetched, unpacked = folder / "wheels", folder / "site-packages"
+    from toolkit.images.installed import install_wheel  # loads what only a build needs, in 50 ms
+
+    fetched, files = folder / "wheels", dict[str, ContextFile]()
     _download([pin for pin in pins if _HASH in pin], python, fetched)
     _download([pin for pin in pins if _HASH not in pin], python, fetched)
     try:
-        return {
-            f"{SITE_PACKAGES}/{name}": file
-            for wheel in sorted(fetched.iterdir())
-            for name, file in _unpack(wheel, unpacked, most)
-        }
+        for wheel in sorted(fetched.iterdir()):
+            _add(files, install_wheel(wheel, folder / "installed" / wheel.stem, most))
     except (OSError, zipfile.BadZipFile) as error:
         hint = "Make room, or set TMPDIR to a folder of a disk that has it." if isinstance(error, OSError) else ""
         raise BuildError(f"cannot unpack wheels: {error}", hint=hint) from error
+    return files
 
 
 def find_wheel(pin: str, python: str) -> str:
@@ -94,28 +91,18 @@ def _run_pip(wanted: Path, python: str, folder: Path) -> None:
     errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else done.stderr.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"
-    raise BuildError(message, hint=f"Pin a version that has such a wheel, {_OTHER_BUILDERS}.")
+    raise BuildError(message, hint=f"Pin a version that has such a wheel, {OTHER_BUILDERS}.")
 
 
-def _unpack(wheel: Path, folder: Path, most: int) -> Iterator[tuple[str, ContextFile]]:
-    with zipfile.ZipFile(wheel) as archive:
-        if sum(entry.file_size for entry in archive.infolist()) > most:
-            raise BuildError(f"{wheel.name} unpacks to more than {most} bytes")
-        for entry in archive.infolist():
-            path = _installed(PurePosixPath(entry.filename))
-            if entry.is_dir() or path is None:
-                continue
-            if path.is_absolute() or ".." in path.parts:
-                raise BuildError(f"{wheel.name} holds {entry.filename!r}, which leads out of its folder")
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(entry) as packed, target.open("wb") as out:
-                shutil.copyfileobj(packed, out)
-            yield str(path), ContextFile(0o755 if entry.external_attr >> 16 & 0o111 else 0o644, source=target)
+def _add(files: dict[str, ContextFile], more: Mapping[str, ContextFile]) -> None:
+    """Several packages may hold the same file, such as an empty __init__.py; one that differs would be lost."""
+    for path in files.keys() & more.keys():
+        if _content(files[path]) != _content(more[path]):
+            hint = f"Leave one of the packages out, {OTHER_BUILDERS}."
+            raise BuildError(f"two packages of `container.wheels` hold another {path}", hint=hint)
+    files.update(more)
 
 
-def _installed(path: PurePosixPath) -> PurePosixPath | None:
-    """Where a wheel's file goes below site-packages, None when it goes elsewhere (commands, headers)."""
-    if not path.parts or not path.parts[0].endswith(".data"):
-        return path
-    return PurePosixPath(*path.parts[2:]) if path.parts[1:2] in (("purelib",), ("platlib",)) else None
+def _content(file: ContextFile) -> bytes:
+    assert file.source is not None
+    return file.source.read_bytes()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+import getpass
 import json
 import os
+import pwd
 import runpy
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,7 @@ SHARED = CONTAINERS / "on-vllm"
 PROGRAMS = sorted([*CONTAINERS.glob("*/serve"), *CONTAINERS.glob("*/compile")])
 ENTRYPOINT = runpy.run_path(str(SHARED / "entrypoint.py"))
 vllm_options, SEVERAL_VALUES = ENTRYPOINT["vllm_options"], ENTRYPOINT["SEVERAL_VALUES"]
+vllm_environment = ENTRYPOINT["vllm_environment"]
 nvidia_driver = runpy.run_path(str(SERVE))["nvidia_driver"]
 MIDDLEWARE = ["--middleware", "serve_middleware.GenerationHealth"]
 MIDDLEWARE += ["--middleware", "serve_middleware.ProgressHealth", "--middleware", "serve_middleware.Drain"]
@@ -44,6 +49,18 @@ print(json.dumps({
 if os.environ.get("STAND_IN_WAITS"):
     signal.pause()
 sys.exit(int(os.environ.get("STAND_IN_EXIT_CODE", 0)))
+"""
+
+# Says what it finds of packages that an image adds, itself and in a process of its own as vLLM starts its engine.
+STAND_IN_WITH_PACKAGES = """
+import json, multiprocessing, os, subprocess, sys
+if __name__ == "__main__":
+    import extra
+    own = os.environ.pop("SAID")
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        child = pool.apply(os.getenv, ["SAID"])
+    command = subprocess.run(["little"], stdout=subprocess.PIPE, text=True).stdout
+    print(json.dumps({"SAID": [own, child], "extra": extra.__file__, "command": command}))
 """
 
 
@@ -290,6 +307,51 @@ def test_packages_that_the_image_adds_come_before_those_of_its_base(container: C
 
     assert json.loads(done.stdout)["imports"]["extra"] == str(added / "extra.py")
     assert done.stderr.startswith("serve: vLLM 0.33.0, ")
+
+
+def test_commands_and_pth_files_of_packages_that_the_image_adds_work(container: Container, tmp_path: Path) -> None:
+    program = tmp_path / "toolkit" / "serve"
+    added = program.parent / "site-packages"
+    (added / "bin").mkdir(parents=True)
+    (added / "further").mkdir()
+    (added / "further" / "extra.py").touch()
+    (added / "added.pth").write_text("further\nimport os; os.environ['SAID'] = 'by a pth file'\n")
+    command = added / "bin" / "little"
+    command.write_text("#!/usr/bin/env python3\nprint('here')\n")
+    command.chmod(0o755)
+    for file in (SERVE, *SHARED.glob("*.py")):
+        shutil.copy(file, program.parent)
+    server = container.packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    server.write_text(STAND_IN_WITH_PACKAGES)
+
+    said = container.said({"HF_MODEL_ID": "hub"}, program)
+
+    assert said == {"SAID": ["by a pth file"] * 2, "extra": str(added / "further" / "extra.py"), "command": "here\n"}
+
+
+NOBODY_S_NUMBER = 54321
+
+
+def name_of_a_user_without_an_entry(env: Mapping[str, str]) -> str:
+    """What PyTorch is told when it asks who it runs as."""
+    os.setuid(NOBODY_S_NUMBER)
+    os.environ.clear()
+    os.environ.update(vllm_environment(env))
+    return getpass.getuser()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT TESTED: only root can become another user")
+@pytest.mark.parametrize(("env", "name"), [({}, "user-54321"), ({"LOGNAME": ""}, "user-54321")])
+def test_a_user_without_an_entry_has_a_name(env: Mapping[str, str], name: str) -> None:
+    with pytest.raises(KeyError):
+        pwd.getpwuid(NOBODY_S_NUMBER)
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        assert pool.submit(name_of_a_user_without_an_entry, env).result() == name
+
+
+def test_a_name_that_is_set_stays() -> None:
+    env = vllm_environment({"USER": "me", "LOGNAME": "too"})
+    assert (env["USER"], env["LOGNAME"]) == ("me", "too")
 
 
 def test_a_home_that_can_be_written_to_stays(container: Container, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from toolkit.images.manifest import (
     Manifest,
     Parts,
     for_our_platform,
+    media_type_of,
     read_config,
     schema_2,
 )
@@ -66,6 +67,29 @@ def test_a_list_of_attestations_only_has_no_image_for_us() -> None:
     entry = {"digest": DIGEST, "platform": {"os": "unknown", "architecture": "unknown"}}
     with pytest.raises(BuildError, match="a:1 is for none, and SageMaker's GPU instances need linux/amd64"):
         for_our_platform(manifest({"manifests": [entry]}, INDEXES[1]), "a:1")
+
+
+@pytest.mark.parametrize("others", [[{"digest": "sha256:" + "0b" * 32}], []], ids=["beside it", "nothing else"])
+def test_an_entry_without_a_platform_is_taken_where_none_is_ours(others: list[dict[str, Any]]) -> None:
+    ours = {"digest": DIGEST, "platform": {"os": "linux", "architecture": "amd64"}} if others else {"digest": DIGEST}
+    assert for_our_platform(manifest({"manifests": [*others, ours]}, INDEXES[1]), "a:1") == DIGEST
+
+
+@pytest.mark.parametrize(
+    ("header", "document", "is_taken_for"),
+    [
+        (f"{SCHEMA_2}; charset=utf-8", {"mediaType": OCI}, SCHEMA_2),
+        ("", {"mediaType": OCI}, OCI),
+        ("application/json", {"mediaType": OCI}, OCI),
+        ("application/json", {}, "application/json"),
+        ("text/html", {"mediaType": OCI}, "text/html"),
+    ],
+)
+def test_what_a_manifest_is_says_its_header_or_else_the_manifest(
+    header: str, document: dict[str, Any], is_taken_for: str
+) -> None:
+    assert media_type_of(header, json.dumps(document).encode()) == is_taken_for
+    assert media_type_of(header, b"<html>") == header.partition(";")[0]
 
 
 def test_a_configuration_that_tells_of_other_layers_is_refused() -> None:

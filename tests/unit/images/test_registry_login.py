@@ -12,8 +12,9 @@ import pytest
 
 from toolkit.errors import BuildError, UsageError
 from toolkit.images.docker_config import read_login
-from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest
+from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest, digest_of
 from toolkit.images.registry import Registry
+from toolkit.images.upload import Upload
 
 CHALLENGE = 'Bearer realm="https://auth.example.com/token",service="example",scope="repository:a:pull"'
 BLOB = Blob(LAYER, "sha256:" + "0a" * 32, 10)
@@ -124,6 +125,27 @@ def test_what_the_registry_forbids_is_told_in_its_words() -> None:
     words = "HTTP 403 DENIED not authorized to perform: ecr:InitiateLayerUpload"
     with registry(lambda _: httpx.Response(403, json=error)) as client, pytest.raises(BuildError, match=words):
         client.start_upload("a")
+
+
+@pytest.mark.parametrize(("asked", "waited"), [("20", 20), ("99999", 120), ("0", 0.5), ("soon", 0.5)])
+def test_a_busy_registry_is_asked_again_when_it_says(asked: str, waited: float) -> None:
+    waits: list[float] = []
+
+    blob = Blob(LAYER, digest_of(b"0123456789"), 10)
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        given = {"GET": 200, "POST": 202, "PUT": 201}[request.method]
+        if len(waits) < {"GET": 1, "POST": 2, "PUT": 3}[request.method]:
+            return httpx.Response(429, headers={"Retry-After": asked})
+        return httpx.Response(given, stream=httpx.ByteStream(b"0123456789"))
+
+    client = Registry("registry.example.com", transport=httpx.MockTransport(serve), sleep=waits.append)
+    with client:
+        assert client.small_blob("a", blob) == b"0123456789"
+        client.start_upload("a")
+        Upload(client, "a", blob, lambda start: iter([b"0123456789"[start:]]), "https://registry.example.com/up").run()
+    assert len(waits) == 3
+    assert all(waited / 2 <= wait <= waited if waited == 0.5 else wait == waited for wait in waits)
 
 
 def test_a_busy_registry_is_asked_again() -> None:

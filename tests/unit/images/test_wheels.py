@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +13,7 @@ import pytest
 
 from toolkit.errors import BuildError
 from toolkit.images.layer import write_layer
+from toolkit.images.spec import ContextFile
 from toolkit.images.wheels import fetch_wheels, find_wheel, with_hash
 
 SITE = "/opt/toolkit/site-packages"
@@ -25,32 +29,65 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def add_wheel(index: Path, tag: str = "py3-none-any", files: Mapping[str, str] | None = None) -> None:
-    with zipfile.ZipFile(index / f"little-1.0-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
-        wheel.writestr("little-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: little\nVersion: 1.0\n")
-        wheel.writestr("little-1.0.dist-info/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
-        for name, text in {"little-1.0.dist-info/RECORD": "", **(files or {})}.items():
-            wheel.writestr(name, text)
+def add_wheel(
+    index: Path, tag: str = "py3-none-any", files: Mapping[str, str] | None = None, name: str = "little"
+) -> None:
+    notes = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(index / f"{name}-1.0-{tag}.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        wheel.writestr(f"{notes}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        wheel.writestr(f"{notes}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        for path, text in {f"{notes}/RECORD": "", **(files or {})}.items():
+            wheel.writestr(path, text)
 
 
-def test_a_package_is_unpacked_without_commands_and_headers(index: Path, tmp_path: Path) -> None:
+def test_a_package_lies_there_as_pip_lays_it_in_a_folder(index: Path, tmp_path: Path) -> None:
     data = "little-1.0.data"
     add_wheel(
         index,
         files={
             "little/__init__.py": "",
+            "little.pth": "import little\n",
             f"{data}/purelib/more.py": "",
-            f"{data}/scripts/little": "#!python",
+            f"{data}/scripts/little": "#!python\nprint('script')\n",
             f"{data}/headers/little.h": "",
+            f"{data}/data/share/little.txt": "",
+            "little-1.0.dist-info/entry_points.txt": "[console_scripts]\nlittle-run = little:main.run\n",
         },
     )
-    assert sorted(fetch_wheels(["little==1.0"], "3.12", tmp_path)) == [
-        f"{SITE}/little-1.0.dist-info/METADATA",
-        f"{SITE}/little-1.0.dist-info/RECORD",
-        f"{SITE}/little-1.0.dist-info/WHEEL",
-        f"{SITE}/little/__init__.py",
-        f"{SITE}/more.py",
-    ]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", str(tmp_path / "pip")]
+    subprocess.run([*pip, "little==1.0"], check=True)
+    notes = ("INSTALLER", "REQUESTED")
+    theirs = {str(path.relative_to(tmp_path / "pip")) for path in (tmp_path / "pip").rglob("*") if path.is_file()}
+    theirs = {path for path in theirs if not path.endswith((*notes, ".h"))} | {"include/little/little.h"}
+    ours = {
+        path.removeprefix(f"{SITE}/"): file for path, file in fetch_wheels(["little==1.0"], "3.12", tmp_path).items()
+    }
+    assert ours.keys() == theirs
+    first = {name: read(ours[f"bin/{name}"]).splitlines()[0] for name in ("little", "little-run")}
+    assert first == dict.fromkeys(first, "#!/usr/bin/env python3")
+    assert ours["bin/little-run"].mode == 0o755
+    record = {posixpath.normpath(line.split(",")[0]) for line in read(ours["little-1.0.dist-info/RECORD"]).splitlines()}
+    assert record == ours.keys()
+
+
+def read(file: ContextFile) -> str:
+    assert file.source is not None
+    return file.source.read_text()
+
+
+def test_a_file_that_two_packages_hold_is_refused_where_it_differs(index: Path, tmp_path: Path) -> None:
+    add_wheel(index, files={"shared/__init__.py": ""})
+    add_wheel(index, files={"shared/__init__.py": ""}, name="other")
+    assert f"{SITE}/shared/__init__.py" in fetch_wheels(["little==1.0", "other==1.0"], "3.12", tmp_path / "same")
+    add_wheel(index, files={"shared/__init__.py": "x = 1\n"}, name="other")
+    with pytest.raises(BuildError, match=f"two packages .* hold another {SITE}/shared/__init__.py"):
+        fetch_wheels(["little==1.0", "other==1.0"], "3.12", tmp_path / "differs")
+
+
+def test_an_entry_point_that_names_no_function_is_refused(index: Path, tmp_path: Path) -> None:
+    add_wheel(index, files={"little-1.0.dist-info/entry_points.txt": "[console_scripts]\nlittle = little\n"})
+    with pytest.raises(BuildError, match=r"little-1\.0-py3-none-any\.whl cannot be installed"):
+        fetch_wheels(["little==1.0"], "3.12", tmp_path)
 
 
 def test_fetched_twice_it_is_the_same_layer(index: Path, tmp_path: Path) -> None:
@@ -63,7 +100,14 @@ def test_fetched_twice_it_is_the_same_layer(index: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "tag", ["cp312-cp312-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_17_x86_64", "cp39-abi3-manylinux2014_x86_64"]
+    "tag",
+    [
+        "cp312-cp312-manylinux_2_34_x86_64",
+        "cp312-cp312-manylinux_2_31_x86_64",
+        "cp312-cp312-manylinux_2_28_x86_64",
+        "cp312-cp312-manylinux_2_5_x86_64",
+        "cp39-abi3-manylinux2014_x86_64",
+    ],
 )
 def test_wheels_for_the_images_python_and_system_are_taken_whatever_runs_here(
     index: Path, tmp_path: Path, tag: str
@@ -72,7 +116,10 @@ def test_wheels_for_the_images_python_and_system_are_taken_whatever_runs_here(
     assert fetch_wheels(["little==1.0"], "3.12", tmp_path)
 
 
-@pytest.mark.parametrize("tag", ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64"])
+@pytest.mark.parametrize(
+    "tag",
+    ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-manylinux_2_35_x86_64"],
+)
 def test_without_a_wheel_that_runs_there_the_package_is_named(index: Path, tmp_path: Path, tag: str) -> None:
     add_wheel(index, tag)
     with pytest.raises(BuildError, match=r"wheels for Python 3\.12 on Linux x86-64: .* little==1\.0") as caught:
@@ -88,7 +135,7 @@ def test_what_is_no_exact_pin_never_reaches_pip(pin: str, tmp_path: Path) -> Non
 
 def test_a_wheel_that_leads_out_of_its_folder_is_refused(index: Path, tmp_path: Path) -> None:
     add_wheel(index, files={"little-1.0.data/purelib/../../../../escaped": ""})
-    with pytest.raises(BuildError, match="leads out of its folder"):
+    with pytest.raises(BuildError, match="outside of the target directory"):
         fetch_wheels(["little==1.0"], "3.12", tmp_path)
 
 
