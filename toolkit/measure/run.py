@@ -205,10 +205,13 @@ class _Measurement:
             progress(Progress(asked, seconds, max(0.0, remaining), str(cell), round(of), self._ratio(cell)))
 
     def _fitting(self, waiting: Sequence[_Cell], left: float) -> list[_Cell]:
-        """The cells whose next block should end in time, if it takes as long as their longest did, or any other's."""
+        """The cells whose next block should end in time, if it takes as long as their longest did, or any other's.
+
+        One of a single block always fits: without a second one nothing can be said of it.
+        """
         longest = max((cell.longest for cell in self._cells), default=0.0)
         room = left + _OVERTIME * self._design.seconds
-        return [cell for cell in waiting if (cell.longest or longest) <= room]
+        return [cell for cell in waiting if cell.blocks == 1 or (cell.longest or longest) <= room]
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
