@@ -6,8 +6,12 @@ import re
 from html import escape
 from typing import IO, Any, cast
 
-# Control characters but for tab and line ends, bidirectional overrides and isolates, halves of surrogate pairs.
-_OBEYED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)")
+# Control characters but for tab and line ends; line and paragraph separators; bidirectional marks, overrides and
+# isolates; characters of no width but the joiners, which words and emoji are written with; tags; halves of pairs.
+_OBEYED = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff"
+    r"\U000e0000-\U000e007f]|\r(?!\n)"
+)
 # Select Graphic Rendition of ECMA-48: colours, bold and underlined text.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 

@@ -21,6 +21,15 @@ SECRETS = {
     "another container option": "docker run --env MY_API_KEY=hf_topsecret vllm/vllm-openai:v0.30.0 --model m/x",
     "the server's own": "vllm serve m/x --api-key hf_topsecret",
     "joined": "vllm serve m/x --api-key=hf_topsecret --hf-token=hf_topsecret",
+    "named otherwise": "MY_PWD=topsecret APP_PASSWD=topsecret DB_PASS=topsecret vllm serve m/x",
+    "in a URL": "STORE=postgres://user:topsecret@host/db vllm serve m/x --chat-template 'https://u:topsecret@h/$X'",
+    "within JSON": """vllm serve m/x --kv-transfer-config '{"kv_role": "x", "extra": {"password": "topsecret"}}'""",
+    "a key of JSON": "vllm serve m/x --kv-transfer-config.password topsecret --kv-transfer-config.kv_role kv_both",
+    "of the draft": """vllm serve m/x --speculative-config '{"method": "ngram", "api_key": "topsecret"}'""",
+    "a known shape": f"STORE=hf_topsecret{'a1' * 12} vllm serve m/x --seed AKIA{'TOPSECRET1234567'}",
+    "of the container": "docker run --password topsecret -v /a:/b vllm/vllm-openai:v0.30.0 --model m/x",
+    "another command": "vllm serve m/x; export TOKEN=topsecret && curl -H x --api-key topsecret",
+    "of another tool": "model: {model_id: m/x, extra: {password: topsecret}}\nother: {deep: [{token: topsecret}]}",
     "suite": "deployment: {model: {id: m/x}, vllm: {extra_env: {HF_TOKEN: hf_topsecret, SM_VLLM_API_KEY: topsecret}}}",
 }
 
@@ -34,7 +43,31 @@ def test_no_part_of_a_command_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("text", SECRETS.values(), ids=SECRETS)
 def test_a_secret_is_neither_written_nor_shown(text: str, tmp_path: Path) -> None:
     made = import_recipe(text, out=tmp_path / "mine.yaml")
-    assert "topsecret" not in made.path.read_text() + repr(made) + str(made.to_dict())
+    assert "topsecret" not in (made.path.read_text() + repr(made) + str(made.to_dict())).lower()
+
+
+def test_what_is_left_out_is_named_by_its_key(tmp_path: Path) -> None:
+    text = f"MY_PWD=x STORE=postgres://u:p@h {SECRETS['within JSON']} --seed 1"
+    made = import_recipe(text, out=tmp_path / "mine.yaml")
+    said = [finding.message for finding in made.left_out]
+    assert [one.split(": ")[1] for one in said] == ["MY_PWD=…", "STORE=…", "--kv-transfer-config (its extra.password)"]
+    assert YAML(typ="safe").load(made.path.read_text())["engine"] == {"args": {"seed": 1}}
+
+
+def test_a_secret_in_the_models_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"`target\.model` looks like a secret") as refused:
+        import_recipe("vllm serve https://user:topsecret@host/m/x", out=tmp_path / "mine.yaml")
+    assert "topsecret" not in f"{refused.value} {refused.value.hint}"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("model", ["a/..", "...", "a/-"])
+def test_a_model_whose_name_has_no_letter_needs_a_name(model: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="name") as refused:
+        import_recipe(f"vllm serve {model}", out=tmp_path / "mine.yaml")
+    assert "--name" in refused.value.hint
+    assert not list(tmp_path.iterdir())
+    assert import_recipe(f"vllm serve {model}", name="mine", out=tmp_path / "mine.yaml").path.exists()
 
 
 @pytest.mark.parametrize("text", [f"deployment: {{model: {{id: m/x}}}}\n{BOMB}", "[" * 100_000, "x" * 300_000])

@@ -51,7 +51,7 @@ from toolkit.platforms.kubernetes.rules.manifests import text
 from toolkit.proposal.model import Choice
 from toolkit.registry import PlatformEntry
 from toolkit.sizing.fit import Fit
-from toolkit.text import inert_stream
+from toolkit.text import inert, inert_stream
 
 SHOWN = (r"\x1b[2J", r"\u202egpj.exe", "[bold red]big[/nope]", "<img src=x onerror=alert(1)>&amp;")
 YAML_HOSTILE = json.dumps(HOSTILE)
@@ -363,3 +363,17 @@ def test_no_object_with_html_is_left_out() -> None:
         and any(isinstance(item, ast.FunctionDef) and item.name == "_repr_html_" for item in node.body)
     }
     assert with_html == set(PRINTABLE)
+
+
+@pytest.mark.parametrize(
+    "letter", "\u061c\u200b\u200e\u200f\u2028\u2029\u2060\u2064\ufeff\U000e0001\U000e0041\U000e007f"
+)
+def test_letters_that_nobody_sees(letter: str) -> None:
+    shown = inert(f"a{letter}b")
+    assert shown.isascii()
+    assert shown == f"a{letter.encode('unicode_escape').decode()}b"
+
+
+@pytest.mark.parametrize("text", ["\U0001f468\u200d\U0001f469", "\u0645\u06cc\u200c\u062e", "Zo\u00eb\ttab\r\n"])
+def test_texts_of_people_stay_as_they_are(text: str) -> None:
+    assert inert(text) == text

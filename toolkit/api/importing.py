@@ -22,6 +22,7 @@ from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.recipe import EngineRules
 from toolkit.recipe.section import LONGEST_NAME
+from toolkit.secret_values import secret_keys
 from toolkit.text import inert
 
 _MOST_CHARACTERS = 256 * 1024
@@ -68,6 +69,7 @@ def import_recipe(
     """
     imported = _read(text, variant)
     data = _recipe(imported, platform, name)
+    _require_fit(data)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
     require_new(path)
     origin = f"Made by `toolkit import` from {imported.source} on {current_day()}."
@@ -85,6 +87,16 @@ def _read(text: str, variant: str | None) -> Imported:
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
     raise UsageError("not a format that can be imported", hint=f"Known: {lookup.importable()}.")
+
+
+def _require_fit(data: Mapping[str, Any]) -> None:
+    """Raise UsageError where the recipe has no name, or a secret in a key that cannot be left out."""
+    if not data["name"]:
+        hint = "Give one: --name my-model."
+        raise UsageError("no letter or digit of the model's name can be the recipe's name", hint=hint)
+    sections = {key: data[key] for key in ("target", "speculation", "platform")}
+    for key in secret_keys("", sections):
+        raise UsageError(f"`{key}` looks like a secret, which must not stand in a recipe", hint="Give it without.")
 
 
 def _leave_out_version(imported: Imported, platform: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +12,9 @@ from toolkit.findings import Finding
 from toolkit.images.reference import parse
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
+from toolkit.secret_values import secret_keys
 
 _OFFERED = 3
-# Names of secrets end like this: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, AWS_SECRET_ACCESS_KEY, WANDB_API_KEY. A switch
-# (HF_HUB_DISABLE_IMPLICIT_TOKEN, `hf-token: true`) is not a secret.
-_SECRET = re.compile(r"(^|[_-])(token|secret|password|passwd|credentials?|(api|access|secret|private)[_-]?key)$", re.I)
-_ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off")
 
 
 def check_container(recipe: Recipe) -> Iterator[Finding]:
@@ -95,9 +91,7 @@ def _secrets(recipe: Recipe) -> Iterator[Finding]:
     """Secrets would be visible to everybody who can describe the Model or read the recipe."""
     for section, values in (("env", recipe.engine.env), ("args", recipe.engine.args)):
         for name, value in values.items():
-            if _SECRET.search(name) and str(value).lower() not in _ON_OR_OFF:
-                message = (
-                    f"`{name}` looks like a secret: whoever can read the recipe or describe the Model would see it"
-                )
+            for key in secret_keys(name, value):
+                message = f"`{key}` looks like a secret: whoever can read the recipe or describe the Model would see it"
                 hint = f"Remove it. For a gated model {recipe.platform_rules.facts.gated_models}."
-                yield Finding("container.secret", message, f"engine.{section}.{name}", hint=hint)
+                yield Finding("container.secret", message, f"engine.{section}.{key}", hint=hint)

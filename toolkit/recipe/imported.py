@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolkit.findings import Finding
+from toolkit.secret_values import secret_keys, without_secrets
 
 _LEFT_OUT = "import.left-out"
-_SECRET = re.compile(r"TOKEN|SECRET|PASSWORD|API_?KEY|CREDENTIAL", re.IGNORECASE)
 
 
 @dataclass
@@ -24,15 +23,25 @@ class Imported:
     findings: list[Finding] = field(default_factory=list)
 
     def leave_out(self, what: str, why: str, hint: str = "") -> None:
-        """Say that something is not in the recipe."""
-        self.findings.append(Finding(_LEFT_OUT, f"left out: {what}: {why}", hint=hint, severity="info"))
+        """Say that something is not in the recipe. A secret in it is not shown."""
+        message = f"left out: {without_secrets(what)}: {why}"
+        self.findings.append(Finding(_LEFT_OUT, message, hint=without_secrets(hint), severity="info"))
+
+    def is_left_out(self, shown: str, name: str, value: Any, hint: str) -> bool:
+        """Whether a setting is, or holds, a secret, which is named by its key and left out."""
+        found = [*secret_keys(name, value)]
+        if found:
+            inner = [key.removeprefix(f"{name}.") for key in found if key != name]
+            within = f" (its {', '.join(inner)})" if inner else ""
+            self.leave_out(f"{shown}{within}", "a secret must not stand in a recipe", hint)
+        return bool(found)
 
     def add_variable(self, name: str, value: str) -> None:
         """An environment variable; never a secret."""
-        if _SECRET.search(name):
-            hint = "The toolkit uses your own login (hf auth login) or `platform.hub_token_secret`."
-            self.leave_out(f"{name}=…", "a secret must not stand in a recipe", hint)
-        elif "$" in value:
+        hint = "The toolkit uses your own login (hf auth login) or `platform.hub_token_secret`."
+        if self.is_left_out(f"{name}=…", name, value, hint):
+            return
+        if "$" in value:
             self.leave_out(
                 f"{name}={value}", "a shell would fill it in", f"Add `{name}` to `engine.env` with its value."
             )

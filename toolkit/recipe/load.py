@@ -31,6 +31,8 @@ _SECTIONS = ("ContainerSection", "InstanceType")
 """Classes of sections for which one word may be written instead."""
 _UNION_BRANCH = re.compile(rf"(bool|int|float|str|dict|list|literal)(\[.*\])?|\[key\]|{'|'.join(_SECTIONS)}")
 
+_SHOWN = 60  # characters of a name that cannot be one
+
 Lines = Mapping[str, int]
 
 
@@ -72,8 +74,11 @@ class _Document:
 def find(recipe: str | os.PathLike[str]) -> Path:
     """The file of a path or of a catalogue name. Raises RecipeNotFound with the nearest names."""
     path = Path(recipe).expanduser()
-    if path.is_file():
-        return path
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:  # a name that is too long
+        raise RecipeNotFound(f"{str(recipe)[:_SHOWN]}: no such recipe file: {error.strerror}") from error
     in_catalogue = catalogue_dir() / f"{recipe}.yaml"
     if in_catalogue.is_file():
         return in_catalogue

@@ -24,6 +24,7 @@ Row = tuple[str, Any]
 """A location such as `a.jsonl:7`, and what stands there."""
 
 _SHAPES = 'A row needs a `prompt`, for example {"prompt": "Name three rivers."}; or `messages`, `turns` or `question`.'
+_CAPTURED = b'{"captureData"'  # as SageMaker writes it
 _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z_ -]{0,29}[0-9]{0,2}")
 
 
@@ -70,7 +71,17 @@ def _json_lines(stream: BinaryIO, name: str) -> Iterator[Row]:
     for number, line in enumerate(iter(lambda: stream.readline(LIMITS.size + 1), b""), 1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if text.strip():
-            yield f"{name}:{number}", decode(text, f"{name}:{number}")
+            yield f"{name}:{number}", _decode_line(text, f"{name}:{number}")
+
+
+def _decode_line(text: bytes, location: str) -> Any:
+    """The value of a line. A captured request beyond all bounds is one without content: whoever asks may send it."""
+    try:
+        return decode(text, location)
+    except UsageError:
+        if text.startswith(_CAPTURED):
+            return {"captureData": None}
+        raise
 
 
 def _json(stream: BinaryIO, name: str) -> Iterator[Row]:

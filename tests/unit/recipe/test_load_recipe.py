@@ -171,3 +171,9 @@ def test_a_name_like_none_in_the_catalogue_is_answered_with_where_to_look() -> N
 @pytest.mark.parametrize("name", catalogue())
 def test_every_recipe_of_the_catalogue_loads(name: str) -> None:
     assert load(name).description
+
+
+def test_a_name_that_is_too_long_for_a_file() -> None:
+    with pytest.raises(RecipeNotFound, match="no such recipe file: File name too long") as refused:
+        load("a" * 5000)
+    assert len(str(refused.value)) < 200

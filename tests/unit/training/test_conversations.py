@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 from typing import Any
 
 import pytest
 
 from toolkit.errors import UsageError
-from toolkit.training.conversations import Conversation, Skipped, conversation_of, distinct, held_out
+from toolkit.recipe.rows import rows
+from toolkit.training.conversations import COLUMNS, Conversation, Skipped, conversation_of, distinct, held_out
 
 USER = {"role": "user", "content": "Hi"}
 ANSWER = {"role": "assistant", "content": "Hello."}
@@ -102,3 +104,17 @@ def test_there_is_always_something_on_both_sides() -> None:
     assert [len(held_out(questions, share, 0)) for share in (1e-9, 1 - 1e-9)] == [1, 1]
     with pytest.raises(UsageError, match="1 different question"):
         held_out(questions[:1], 0.5, 0)
+
+
+def test_a_captured_request_beyond_all_bounds_is_counted_and_skipped() -> None:
+    lines = [
+        json.dumps({"captureData": {"endpointInput": {"data": json.dumps(body), "encoding": "JSON"}}})
+        for body in (
+            {"messages": [{"role": "user", "content": "," * 200_001}]},
+            {"messages": [USER]},
+        )
+    ]
+    skipped = Skipped()
+    (found,) = distinct(rows(io.BytesIO("\n".join(lines).encode()), "a.jsonl", COLUMNS), False, skipped)
+    assert found.location == "a.jsonl:2"
+    assert skipped.text() == "captured requests that are not chats: 1 (a.jsonl:1)"

@@ -22,7 +22,7 @@ _SERVER_MODULE = "vllm.entrypoints"
 _SHORT: Mapping[str, str] = lookup.read("engines/vllm.json")["short_flags"]
 # Switches of `docker run`; all its other options take a value.
 _DOCKER_SWITCH = re.compile(r"-[dit]+|--(detach|init|interactive|privileged|rm|tty)")
-_SECRET_FLAG = re.compile(r"(^|-)(token|secret|password|api-key|credentials?)$")
+_WHO_MAY_ASK = "Who may ask is the platform's to decide."
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
@@ -36,6 +36,8 @@ class VllmSettings(Imported):
     def add_flag(self, flag: str, value: Any) -> None:
         """A flag of the server, without dashes, in the section where it belongs."""
         name = alias_of(flag) or flag
+        if self.is_left_out(f"--{name}", name, value, _WHO_MAY_ASK):
+            return
         if name == "speculative-config":
             add_speculation(self, value)
         elif (key := name.replace("-", "_")) in _SECTION_KEYS:
@@ -46,9 +48,6 @@ class VllmSettings(Imported):
             self.target["revision"] = value
         elif name == "tokenizer-revision" and value == self.target.get("revision"):
             return
-        elif _SECRET_FLAG.search(name):
-            hint = "Who may ask is the platform's to decide."
-            self.leave_out(f"--{name}", "a secret must not stand in a recipe", hint)
         elif name in OWN_FLAGS:
             self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
         elif risk := risk_of(name, value):
@@ -223,11 +222,14 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
 def _add(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> None:
     """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
     values = [_value(text) for text in texts]
+    value: Any = True if not values else values if takes(flag) == "several" else values[0]
+    name = f"{flag}.{inner}" if inner else flag
+    if imported.is_left_out(f"--{name}", name, value, _WHO_MAY_ASK):
+        return
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
         imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)
         return
-    value: Any = True if not values else values if takes(flag) == "several" else values[0]
     if inner:
         value = _nested(imported.engine.get("args", {}).get(flag), inner.split("."), value)
     imported.add_flag(flag, value)

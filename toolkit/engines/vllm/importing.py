@@ -14,6 +14,7 @@ from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, rea
 from toolkit.engines.vllm.flags import PREFIX
 from toolkit.errors import UsageError
 from toolkit.recipe.imported import Imported
+from toolkit.secret_values import secret_keys
 
 # Parts of such a recipe that describe it or its hardware, of which nothing is lost for an endpoint.
 _DESCRIPTIVE = {"meta", "guide", "compatible_strategies", "features", "opt_in_features", "variants", "model"}
@@ -119,6 +120,8 @@ def _strategy(document: Mapping[str, Any], imported: VllmSettings) -> None:
 
 
 def _show(value: Any) -> str:
+    if [*secret_keys("", value)]:
+        return "It holds a secret."
     text = " ".join(str(value).split())
     return f"It says: {text[:200]}{'…' if len(text) > 200 else ''}"
 

@@ -105,6 +105,12 @@ def report(
         (("", "", "[ml.g6.xlarge]", "  args: {api-key: abc}\n"),
          ("", "", "[ml.g6.xlarge]", "  args: {hf-token: true}\n"),
          "container.secret", "error", "engine.args.api-key"),
+        (("", "", "[ml.g6.xlarge]", "  env: {STORE: 'postgres://user:password@host'}\n"),
+         ("", "", "[ml.g6.xlarge]", "  env: {STORE: 'postgres://host/db'}\n"),
+         "container.secret", "error", "engine.env.STORE"),
+        (("", "", "[ml.g6.xlarge]", "  args: {override-generation-config: {deep: {password: abc}}}\n"),
+         ("", "", "[ml.g6.xlarge]", "  args: {override-generation-config: {deep: {bos_token: <s>}}}\n"),
+         "container.secret", "error", "engine.args.override-generation-config.deep.password"),
     ],
 )  # fmt: skip
 def test_a_bad_setting_and_a_good_one(
