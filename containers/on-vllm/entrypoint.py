@@ -111,12 +111,14 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The environment that vLLM gets: our packages and module to import, and a home that it can write to.
 
     All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
-    otherwise. So a read-only root or a user without a home does not stop it.
+    otherwise. So a read-only root or a user without a home does not stop it. The working folder is no place to import
+    from: PYTHONSAFEPATH says so, which Python 3.10 ignores where it would refuse `-P`.
     """
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
     home = env.get("HOME", "")
-    return {**env, "PYTHONPATH": search, "HOME": home if writable(home) else env.get("TMPDIR") or "/tmp"}  # noqa: S108
+    home = home if writable(home) else env.get("TMPDIR") or "/tmp"  # noqa: S108
+    return {**env, "PYTHONPATH": search, "PYTHONSAFEPATH": "1", "HOME": home}
 
 
 def writable(folder: str) -> bool:

@@ -16,6 +16,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
+from toolkit.children import python_command
 from toolkit.errors import BuildError
 from toolkit.images.spec import ContextFile
 
@@ -78,7 +79,7 @@ def _download(pins: Sequence[str], python: str, folder: Path) -> None:
 
 
 def _run_pip(wanted: Path, python: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    command = python_command("-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check")
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
     command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), "--requirement", str(wanted)]

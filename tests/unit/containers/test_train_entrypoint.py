@@ -35,6 +35,14 @@ def test_a_failure_is_told_in_the_jobs_own_words(train: ModuleType, tmp_path: Pa
     assert (tmp_path / "output" / "failure").read_text() == "chats.jsonl:3 has no turn\n  Remove it."
 
 
+def test_what_trains_imports_nothing_of_the_working_folder(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    assert train.run([sys.executable, "-c", "import json"], tmp_path) == 0
+
+
 def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     ready = tmp_path / "ready"

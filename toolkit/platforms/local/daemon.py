@@ -21,7 +21,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit import documents
+from toolkit.children import python_command
 from toolkit.errors import PlatformError, UsageError
 from toolkit.home import containers_dir
 from toolkit.platforms.local import credentials, folders, keeper
@@ -177,7 +177,7 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
     ready, to_daemon = os.pipe()
     with (home / "daemon.log").open("wb") as log:
         launcher = subprocess.Popen(
-            [sys.executable, "-P", "-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon)],
+            python_command("-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

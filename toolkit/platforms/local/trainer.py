@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -23,6 +22,7 @@ from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import LogLine
+from toolkit.children import python_command
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -38,7 +38,7 @@ _STOP_SECONDS = 120.0
 _PAUSE_SECONDS = 0.2
 # Exit codes of the process, as those of `toolkit`.
 _REASONS = {-signal.SIGKILL: "it was killed, perhaps for want of memory (SIGKILL)"}
-_PROGRAM = (sys.executable, "-m", "toolkit.training")
+_PROGRAM = tuple(python_command("-m", "toolkit.training"))
 _PACKAGES = ("datasets", "speculators", "torch", "transformers")
 
 
