@@ -12,10 +12,10 @@ from typing import IO, Any
 from toolkit.errors import PlatformError
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, new_mode: int = 0o666) -> None:
     """Write the text in one step: whatever fails, the file that was there stays. Raises PlatformError.
 
-    Who may read the file does not change. A link is replaced, and not followed.
+    Who may read the file does not change; of a new one `new_mode` says it. A link is replaced, and not followed.
     """
     if path.exists() and not path.is_file():  # such as /dev/stdout
         path.write_text(text, encoding="utf-8")
@@ -25,7 +25,7 @@ def write_whole(path: Path, text: str) -> None:
     mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     try:
         with os.fdopen(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or 0o666), "w", encoding="utf-8"
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or new_mode), "w", encoding="utf-8"
         ) as stream:
             if mode is not None:
                 set_mode(stream, beside, mode)
@@ -35,6 +35,18 @@ def write_whole(path: Path, text: str) -> None:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
+
+
+def make_private_folder(folder: Path) -> None:
+    """Make the folder, and each above it that is missing, for its owner alone."""
+    if not folder.is_dir():
+        make_private_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def for_owner(path: str, flags: int) -> int:
+    """An opener, for `open`: a new file is its owner's alone."""
+    return os.open(path, flags, 0o600)
 
 
 def set_mode(stream: IO[Any], path: Path, mode: int) -> None:

@@ -3,12 +3,39 @@
 from __future__ import annotations
 
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
+
+_FOLDERS = frozenset({"catalog", "improvements", "local", "records", "training", "tuning"})
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def home() -> Path:
     """`$TOOLKIT_HOME`, else `~/.toolkit`."""
     return Path(os.environ.get("TOOLKIT_HOME") or user_home() / ".toolkit")
+
+
+def home_folder(name: str) -> Path:
+    """A folder of the home; one that an older version left open to other users is closed with all that is in it.
+
+    The home itself is closed where it holds nothing but the toolkit's: `$TOOLKIT_HOME` may be a folder of many things.
+    """
+    folder = home() / name
+    with suppress(OSError):  # such as a disk that can only be read: who may read it stays as it is
+        if {path.name for path in folder.parent.iterdir()} <= _FOLDERS:
+            _close(folder.parent)
+        _close(folder)
+    return folder
+
+
+def _close(folder: Path) -> None:
+    """Take others' rights away. The folder's own come last: an open one is looked through again next time."""
+    if not folder.is_dir() or not stat.S_IMODE(folder.stat().st_mode) & _OTHERS:
+        return
+    for path in (*folder.rglob("*"), folder):
+        if not path.is_symlink():
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
 
 
 def cache() -> Path:

@@ -113,7 +113,8 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
     """The environment that vLLM gets: our packages, their commands and our module, and a home that it can write to.
 
     All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
-    otherwise. So a read-only root or a user without a home or a name does not stop it.
+    otherwise. So a read-only root or a user without a home or a name does not stop it. The working folder is no place
+    to import from: PYTHONSAFEPATH says so, which Python 3.10 ignores where it would refuse `-P`.
     """
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
@@ -123,7 +124,8 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
     names = {name: env.get(name) or user_name() for name in ("USER", "LOGNAME")}
     # vLLM's layer for SageMaker runs `model.py` of the model's folder, unless it is told another name.
     script = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py"}
-    return {**script, **env, **names, "PYTHONPATH": search, "PATH": commands, "HOME": home}
+    ours = {"PYTHONPATH": search, "PYTHONSAFEPATH": "1", "PATH": commands, "HOME": home}
+    return {**script, **env, **names, **ours}
 
 
 def user_name() -> str:

@@ -22,7 +22,7 @@ def home() -> Iterator[Path]:
     """In a folder that every user may enter, as a user's home often is."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield Path(folder) / "toolkit" / "local"
+        yield Path(folder) / "local"
 
 
 @pytest.fixture(scope="session")

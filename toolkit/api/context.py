@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit import registry
 from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, ToolkitError, UsageError
-from toolkit.home import home
+from toolkit.home import home_folder
 from toolkit.images.reference import parse, same_repository
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
@@ -138,7 +138,7 @@ def record_of(endpoint: str, progress: Progress) -> Record:
     """The history of what was done to an endpoint; what is wrong with it is said as progress."""
     from toolkit.planning.record import Record
 
-    return Record(home() / "records" / f"{endpoint}.jsonl", progress.say)
+    return Record(home_folder("records") / f"{endpoint}.jsonl", progress.say)
 
 
 def recipe_or_none(name: RecipeLike) -> Recipe | None:

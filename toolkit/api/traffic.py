@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from toolkit import documents
-from toolkit.files import write_whole, writing
-from toolkit.home import home
+from toolkit.files import make_private_folder, write_whole, writing
+from toolkit.home import home_folder
 from toolkit.measure.arm import Workload
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Prompt
@@ -51,8 +51,8 @@ class Attempt:
         """Keep it for the next call. Raises PlatformError."""
         path = _path(endpoint)
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(asdict(self)) + "\n")
+            make_private_folder(path.parent)
+        write_whole(path, json.dumps(asdict(self)) + "\n", 0o600)
 
 
 def last_attempt(endpoint: str) -> Attempt | None:
@@ -98,4 +98,4 @@ def _prompt(conversation: Conversation) -> Prompt:
 
 
 def _path(endpoint: str) -> Path:
-    return home() / "improvements" / f"{endpoint}.json"
+    return home_folder("improvements") / f"{endpoint}.json"

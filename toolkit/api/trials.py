@@ -21,8 +21,8 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
-from toolkit.files import write_whole
-from toolkit.home import home
+from toolkit.files import make_private_folder, write_whole
+from toolkit.home import home_folder
 from toolkit.measure.report import BenchReport, read_report
 from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
@@ -44,15 +44,15 @@ class Trials:
         self._steps = steps
         self._asked = asked
         self._progress = progress
-        self._folder = home() / "tuning" / recipe.name
+        self._folder = home_folder("tuning") / recipe.name
         self._deployed = self._folder / "deployed"
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        self._deployed.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._deployed)
         with ExitStack() as stack:
             try:
-                stack.enter_context(FileLock(self._folder / "lock", timeout=0))
+                stack.enter_context(FileLock(self._folder / "lock", timeout=0, mode=0o600))
             except Timeout as error:
                 hint = "Wait until it has ended."
                 raise UsageError(f"{self._recipe.name} is being tuned by another process", hint=hint) from error
@@ -76,8 +76,8 @@ class Trials:
         self._progress.say(f"{setting.name}: deploy, measure, remove")
         measured = self._measure(setting)
         report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(report.to_dict()))
+        make_private_folder(path.parent)
+        write_whole(path, json.dumps(report.to_dict()), 0o600)
         return report
 
     def _may_remove(self, name: str) -> bool:

@@ -13,8 +13,8 @@ from typing import Any
 from toolkit import documents
 from toolkit.catalog.entries import Image, Price
 from toolkit.errors import UsageError
-from toolkit.files import write_whole
-from toolkit.home import home
+from toolkit.files import make_private_folder, write_whole
+from toolkit.home import home_folder
 
 Prices = dict[str, dict[str, Price]]
 """By region and instance type."""
@@ -49,7 +49,7 @@ HEAD_FACTS = ("revision", "last_modified", "gated")
 
 
 def path() -> Path:
-    return home() / "catalog" / "update.json"
+    return home_folder("catalog") / "update.json"
 
 
 def read_update() -> Update:
@@ -65,8 +65,8 @@ def read_update() -> Update:
 def write(update: Update) -> Path:
     """Keep it, in one step. Raises PlatformError."""
     file = path()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, json.dumps(asdict(update), indent=1, default=str) + "\n")
+    make_private_folder(file.parent)
+    write_whole(file, json.dumps(asdict(update), indent=1, default=str) + "\n", 0o600)
     return file
 
 

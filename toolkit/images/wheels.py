@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from toolkit.children import python_command
 from toolkit.errors import BuildError
 from toolkit.images.spec import OTHER_BUILDERS, ContextFile
 
@@ -75,7 +76,7 @@ def _download(pins: Sequence[str], python: str, folder: Path) -> None:
 
 
 def _run_pip(wanted: Path, python: str, folder: Path) -> None:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
+    command = python_command("-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check")
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
     command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), "--requirement", str(wanted)]

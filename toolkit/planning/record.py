@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from toolkit import documents
+from toolkit.files import for_owner, make_private_folder
 from toolkit.planning.plan import Action, Plan
 
 # Of a longer record only the end is read.
@@ -78,8 +79,8 @@ class Record:
 
     def _append(self, line: str) -> None:
         """Write after the last whole line, and remove a partial one that a crash or a full disk caused."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as stream:
+        make_private_folder(self.path.parent)
+        with open(self.path, "a+b", opener=for_owner) as stream:
             newest = _newest(stream)
             stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
             stream.write(line.encode() + b"\n")

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolkit import documents
+from toolkit.files import for_owner
 
 FILE = "job.json"
 
@@ -62,7 +63,8 @@ class TrainingJob(BaseModel):
         """The job as `job.json` in that folder, which is created."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / FILE
-        path.write_text(self.model_dump_json(indent=2) + "\n")
+        with open(path, "w", opener=for_owner) as stream:
+            stream.write(self.model_dump_json(indent=2) + "\n")
         return path
 
 

@@ -19,6 +19,8 @@ from typing import NamedTuple
 import torch
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 
+from toolkit.children import python_command
+
 MEETING = "TOOLKIT_MEETING"
 """The variable with the address at which the processes meet, as `torch.distributed` writes it."""
 
@@ -68,11 +70,11 @@ def launch(folder: Path, count: int, machines: Machines) -> int:
     torch.cuda.empty_cache()  # the GPUs are theirs now
     with TemporaryDirectory(prefix="toolkit-") as scratch:
         environment = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
-        command = ("-m", "toolkit.training", str(folder))
+        program, *arguments = python_command("-m", "toolkit.training", str(folder))
         processes = start_processes(
             "train",
-            sys.executable,
-            dict.fromkeys(range(count), command),
+            program,
+            dict.fromkeys(range(count), tuple(arguments)),
             dict(enumerate(environment)),
             DefaultLogsSpecs(),
         )

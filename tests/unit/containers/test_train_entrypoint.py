@@ -42,6 +42,14 @@ def test_what_a_signal_has_ended_has_the_exit_code_of_a_shell(train: ModuleType,
     assert not (tmp_path / "output" / "failure").exists()
 
 
+def test_what_trains_imports_nothing_of_the_working_folder(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    assert train.run([sys.executable, "-c", "import json"], tmp_path) == 0
+
+
 def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "output").mkdir()
     ready = tmp_path / "ready"

@@ -131,6 +131,14 @@ def flags(env: Mapping[str, str]) -> list[str]:
     return [token for option in options[2:] for token in option]
 
 
+def test_vllm_imports_nothing_of_the_working_folder(
+    container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vllm.py").write_text("raise SystemExit(7)")
+    monkeypatch.chdir(tmp_path)
+    assert container.said({"HF_MODEL_ID": "org/model"})["argv"]
+
+
 # The contract, one line per case.
 
 

@@ -44,5 +44,5 @@ while step < script["steps"]:
         sys.exit(2)
     if step == script.get("dies_at"):
         os.kill(os.getpid(), signal.SIGKILL)
-shutil.copytree(script["head"], job.head)
+shutil.copytree(script["head"], job.head, copy_function=shutil.copyfile)
 Path(job.head, "report.json").write_text(json.dumps({"held_out_loss": 1.25, "accuracy": [0.9, 0.5]}))

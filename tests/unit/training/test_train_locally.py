@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -96,6 +97,20 @@ def test_a_head_is_trained_checked_and_put_where_the_recipe_names_it(desk: Desk)
     assert f"{run.job}: train 3/3, loss 0.667, right by depth 90% 50%" in told.said
     assert "held out loss" in repr(run)
     assert check(desk.recipe).findings == ()
+
+
+def test_a_job_and_its_record_are_their_owners_alone_and_the_head_is_as_any_file_of_the_user(desk: Desk) -> None:
+    desk.script()
+    kept = set(desk.jobs.rglob("*"))
+    before = os.umask(0o022)
+    try:
+        desk.train()
+    finally:
+        os.umask(before)
+    made = [path for top in (desk.jobs, home()) for path in top.rglob("*") if path not in kept]
+    assert {"job.json", "log.txt", "model.safetensors"} <= {path.name for path in made}
+    assert [path for path in made if path.is_file() and path.stat().st_mode & 0o077] == []
+    assert (desk.head / "config.json").stat().st_mode & 0o777 == 0o644
 
 
 def test_without_the_extra_the_command_that_installs_it_is_named(desk: Desk) -> None:

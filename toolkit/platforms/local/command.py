@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolkit.children import python_command
 from toolkit.engines import registry as engine_registry
 from toolkit.home import cache
 from toolkit.platforms.local import folders, machine
@@ -67,7 +67,8 @@ def process(program: Path, variables: Mapping[str, str], folder: Path, port: int
     """The program that the image stands for, without the image. It listens where only its user gets in."""
     unix_socket = folders.temporary_folder(folder) / "serve.sock"
     unix_socket.unlink(missing_ok=True)  # of the process before it
-    return Command([sys.executable, str(program)], _environment(variables, folder, port, unix_socket), (), unix_socket)
+    environment = _environment(variables, folder, port, unix_socket)
+    return Command(python_command(str(program)), environment, (), unix_socket)
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ import re
 import select
 import socket
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -23,6 +22,7 @@ from typing import Any
 from moto.logs.exceptions import ResourceAlreadyExistsException, ResourceNotFoundException
 from moto.logs.models import LogsBackend, logs_backends
 
+from toolkit.children import python_command
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, HOME, log_group
 from toolkit.platforms.local.command import Starter
@@ -96,7 +96,7 @@ class Container:
         if command.removal:
             keeper.write_removal(folder, command.removal)
         self._process = subprocess.Popen(
-            [sys.executable, "-I", keeper.__file__, str(grace_s), *command.arguments],
+            python_command("-I", keeper.__file__, str(grace_s), *command.arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

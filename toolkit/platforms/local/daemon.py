@@ -21,7 +21,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit import documents
+from toolkit.children import python_command
 from toolkit.errors import PlatformError, UsageError
+from toolkit.files import for_owner, make_private_folder
 from toolkit.home import containers_dir
 from toolkit.platforms.local import credentials, folders, keeper
 
@@ -98,7 +99,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     if daemon := running(home):
         return daemon
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_private_folder(home)
         home.chmod(0o700)
         _must_be_ours(home)
         with _exclusive(home / "start.lock"):
@@ -175,9 +176,9 @@ def _must_be_ours(home: Path) -> None:
 def _launch(home: Path, containers: Path) -> LocalDaemon:
     _clear(home)
     ready, to_daemon = os.pipe()
-    with (home / "daemon.log").open("wb") as log:
+    with open(home / "daemon.log", "wb", opener=for_owner) as log:
         launcher = subprocess.Popen(
-            [sys.executable, "-P", "-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon)],
+            python_command("-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

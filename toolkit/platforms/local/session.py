@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
-from toolkit.home import containers_dir, home
+from toolkit.home import containers_dir, home_folder
 from toolkit.planning.resources import Account
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.platforms.local.machine import require_packages, require_system, runs_here
@@ -49,7 +49,7 @@ class LocalSession:
         from toolkit.platforms.local import daemon
         from toolkit.platforms.local.platform import local_platform
 
-        return local_platform(daemon.start(home() / "local", containers_dir()))
+        return local_platform(daemon.start(home_folder("local"), containers_dir()))
 
     def running(self, scope: str | None = None) -> LocalPlatform | None:
         if not runs_here():
@@ -57,9 +57,9 @@ class LocalSession:
         from toolkit.apply.progress import default_progress
         from toolkit.platforms.local import daemon
 
-        running = daemon.running(home() / "local")
+        running = daemon.running(home_folder("local"))
         if running is None:
-            if why := daemon.why_gone(home() / "local"):
+            if why := daemon.why_gone(home_folder("local")):
                 default_progress().say(why)
             return None
         from toolkit.platforms.local.platform import local_platform
@@ -73,7 +73,7 @@ class LocalSession:
         require_system()
         from toolkit.platforms.local.trainer import LocalTrainer
 
-        return LocalTrainer(home() / "training")
+        return LocalTrainer(home_folder("training"))
 
     def scope_of(self, endpoint: str) -> None:
         return

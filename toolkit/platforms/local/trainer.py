@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -23,7 +22,9 @@ from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import LogLine
+from toolkit.children import python_command
 from toolkit.errors import PlatformError, UsageError
+from toolkit.files import for_owner, make_private_folder
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.local import machine
@@ -38,7 +39,7 @@ _STOP_SECONDS = 120.0
 _PAUSE_SECONDS = 0.2
 # Exit codes of the process, as those of `toolkit`.
 _REASONS = {-signal.SIGKILL: "it was killed, perhaps for want of memory (SIGKILL)"}
-_PROGRAM = (sys.executable, "-m", "toolkit.training")
+_PROGRAM = tuple(python_command("-m", "toolkit.training"))
 _PACKAGES = ("datasets", "speculators", "torch", "transformers")
 
 
@@ -78,6 +79,7 @@ class LocalTrainer:
         folder = self.folder / action.name
         try:
             job = documents.fit(train_job.TrainingJob, action.request["Job"])
+            make_private_folder(folder)
             job.write(folder)
             self._start(action.name, folder)
         except OSError as error:
@@ -134,7 +136,7 @@ class LocalTrainer:
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
         head = self.folder / job["TrainingJobName"] / "head"
         try:
-            shutil.copytree(head, folder, dirs_exist_ok=True)
+            shutil.copytree(head, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
         except (OSError, shutil.Error) as error:
             hint = f"Make room. The head stays in {head}; the same command goes on."
             raise PlatformError(f"the head cannot be copied to {folder}: {error}", hint=hint) from error
@@ -156,14 +158,14 @@ class LocalTrainer:
         return Existing(item.kind, item.name, True, (), state)
 
     def _start(self, name: str, folder: Path) -> None:
-        with (folder / _LOCK).open("w") as lock:
+        with open(folder / _LOCK, "w", opener=for_owner) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return  # somebody else has started it since the plan
             # A session of its own: Ctrl-C is for this command, which then has it save a checkpoint. The process keeps
             # the lock, which is that of the open file.
-            with (folder / LOG).open("wb") as log:
+            with open(folder / LOG, "wb", opener=for_owner) as log:
                 self._started[name] = subprocess.Popen(
                     [*self.program, str(folder)],
                     stdin=subprocess.DEVNULL,
@@ -172,8 +174,10 @@ class LocalTrainer:
                     start_new_session=True,
                     pass_fds=(lock.fileno(),),
                     env=_environment(os.environ),
+                    umask=0o077,
                 )
-            (folder / _PID).write_text(f"{self._started[name].pid}\n")
+            with open(folder / _PID, "w", opener=for_owner) as note:
+                note.write(f"{self._started[name].pid}\n")
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str]:

@@ -57,6 +57,7 @@ _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 _PACKAGES = ("training", "engines", "recipe", "catalog")
 _MODULES = [
     "__init__",
+    "children",
     "display",
     "documents",
     "errors",

@@ -1,0 +1,128 @@
+"""Processes that we start run nothing that lies in the current folder, such as beside a recipe from somebody else."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from toolkit.children import python_command
+from toolkit.errors import BuildError
+from toolkit.images.wheels import find_wheel
+from toolkit.platforms.local.trainer import LocalTrainer
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = ("pip", "torch", "toolkit", "transformers", "json")
+MODULES = ("subprocess", "multiprocessing", "runpy", "pty", "concurrent.futures.process")
+OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen")
+NAMED = {
+    "containers/on-vllm/entrypoint.py: os.execve",
+    "containers/on-vllm/neuron_compile.py: subprocess",
+    "containers/train/train: subprocess",
+    "toolkit/images/command.py: subprocess",
+    "toolkit/images/wheels.py: subprocess",
+    "toolkit/platforms/local/__main__.py: os.fork",
+    "toolkit/platforms/local/container.py: subprocess",
+    "toolkit/platforms/local/daemon.py: subprocess",
+    "toolkit/platforms/local/keeper.py: subprocess",
+    "toolkit/platforms/local/trainer.py: subprocess",
+    "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",
+}
+"""Where processes are started, and by what."""
+OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/neuron_compile.py", "containers/train/train"}
+"""Programs of images: they import nothing of the toolkit, and say it by a variable."""
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with modules that leave a marker when they are imported."""
+    folder = tmp_path / "recipes"
+    folder.mkdir()
+    for name in HOSTILE:
+        text = f"import pathlib\npathlib.Path({str(folder / name)!r} + '.ran').touch()\n"
+        (folder / f"{name}.py").write_text(text)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def markers(folder: Path) -> list[str]:
+    return sorted(path.stem for path in folder.glob("*.ran"))
+
+
+def ended(command: list[str]) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize("module", ["pip", "toolkit"])
+def test_the_modules_do_run_where_python_looks_in_the_current_folder(hostile: Path, module: str) -> None:
+    ended([sys.executable, "-m", module, "--version"])
+    assert module in markers(hostile)
+    for path in hostile.glob("*.ran"):
+        path.unlink()
+    assert ended(python_command("-m", module, "--version")) == 0
+    assert markers(hostile) == []
+
+
+def test_no_file_beside_a_recipe_runs_when_packages_are_looked_up(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    with pytest.raises(BuildError, match=r"cannot download wheels for Python 3\.12"):
+        find_wheel("little==1.0", "3.12")
+    assert markers(hostile) == []
+
+
+def test_no_file_beside_a_recipe_runs_when_a_head_is_trained(hostile: Path, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    assert ended([*LocalTrainer(tmp_path).program, str(job)]) == 2  # it has no job.json
+    assert markers(hostile) == []
+
+
+def test_a_process_is_started_in_few_places_only() -> None:
+    found = {f"{path.relative_to(ROOT)}: {start}" for path in product() for start in starts(path)}
+    assert found == NAMED
+
+
+def test_nobody_else_says_how_python_is_started() -> None:
+    named = {str(path.relative_to(ROOT)) for path in product() if starts_python(path)}
+    assert named - OWN_PYTHON == {"toolkit/children.py"}
+
+
+def product() -> Iterator[Path]:
+    """Every program of the package and of the containers, also those without an ending."""
+    for path in [*(ROOT / "toolkit").rglob("*"), *(ROOT / "containers").rglob("*")]:
+        if path.suffix == ".py" or (path.is_file() and path.read_bytes().startswith(b"#!/usr/bin/env python")):
+            yield path
+
+
+def starts(path: Path) -> Iterator[str]:
+    """The modules and functions in a file that start processes."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if starts_processes(name.name))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            full = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+            yield from [name for name in full if starts_processes(name)][:1]
+        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("os.", "asyncio.")):
+            yield from filter(starts_processes, [ast.unparse(node)])
+
+
+def starts_processes(name: str) -> bool:
+    module, _, last = name.rpartition(".")
+    return (
+        name in MODULES
+        or "multiprocessing" in name.split(".")
+        or (module == "os" and last.startswith(OF_OS))
+        or name in ("asyncio.create_subprocess_exec", "asyncio.create_subprocess_shell")
+    )
+
+
+def starts_python(path: Path) -> bool:
+    """Whether it puts a command together that begins with our Python."""
+    lists = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.List | ast.Tuple)]
+    return any(node.elts and ast.unparse(node.elts[0]) == "sys.executable" for node in lists)
