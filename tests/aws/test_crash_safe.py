@@ -11,11 +11,13 @@ import json
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ import boto3
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from moto.s3.models import s3_backends
 from pairs import HUB_RECIPE, write_pair, write_recipe
 from standin import ACCOUNT, StandIn, When, crash_at
 
@@ -382,27 +385,92 @@ def test_while_another_process_deploys_one_is_refused_and_once_it_is_dead_not(ro
 
 
 def held_elsewhere(standin: StandIn, seconds: float) -> None:
-    """The lease of somebody on another machine, which ends in so many seconds."""
-    theirs = replace(this_process(seconds), machine="another")
+    """The lease of somebody on another machine, renewed so many seconds ago by S3's clock."""
+    theirs = replace(this_process(), machine="another")
     s3: Any = standin.session().client("s3")
     with suppress(s3.exceptions.BucketAlreadyOwnedByYou):
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     s3.put_object(Bucket=BUCKET, Key=LEASE, Body=json.dumps(asdict(theirs)))
+    s3_backends[ACCOUNT]["aws"].buckets[BUCKET].keys[LEASE].last_modified -= timedelta(seconds=seconds)
 
 
 def test_a_lease_of_another_machine_counts_until_it_has_expired(road: Road) -> None:
-    held_elsewhere(road.standin, 60)
+    held_elsewhere(road.standin, 240)
     with pytest.raises(PlatformError, match="hub is being changed by"):
         road.deploy()
-    held_elsewhere(road.standin, -1)
+    held_elsewhere(road.standin, 302)
     road.deploy()
 
 
+def test_where_s3_does_not_say_the_time_no_lease_has_expired(road: Road) -> None:
+    """No other clock decides in its place."""
+    held_elsewhere(road.standin, 10_000)
+    session = road.standin.session()
+    session.events.register("after-call.s3.GetObject", without_date)
+    with (
+        pytest.raises(PlatformError, match="hub is being changed by"),
+        lease("hub", BucketLease(Clients(session), BUCKET, "hub")),
+    ):
+        pass
+
+
+def without_date(parsed: Any, **_: object) -> None:
+    del parsed["ResponseMetadata"]["HTTPHeaders"]["date"]
+
+
+@pytest.mark.parametrize("ahead", [-600.0, 600.0])
+def test_a_live_lease_is_not_stolen_by_a_process_whose_clock_differs(road: Road, ahead: float) -> None:
+    """The holder's clock is ten minutes off, and the other one's ten minutes the other way."""
+    road.deploy()
+    reading, writing = os.pipe()
+
+    def hold() -> None:
+        with lease_by_clock(road.standin, ahead):
+            os.write(writing, b".")
+            signal.pause()
+
+    def attempt() -> None:
+        with pytest.raises(PlatformError, match="hub is being changed by"), lease_by_clock(road.standin, -ahead):
+            pass
+
+    holder = forked(hold)
+    try:
+        os.read(reading, 1)
+        _, status = os.waitpid(forked(attempt), 0)
+        assert os.waitstatus_to_exitcode(status) == DONE
+        s3 = Clients(road.standin.session()).s3
+        assert json.loads(s3.get_object(Bucket=BUCKET, Key=LEASE)["Body"].read())["pid"] == holder
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+
+
+def lease_by_clock(standin: StandIn, ahead: float) -> AbstractContextManager[None]:
+    """The lease, in a process of its own whose clock is so many seconds ahead."""
+    real = time.time
+    time.time = lambda: real() + ahead
+    return lease("hub", BucketLease(Clients(standin.session()), BUCKET, "hub"), time.time)
+
+
+def test_who_read_a_lease_before_its_renewal_does_not_take_it_over(road: Road) -> None:
+    """The holder is the same, and so was the ETag where that alone is stored."""
+    road.deploy()
+    store, holder = BucketLease(Clients(road.standin.session()), BUCKET, "hub"), this_process()
+    read = store.create(holder)
+    renewed = store.replace(holder, read)
+    assert renewed
+    assert not store.replace(replace(holder, machine="another"), read)
+    assert not store.delete(read)
+    entry = store.read()
+    assert entry
+    assert (entry.version, entry.holder) == (renewed, holder)
+
+
 def test_of_two_that_take_over_an_expired_lease_the_second_is_refused(road: Road) -> None:
-    held_elsewhere(road.standin, -1)
+    held_elsewhere(road.standin, 302)
     session = road.standin.session()
     # Between our look at the lease and our own claim.
-    session.events.register("after-call.s3.GetObject", lambda **_: held_elsewhere(road.standin, 60))
+    session.events.register("after-call.s3.GetObject", lambda **_: held_elsewhere(road.standin, 0))
     with (
         pytest.raises(PlatformError, match="hub is being changed by"),
         lease("hub", BucketLease(Clients(session), BUCKET, "hub")),
@@ -414,5 +482,5 @@ def test_a_lease_that_was_taken_over_is_not_given_back_for_the_other(road: Road)
     road.deploy()
     clients = Clients(road.standin.session())
     with lease("hub", BucketLease(clients, BUCKET, "hub")):
-        held_elsewhere(road.standin, 60)
+        held_elsewhere(road.standin, 0)
     assert clients.s3.head_object(Bucket=BUCKET, Key=LEASE)

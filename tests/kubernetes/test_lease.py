@@ -81,7 +81,7 @@ def test_that_of_a_dead_process_of_this_machine_ends_at_once(either: KubernetesP
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     store = ClusterLease(either.cluster, "chat", clock, clock.sleep)
-    assert store.create(replace(this_process(30), pid=ended.pid))
+    assert store.create(replace(this_process(), pid=ended.pid))
     with lease_of(either, clock, clock.sleep):
         assert clock.seconds == 0
 

@@ -368,7 +368,7 @@ _ROLE = (
     b"<Arn>arn:aws:iam::123456789012:role/me</Arn><CreateDate>2026-01-01T00:00:00Z</CreateDate>"
     b"<AssumeRolePolicyDocument>%7B%7D</AssumeRolePolicyDocument></Role></GetRoleResult></GetRoleResponse>"
 )
-_HOLDER = {"user": "me", "host": "h", "machine": "m", "pid": 5, "since": 1.0, "until": 2.0}
+_HOLDER = {"user": "me", "host": "h", "machine": "m", "pid": 5, "since": 1.0}
 
 
 # Kubernetes.

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -24,14 +24,13 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a lease, from when until when (seconds since 1970). `machine` is where `pid` is valid."""
+    """The holder of a lease. `since` is by its own clock, in seconds since 1970; `machine` is where `pid` is valid."""
 
     user: str
     host: str
     machine: str
     pid: Annotated[int, Field(gt=0, lt=2**31)]
     since: Annotated[float, Field(allow_inf_nan=False)]
-    until: Annotated[float, Field(allow_inf_nan=False)]
 
     def __str__(self) -> str:
         minutes = (time.time() - self.since) / 60
@@ -47,7 +46,8 @@ def read_holder(text: str | bytes) -> Holder:
 class Entry:
     """A lease as it is stored, which lasts for `seconds` without a renewal.
 
-    `holder` is a name where a program of another kind holds it, and None where what is stored is no lease.
+    `holder` is a name where a program of another kind holds it, and None where what is stored is no lease or, by the
+    store's own clock, one that is over.
     """
 
     version: str
@@ -60,8 +60,8 @@ class Rules:
     """How long a lease lasts in a store. A dead holder keeps others out for `seconds`; a live one renews meanwhile.
 
     With `poll_seconds`, the pause between two looks at another's lease, no clock but our own counts, as in client-go's
-    leader election: a lease that nobody changes for its time is over. Without, it is over when its holder said, or when
-    the store sees that nobody has renewed it for its time.
+    leader election: a lease that nobody changes for its time is over. Without, it is over when the store sees that
+    nobody has renewed it for its time; no clock of a holder counts.
     """
 
     seconds: float
@@ -108,7 +108,7 @@ def lease(
 
     That of a dead process of this machine ends at once, and so does one that this process could not give back.
     """
-    claim = _Claim(endpoint, store, this_process(store.rules.seconds), clock, sleep)
+    claim = _Claim(endpoint, store, this_process(), clock, sleep)
     with _alone_in_this_process(claim):
         claim.acquire()
         over = threading.Event()
@@ -122,10 +122,8 @@ def lease(
             claim.release()
 
 
-def this_process(seconds: float) -> Holder:
-    """Us, for so long."""
-    now = time.time()
-    return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), now, now + seconds)
+def this_process() -> Holder:
+    return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), time.time())
 
 
 def _machine() -> str:
@@ -172,8 +170,7 @@ class _Claim:
             with suppress(*self.store.errors):  # there are more attempts before it ends
                 if version := self._own_version():
                     self.version = ""
-                    until = time.time() + self.store.rules.seconds
-                    self.version = self.store.replace(replace(self.mine, until=until), version)
+                    self.version = self.store.replace(self.mine, version)
 
     def release(self) -> None:
         """Give it back, if it is still ours."""
@@ -194,9 +191,7 @@ class _Claim:
         if entry.holder is None or _is_dead(entry.holder, self.mine):
             return
         if self.store.rules.poll_seconds is None:
-            if isinstance(entry.holder, str) or entry.holder.until >= self.clock():
-                raise self.refused(entry.holder)
-            return
+            raise self.refused(entry.holder)
         since = self.clock()
         while self.clock() - since <= entry.seconds:
             self.sleep(self.store.rules.poll_seconds)
@@ -211,7 +206,7 @@ class _Claim:
         return entry.version if entry and self._is_mine(entry) else ""
 
     def _is_mine(self, entry: Entry) -> bool:
-        return isinstance(entry.holder, Holder) and replace(entry.holder, until=self.mine.until) == self.mine
+        return entry.holder == self.mine
 
 
 def _is_dead(theirs: Holder | str, mine: Holder) -> bool:

@@ -15,7 +15,7 @@ from fakes import FakeClock
 from toolkit.errors import PlatformError
 from toolkit.platforms.lease import Entry, Holder, Rules, lease, this_process
 
-BY_CLOCK = Rules(seconds=300, renewal_seconds=60, poll_seconds=None)
+BY_STORE = Rules(seconds=300, renewal_seconds=60, poll_seconds=None)
 OBSERVED = Rules(seconds=30, renewal_seconds=10, poll_seconds=2)
 REFUSED = "chat is being changed by"
 
@@ -28,7 +28,7 @@ class Lost(Exception):
 class Memory:
     """A store that holds one lease. `lose` names calls whose next answer is lost."""
 
-    rules: Rules = BY_CLOCK
+    rules: Rules = BY_STORE
     entry: Entry | None = None
     key: str = "memory"
     errors: tuple[type[Exception], ...] = (Lost,)
@@ -62,21 +62,23 @@ class Memory:
         return str(self.writes)
 
 
-def elsewhere(seconds: float = 300) -> Holder:
-    return replace(this_process(seconds), machine="another")
+def elsewhere(since: float = 0) -> Holder:
+    """A holder on another machine, whose clock differs from ours by so many seconds."""
+    mine = this_process()
+    return replace(mine, machine="another", since=mine.since + since)
 
 
 def dead_process() -> Holder:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    return replace(this_process(300), pid=ended.pid)
+    return replace(this_process(), pid=ended.pid)
 
 
 def never(_: float) -> None:
     raise AssertionError("nobody is waited for")
 
 
-@pytest.fixture(params=[BY_CLOCK, OBSERVED], ids=["by-clock", "observed"])
+@pytest.fixture(params=[BY_STORE, OBSERVED], ids=["by-store", "observed"])
 def store(request: pytest.FixtureRequest) -> Memory:
     return Memory(request.param)
 
@@ -87,7 +89,7 @@ def test_it_is_held_and_given_back(store: Memory) -> None:
     assert store.entry is None
 
 
-@pytest.mark.parametrize("holder", [dead_process, lambda: this_process(300), lambda: None])
+@pytest.mark.parametrize("holder", [dead_process, lambda: this_process(), lambda: None])
 def test_what_no_process_holds_any_more_is_taken_over_at_once(
     store: Memory, holder: Callable[[], Holder | None]
 ) -> None:
@@ -99,7 +101,7 @@ def test_what_no_process_holds_any_more_is_taken_over_at_once(
 def test_a_living_process_of_this_machine_keeps_it() -> None:
     store = Memory()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        store.put(replace(this_process(300), pid=other.pid))
+        store.put(replace(this_process(), pid=other.pid))
         with (
             pytest.raises(PlatformError, match=rf"{REFUSED} .* \(process {other.pid}\), since 0 min"),
             lease("chat", store),
@@ -108,13 +110,17 @@ def test_a_living_process_of_this_machine_keeps_it() -> None:
     assert store.entry.version == "1"
 
 
-def test_another_machine_keeps_it_until_its_own_time_is_over() -> None:
+@pytest.mark.parametrize("ours", [-10_000, 0, 10_000])
+@pytest.mark.parametrize("theirs", [-10_000, 0, 10_000])
+def test_where_the_store_knows_the_time_no_holder_s_clock_counts(ours: float, theirs: float) -> None:
     store = Memory()
-    store.put(elsewhere(60))
-    with pytest.raises(PlatformError, match=REFUSED), lease("chat", store, sleep=never):
+    store.put(elsewhere(theirs))
+    with (
+        pytest.raises(PlatformError, match=REFUSED),
+        lease("chat", store, clock=lambda: time.time() + ours, sleep=never),
+    ):
         pass
-    with lease("chat", store, clock=lambda: time.time() + 61, sleep=never):
-        assert store.entry.version == "2"
+    assert store.entry.version == "1"
 
 
 @pytest.mark.parametrize("holder", [elsewhere(-10_000), elsewhere(10_000), "somebody else's program"])
@@ -165,7 +171,7 @@ def test_of_two_that_take_it_over_the_slower_is_refused() -> None:
             return super().replace(holder, version)
 
     store = Raced()
-    store.put(elsewhere(-1))
+    store.put(None)
     with pytest.raises(PlatformError, match=REFUSED), lease("chat", store):
         pass
 
@@ -203,12 +209,12 @@ def test_the_store_s_own_second_try_is_no_other_s_lease() -> None:
 def test_it_is_renewed_and_a_lost_answer_does_not_end_that() -> None:
     store = Memory(Rules(seconds=300, renewal_seconds=0.01, poll_seconds=None), lose=("replace",))
     with lease("chat", store):
-        first = store.entry.holder.until
+        held = store.entry.holder
         deadline = time.monotonic() + 20
         while store.writes < 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert store.writes >= 4
-        assert store.entry.holder.until > first
+        assert store.entry.holder == held
     assert store.entry is None
 
 

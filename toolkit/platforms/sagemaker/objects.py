@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
-from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
@@ -141,7 +141,7 @@ class S3Files:
 class BucketLease:
     """An endpoint's lease in the toolkit's bucket, a LeaseStore. Raises ClientError without the bucket."""
 
-    # Holders' clocks count: nobody would wait for five minutes to see whether a lease is renewed.
+    # S3's clock counts: nobody would wait for five minutes to see whether a lease is renewed.
     rules = Rules(seconds=300.0, renewal_seconds=60.0, poll_seconds=None)
     errors: tuple[type[Exception], ...] = (ClientError, BotoCoreError)
 
@@ -166,10 +166,11 @@ class BucketLease:
         return Entry(answer["ETag"], None if self._is_stale(answer) else holder, self.rules.seconds)
 
     def _is_stale(self, answer: GetObjectOutputTypeDef) -> bool:
-        """Whether nobody has renewed it for its time, by S3's own clock: it may say that it lasts for years."""
+        """Whether nobody has renewed it for its time, by S3's own clock alone: those of two machines may differ."""
         now = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-        asked = parsedate_to_datetime(now) if now else datetime.now(UTC)
-        return (asked - answer["LastModified"]).total_seconds() > self.rules.seconds
+        if not now:
+            return False
+        return (parsedate_to_datetime(now) - answer["LastModified"]).total_seconds() > self.rules.seconds
 
     def replace(self, holder: Holder, version: str) -> str:
         return self._put(holder, IfMatch=version)
@@ -179,7 +180,9 @@ class BucketLease:
         return unless(self._clients, ask, _IS_CHANGED) is not None
 
     def _put(self, holder: Holder, **condition: Any) -> str:
-        body = json.dumps(asdict(holder)).encode()
+        # An ETag is that of the content: without another one each time, who read the lease before a renewal could
+        # still take it over.
+        body = json.dumps({**asdict(holder), "write": uuid.uuid4().hex}).encode()
         # The bucket's name can be guessed: weights shall not go to one that somebody else made.
         owner = self._clients.account_id
         ask = partial(self._clients.s3.put_object, Bucket=self._bucket, Key=self._name, Body=body)
