@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import uuid
@@ -26,6 +27,7 @@ _GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"
 _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
 _MOST = 100  # resources of a page
 _ALL = 1_000_000
+_PIECE = 64 * 1024
 
 
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
@@ -69,10 +71,23 @@ def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer
         return "400 Bad Request", {"__type": exc.code, "message": str(exc)}
 
 
+class _Pieces(io.BufferedReader):
+    """Gives what has come, a small piece at once."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self.read1(_PIECE if size is None or size < 0 else min(size, _PIECE))
+
+
 class _RequestHandler(MotoRequestHandler):
     """moto's, without a log line per request, and without Nagle's wait between an answer's head and body."""
 
     disable_nagle_algorithm = True
+    timeout = 20.0  # seconds that a connection may be silent: each has a thread
+
+    def setup(self) -> None:
+        """Read in pieces, so that what werkzeug throws away after an answer is never held whole or waited for."""
+        super().setup()
+        self.rfile = _Pieces(self.rfile.detach())
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""

@@ -31,7 +31,13 @@ _UNSIGNED = (sigv4.UNSIGNED_PAYLOAD, "STREAMING-UNSIGNED-PAYLOAD-TRAILER")
 _CONTENT_PARAMETERS = {"partNumber", "uploadId", "x-id"}
 # moto's own: its switches, and an instance's metadata, which no service of AWS answers.
 _CLOSED = ("/moto-api", "/favicon.ico", "/latest/meta-data/", "/latest/api/")
-_BAD_REQUESTS = ("EntityTooLarge", "InsufficientStorage", "MissingContentLength", "XAmzContentSHA256Mismatch")
+_BAD_REQUESTS = (
+    "EntityTooLarge",
+    "InsufficientStorage",
+    "MissingContentLength",
+    "RequestTimeout",
+    "XAmzContentSHA256Mismatch",
+)
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,7 @@ def _must_have_a_length(environ: WSGIEnvironment) -> None:
 def _admit(request: Received, signature: Signature, environ: WSGIEnvironment, guard: Guard, folder: Path) -> Body:
     """The body of a request that is let in; it is read after the signature was checked, wherever that is possible."""
     if signature.payload is None:
+        guard.must_know(request, signature)
         body = _read(environ, LARGEST_BODY, folder)
         guard.admit_signed(request, signature, body.sha256)
         return body
@@ -122,6 +129,9 @@ def _read(environ: WSGIEnvironment, most: int, folder: Path) -> Body:
             size += len(piece)
             digest.update(piece)
             file.write(piece)
+    except TimeoutError as error:
+        file.close()
+        raise AccessError("RequestTimeout", "The rest of the body did not come in time.") from error
     except OSError as error:
         file.close()
         raise AccessError("InsufficientStorage", f"The body does not get into {folder}: {error}.") from error

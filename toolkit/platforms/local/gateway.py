@@ -183,6 +183,8 @@ class _Invocation:
     async def _refuse(self, error: _RefusedError, send: Send) -> None:
         body = json.dumps(self.error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
+        if error.status == HTTPStatus.FORBIDDEN:  # its body may still be coming, and would be kept
+            headers["Connection"] = "close"
         await _send_whole(send, error.status, headers, body)
 
 
@@ -228,6 +230,7 @@ async def _admit_signed(guard: sigv4.Guard, scope: Scope, receive: Receive) -> b
     request = sigv4.Received(scope["method"], path, query, Headers(scope=scope))
     signature = sigv4.signature_of(request)
     sigv4.must_be_signed_for_sagemaker(REGION, signature)
+    guard.must_know(request, signature)
     body = await _read(receive)
     guard.admit_signed(request, signature, sha256(body).hexdigest())
     return body

@@ -189,13 +189,20 @@ class Guard:
         self._credentials = credentials
         self._clock = clock
 
-    def admit_signed(self, request: Received, signature: Signature, payload: str) -> None:
-        """Raise AccessError unless the daemon's key signed the request; `payload` is what its body is signed as."""
+    def must_know(self, request: Received, signature: Signature) -> None:
+        """Raise AccessError for what no body can make valid, so that a stranger's is not read.
+
+        The key's id is as random as its secret and in the same file, so only who may read that gets past this.
+        """
         if not hmac.compare_digest(signature.access_key_id.encode(), self._credentials.access_key_id.encode()):
             message = "The request is signed with a key that this daemon does not know."
             raise AccessError("InvalidClientTokenId", message)
         _must_be_covered(request, signature)
         _must_be_fresh(signature, self._clock())
+
+    def admit_signed(self, request: Received, signature: Signature, payload: str) -> None:
+        """Raise AccessError unless the daemon's key signed the request; `payload` is what its body is signed as."""
+        self.must_know(request, signature)
         canonical = _canonical_request(request, signature, payload)
         digest = hashlib.sha256(canonical.encode("latin-1")).hexdigest()
         text = f"{_ALGORITHM}\n{signature.time}\n{signature.scope}\n{digest}"
