@@ -31,7 +31,6 @@ from toolkit.planning.record import Event
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
-from toolkit.platforms.lease import this_process
 from toolkit.platforms.sagemaker.kinds.bucket import WeightsKind, WeightsReferenceKind
 from toolkit.platforms.sagemaker.kinds.training_job import ArtifactsKind
 from toolkit.platforms.sagemaker.objects import BucketLease
@@ -173,7 +172,7 @@ def test_a_record_of_compiled_code_that_is_none_counts_for_nothing(record: str) 
 
 
 def stored(**changes: Any) -> str:
-    return json.dumps({**asdict(this_process()), "machine": "another", **changes})
+    return json.dumps({"user": "ann", "host": "laptop", "machine": "another", "pid": 5, "since": 1.0, **changes})
 
 
 @pytest.mark.parametrize(
