@@ -40,7 +40,8 @@ def write_whole(path: Path, text: str, new_mode: int = 0o666) -> None:
 def make_private_folder(folder: Path) -> None:
     """Make the folder, and each above it that is missing, for its owner alone."""
     if not folder.is_dir():
-        make_private_folder(folder.parent)
+        if not folder.parent.exists():
+            make_private_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
 
 
