@@ -27,13 +27,13 @@ MODEL_DIR, TARGET_FOLDER = "/opt/ml/model", "target"
 IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 """The folder, in the image, of a drafter that is part of the image."""
 
-_SHOWN_FILES = 5
 CONFIG_CHANNEL = "config"
 FILES_CHANNEL = "files"
 CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
 LONGEST_VALUE = 1024
+_SHOWN_FILES = 5
 # supervisord expands `%`, and takes ` ;` or ` #` for the beginning of a comment
 # (model-hosting-container-standards 0.1.16 writes the command into its configuration).
 _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")

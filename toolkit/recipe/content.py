@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -85,20 +86,18 @@ def manifest(folder: Path) -> tuple[WeightsFile, ...]:
 
     Raises UnreadableModel for what cannot be read, what is not a file of the folder, and what changes meanwhile.
     """
-    try:
-        return tuple(_describe(path, folder) for path in model_files(folder) if path != folder / CARD)
-    except OSError as error:
-        raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
+    return _describe_all(folder, (path for path in model_files(folder) if path != folder / CARD))
 
 
 def model_manifest(folder: Path, *, code: bool) -> tuple[WeightsFile, ...]:
-    """What an engine reads of a model's folder, with `code` its Python too. Raises UnreadableModel."""
-    return tuple(file for file in manifest(folder) if is_read(file.path, code=code))
+    """The same of what an engine reads of a model's folder, with `code` its Python too."""
+    return _describe_all(folder, (path for path in model_files(folder) if is_read(path.name, code=code)))
 
 
 def left_out(folder: Path, *, code: bool) -> tuple[str, ...]:
-    """The other files of a model's folder, by their paths. Raises UnreadableModel."""
-    return tuple(file.path for file in manifest(folder) if not is_read(file.path, code=code))
+    """The other files of a model's folder but its card, by their paths. Raises UnreadableModel."""
+    others = (path for path in model_files(folder) if path != folder / CARD and not is_read(path.name, code=code))
+    return tuple(path.relative_to(folder).as_posix() for path in others)
 
 
 def manifest_digest(files: tuple[WeightsFile, ...]) -> str:
@@ -115,6 +114,13 @@ def fragment(section: ContainerSection) -> str:
     except (OSError, UnicodeDecodeError) as error:
         hint = "Correct `container.dockerfile`; a relative path counts from the recipe's folder."
         raise UsageError(f"the Dockerfile fragment {section.dockerfile} cannot be read: {error}", hint=hint) from error
+
+
+def _describe_all(folder: Path, files: Iterable[Path]) -> tuple[WeightsFile, ...]:
+    try:
+        return tuple(_describe(path, folder) for path in files)
+    except OSError as error:
+        raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
 
 
 def _describe(path: Path, folder: Path) -> WeightsFile:

@@ -20,12 +20,11 @@ _CODE = ".py"
 _COPY = "Put a copy of the file there: cp --dereference"
 
 
-def is_read(path: str, *, code: bool) -> bool:
+def is_read(name: str, *, code: bool) -> bool:
     """Whether an engine reads a file of that name to serve its model; with `code`, the model's Python too.
 
     Whatever else a publisher puts beside them stays where it is: some programs would run it, or install what it lists.
     """
-    name = path.rpartition("/")[2]
     return name.endswith(_READ) or name in _READ_NAMES or (code and name.endswith(_CODE))
 
 

@@ -28,6 +28,7 @@ _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
 _MOST = 100  # resources of a page
 _ALL = 1_000_000
 _PIECE = 64 * 1024
+_THROWN_AWAY = 10_000_000  # werkzeug 3, serving.py: what it reads at once of a body that nobody took
 
 
 def control_application(service: Callable[[str], SageMaker]) -> WSGIApplication:
@@ -72,10 +73,10 @@ def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer
 
 
 class _Pieces(io.BufferedReader):
-    """Gives what has come, a small piece at once."""
+    """To whoever asks for 10 MB or more, as werkzeug does to throw them away, it gives what has come, piece by piece."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return self.read1(_PIECE if size is None or size < 0 else min(size, _PIECE))
+        return self.read1(_PIECE) if size is not None and size >= _THROWN_AWAY else super().read(size)
 
 
 class _RequestHandler(MotoRequestHandler):
