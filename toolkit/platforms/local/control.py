@@ -73,7 +73,7 @@ def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer
 
 
 class _Pieces(io.BufferedReader):
-    """To whoever asks for 10 MB or more, as werkzeug does to throw them away, it gives what has come, piece by piece."""
+    """Whoever asks for 10 MB or more, as werkzeug does to throw them away, gets what has come, piece by piece."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         return self.read1(_PIECE) if size is not None and size >= _THROWN_AWAY else super().read(size)
