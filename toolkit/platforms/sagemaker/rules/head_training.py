@@ -53,22 +53,9 @@ _MODEL_DIR, _WORK_DIR = "/opt/ml/model/head", "/tmp/toolkit"  # noqa: S108 (on t
 # In the lines of toolkit/training/progress.py.
 _METRICS = [{"Name": "train:loss", "Regex": '"loss": ([0-9.e+-]+)'}]
 
-# The part of the toolkit that runs in the job: what toolkit.training may import, and the engine that it asks for.
+# Beside the modules at the top, the part of the toolkit that runs in the job: what toolkit.training may import, and the
+# engine that it asks for.
 _PACKAGES = ("training", "engines", "recipe", "catalog")
-_MODULES = [
-    "__init__",
-    "children",
-    "display",
-    "documents",
-    "errors",
-    "files",
-    "findings",
-    "home",
-    "registry",
-    "text",
-    "words",
-    "version",
-]
 _PIN = re.compile(r"^[A-Za-z0-9][\w.-]*==[\w.!+]+", re.M)
 
 
@@ -235,7 +222,7 @@ def pins() -> list[str]:
 
 def _library() -> dict[str, ContextFile]:
     package = Path(__file__).parents[3]
-    paths = [package / "words.json", *(package / f"{name}.py" for name in _MODULES)]
+    paths = [package / "words.json", *package.glob("*.py")]
     paths += [path for name in _PACKAGES for path in (package / name).rglob("*") if path.suffix in (".py", ".json")]
     return {
         f"{ROOT}/library/toolkit/{path.relative_to(package).as_posix()}": ContextFile(content=path.read_bytes())
