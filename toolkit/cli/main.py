@@ -7,7 +7,6 @@ Exit codes: 0 yes or done, 1 the answer is no, 2 wrong usage or no recipe to rea
 from __future__ import annotations
 
 import errno
-import gc
 import json
 import os
 import signal
@@ -82,8 +81,6 @@ EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
 _INTERRUPTED = 130
 _EXIT_CODE_OUTSIDE = 3
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-# Imports make many objects that live on: Python's default of 700 would go through them a hundred times.
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 _NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
 _CARRY_ON = "interrupted: what was done is recorded. The same command carries on; `toolkit destroy` removes it."
 
@@ -93,7 +90,6 @@ def main() -> None:
     if "deploy" not in getattr(toolkit, "__all__", ()):
         say(f"error: another project's package `toolkit` has replaced files of this one\n  {REINSTALL}")
         sys.exit(_EXIT_CODE_OUTSIDE)
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     signal.signal(signal.SIGTERM, _as_ctrl_c)
     code = run(sys.argv[1:])
     try:

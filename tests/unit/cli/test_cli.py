@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -261,12 +262,26 @@ def test_help(toolkit: Toolkit) -> None:
     assert all(f"\n  {command}" in ended.out for command in commands)
 
 
-@pytest.mark.parametrize("start", [["-m", "toolkit"], ["-c", "from toolkit.cli.main import main; main()"]])
+@pytest.mark.parametrize("start", [["-m", "toolkit"], ["-c", "from toolkit.cli.start import main; main()"]])
 def test_the_process_ends_with_the_commands_code(bad: Path, start: list[str]) -> None:
     command = [sys.executable, *start, "check", str(bad), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert json.loads(ended.stdout)["ok"] is False
+
+
+def test_ctrl_c_while_modules_are_imported_is_no_traceback(tmp_path: Path) -> None:
+    """A module that is imported at the start, and waits: any other moment would be a matter of luck."""
+    (tmp_path / "typer.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-m", "toolkit", "check", "tiny/p-eagle"]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as begun:
+        assert begun.stdout
+        assert begun.stdout.readline() == "importing\n"
+        begun.send_signal(signal.SIGINT)
+        _, said = begun.communicate(timeout=30)
+
+    assert (begun.returncode, said) == (130, "interrupted: nothing was begun\n")
 
 
 @pytest.mark.parametrize(
