@@ -1,8 +1,9 @@
-"""Processes that we start run nothing that lies in the current folder, such as beside a recipe from somebody else."""
+"""Processes that we start run nothing of the current folder, know none of our secrets, and leave nothing to read."""
 
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.children import python_command
+from toolkit.children import BUILDERS, OWN, PIP, TRAINING, own_variables, python_command, start_process
 from toolkit.errors import BuildError
 from toolkit.images.wheels import find_wheel
 from toolkit.platforms.local.trainer import LocalTrainer
@@ -24,16 +25,12 @@ NAMED = {
     "containers/on-vllm/neuron_compile.py: subprocess",
     "containers/on-vllm/start_with_pth.py: runpy",
     "containers/train/train: subprocess",
-    "toolkit/images/command.py: subprocess",
-    "toolkit/images/wheels.py: subprocess",
+    "toolkit/children.py: subprocess",
     "toolkit/platforms/local/__main__.py: os.fork",
-    "toolkit/platforms/local/container.py: subprocess",
-    "toolkit/platforms/local/daemon.py: subprocess",
     "toolkit/platforms/local/keeper.py: subprocess",
-    "toolkit/platforms/local/trainer.py: subprocess",
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",
 }
-"""Where processes are started, and by what."""
+"""Where processes are started, and by what: but for children.py, by what was started with its environment already."""
 OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/neuron_compile.py", "containers/train/train"}
 """Programs of images: they import nothing of the toolkit, and say it by a variable."""
 
@@ -84,6 +81,26 @@ def test_no_file_beside_a_recipe_runs_when_a_head_is_trained(hostile: Path, tmp_
     assert markers(hostile) == []
 
 
+SHOWN = "import json, os; print(json.dumps([dict(os.environ), os.getcwd(), oct(os.umask(0))]))"
+
+
+def test_a_process_gets_what_it_needs_and_no_secret_of_ours(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"HF_TOKEN": "hf_1", "AWS_SECRET_ACCESS_KEY": "a", "DATABASE_URL": "b", "PIP_INDEX_URL": "http://i"}
+    for name, value in {**given, "https_proxy": "http://p", "LC_ALL": "C.UTF-8"}.items():
+        monkeypatch.setenv(name, value)
+    private = hostile.parent / "private"
+    private.mkdir()
+    process = start_process([sys.executable, "-c", SHOWN], private, own_variables(*OWN))
+    environment, folder, umask = json.loads(process.communicate()[0])
+
+    assert not environment.keys() & given.keys()
+    assert {"PATH", "https_proxy", "LC_ALL"} <= environment.keys()
+    assert (folder, umask) == (str(private), "0o77")
+    assert own_variables(*PIP)["PIP_INDEX_URL"] == "http://i"
+    assert "HF_TOKEN" not in own_variables(*PIP, *BUILDERS)
+    assert "AWS_SECRET_ACCESS_KEY" not in own_variables(*TRAINING)
+
+
 def test_a_process_is_started_in_few_places_only() -> None:
     found = {f"{path.relative_to(ROOT)}: {start}" for path in product() for start in starts(path)}
     assert found == NAMED
@@ -104,11 +121,14 @@ def product() -> Iterator[Path]:
 def starts(path: Path) -> Iterator[str]:
     """The modules and functions in a file that start processes."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names if starts_processes(name.name))
+        if isinstance(node, ast.Import):  # of `subprocess` as such only its types may be used
+            named = [name for name in node.names if name.name != "subprocess" or name.asname]
+            yield from (name.name for name in named if starts_processes(name.name))
         elif isinstance(node, ast.ImportFrom) and node.module:
             full = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
             yield from [name for name in full if starts_processes(name)][:1]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess."):
+            yield "subprocess"
         elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("os.", "asyncio.")):
             yield from filter(starts_processes, [ast.unparse(node)])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolkit.children import BUILDERS, own_variables, start_process
 from toolkit.errors import BuildError
 from toolkit.images.docker_config import Login
 from toolkit.images.reference import Reference, parse
@@ -61,26 +63,18 @@ def run(command: Sequence[str], log: Log = _discard, environment: Mapping[str, s
 
     Whatever ends us early, Ctrl-C too, ends the command and all that it started.
     """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        encoding="utf-8",
-        errors="replace",
-        env={**os.environ, **(environment or {})},
-        start_new_session=True,  # Ctrl-C only reaches us; we end the command so that nothing remains
-    )
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
-    try:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.append(without_colours(line).rstrip())
-            log(lines[-1])
-        return Ended(process.wait(), tuple(lines))
-    finally:
-        _end(process)
+    with tempfile.TemporaryDirectory(prefix="toolkit-") as folder:
+        # The umask is what images are built with: some builders give it to the folders that they make in the image.
+        process = start_process(command, Path(folder), {**own_variables(*BUILDERS), **(environment or {})}, umask=0o022)
+        try:
+            assert process.stdout is not None
+            for line in io.TextIOWrapper(process.stdout, "utf-8", errors="replace"):
+                lines.append(without_colours(line).rstrip())
+                log(lines[-1])
+            return Ended(process.wait(), tuple(lines))
+        finally:
+            _end(process)
 
 
 def build_failure(tool: str, ended: Ended, base: str, room: str) -> BuildError:
@@ -134,7 +128,7 @@ def secret_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """End the command and all its processes, if it has not ended by itself."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if process.poll() is None:

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toolkit.children import python_command
+from toolkit.children import PIP, own_variables, python_command, start_process
 from toolkit.errors import BuildError
 from toolkit.images.spec import OTHER_BUILDERS, ContextFile
 
@@ -80,17 +79,18 @@ def _run_pip(wanted: Path, python: str, folder: Path) -> None:
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
     command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), "--requirement", str(wanted)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
+    process = start_process(command, folder, own_variables(*PIP))
+    said = process.communicate()[0].decode(errors="replace")
+    if process.returncode == 0:
         return
-    if "No module named pip" in done.stderr:
+    if "No module named pip" in said:
         message = f"{sys.executable} has no pip, which is needed to download wheels"
         raise BuildError(message, hint="Run: python -m ensurepip")
-    if "THESE PACKAGES DO NOT MATCH THE HASHES" in done.stderr:
+    if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
         message = "a wheel is not the one that the lock pins: an index sends another file under the same version"
         raise BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
-    errors = [line.removeprefix("ERROR: ") for line in done.stderr.splitlines() if line.startswith("ERROR: ")]
-    why = errors[-1] if errors else done.stderr.strip()[-300:]
+    errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
+    why = errors[-1] if errors else said.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"
     raise BuildError(message, hint=f"Pin a version that has such a wheel, {OTHER_BUILDERS}.")
 

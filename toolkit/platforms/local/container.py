@@ -22,7 +22,7 @@ from typing import Any
 from moto.logs.exceptions import ResourceAlreadyExistsException, ResourceNotFoundException
 from moto.logs.models import LogsBackend, logs_backends
 
-from toolkit.children import python_command
+from toolkit.children import python_command, start_process
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, HOME, log_group
 from toolkit.platforms.local.command import Starter
@@ -95,15 +95,8 @@ class Container:
         self.address: Address = command.socket or port
         if command.removal:
             keeper.write_removal(folder, command.removal)
-        self._process = subprocess.Popen(
-            python_command("-I", keeper.__file__, str(grace_s), *command.arguments),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env=command.environment,
-            start_new_session=True,
-        )
+        program = python_command("-I", keeper.__file__, str(grace_s), *command.arguments)
+        self._process = start_process(program, folder, command.environment, stdin=subprocess.PIPE)
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
         try:
             folders.write_session(folder, self._process.pid)

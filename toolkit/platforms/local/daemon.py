@@ -20,7 +20,6 @@ import fcntl
 import os
 import select
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolkit import documents
-from toolkit.children import python_command
+from toolkit.children import BUILDERS, OWN, own_variables, python_command, start_process
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import for_owner, make_private_folder
 from toolkit.home import containers_dir
@@ -44,7 +43,6 @@ _STOP_TIMEOUT_S = 30.0  # containers get ten seconds of grace
 _MENDED_WITHIN_S = 3.0  # the daemon looks after its files every second
 _ROOM_BYTES = 1024**2  # for its state and its log
 _LOG_LINES = 15
-_NOT_PASSED_ON = ("AWS_", "MOTO_")
 
 
 @dataclass(frozen=True)
@@ -177,16 +175,8 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
     _clear(home)
     ready, to_daemon = os.pipe()
     with open(home / "daemon.log", "wb", opener=for_owner) as log:
-        launcher = subprocess.Popen(
-            python_command("-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon)),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=home,
-            env=_environment(),
-            pass_fds=[to_daemon],
-            start_new_session=True,
-        )
+        program = python_command("-m", "toolkit.platforms.local", str(home), str(containers), str(to_daemon))
+        launcher = start_process(program, home, _environment(), stdout=log, pass_fds=[to_daemon])
     os.close(to_daemon)
     launcher.wait()  # it leaves the daemon behind, as nobody's child
     # The daemon closes the pipe when it is ready; so does the kernel when it is dead.
@@ -201,9 +191,9 @@ def _launch(home: Path, containers: Path) -> LocalDaemon:
 
 
 def _environment() -> dict[str, str]:
-    """The user's own, without what points to a real account, and with moto's objects on the disk."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_PASSED_ON)}
-    return inherited | {
+    """What containers are started with; nothing that points to a real account; moto's objects on the disk."""
+    inherited = own_variables(*BUILDERS, *OWN)
+    return {name: value for name, value in inherited.items() if not name.startswith("AWS_")} | {
         "MOTO_DISABLE_GLOBAL_CORS": "true",  # no web page shall talk to it
         "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(1024**2),  # larger objects go to the disk
     }

@@ -8,12 +8,12 @@ is left to them.
 
 from __future__ import annotations
 
-import os
 import shutil
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from toolkit.children import BUILDERS, is_proxy, own_variables
 from toolkit.errors import PlatformError
 from toolkit.images.command import Log, build_arguments, build_context, build_failure, last_words, run
 from toolkit.images.reference import is_loopback, parse
@@ -69,7 +69,7 @@ def command(program: str, image: str, variables: Mapping[str, str], folder: Path
         options += ["--volume", f"{source}:/opt/ml/{source.name}:ro"]
     options += ["--env-file", str(_environment_file(folder, {**variables, "AWS_REGION": REGION}))]
     # podman would give the user's proxies to the container
-    environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    environment = {name: value for name, value in own_variables(*BUILDERS).items() if not is_proxy(name)}
     return Command([program, "run", "--rm", *options, image, "serve"], environment, [program, "rm", "--force", name])
 
 

@@ -22,7 +22,7 @@ from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import LogLine
-from toolkit.children import python_command
+from toolkit.children import TRAINING, own_variables, python_command, start_process
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import for_owner, make_private_folder
 from toolkit.planning.plan import Action
@@ -166,16 +166,8 @@ class LocalTrainer:
             # A session of its own: Ctrl-C is for this command, which then has it save a checkpoint. The process keeps
             # the lock, which is that of the open file.
             with open(folder / LOG, "wb", opener=for_owner) as log:
-                self._started[name] = subprocess.Popen(
-                    [*self.program, str(folder)],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    pass_fds=(lock.fileno(),),
-                    env=_environment(os.environ),
-                    umask=0o077,
-                )
+                command, given = [*self.program, str(folder)], _environment(own_variables(*TRAINING))
+                self._started[name] = start_process(command, folder, given, stdout=log, pass_fds=[lock.fileno()])
             with open(folder / _PID, "w", opener=for_owner) as note:
                 note.write(f"{self._started[name].pid}\n")
 
