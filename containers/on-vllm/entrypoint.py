@@ -114,18 +114,29 @@ def vllm_environment(env: Mapping[str, str]) -> dict[str, str]:
 
     All caches (Hugging Face's, vLLM's, Triton's, FlashInfer's) are in the home, unless their own variables say
     otherwise. So a read-only root or a user without a home or a name does not stop it. The working folder is no place
-    to import from: PYTHONSAFEPATH says so, which Python 3.10 ignores where it would refuse `-P`.
+    to import from: PYTHONSAFEPATH says so, which Python 3.10 ignores where it would refuse `-P`. Nor is the model's:
+    vLLM's layer for SageMaker runs `model.py` of the folder that SAGEMAKER_MODEL_PATH names, by default the model's.
+    Raises ServeError where a variable leads that layer, or Python, to a file of the model all the same.
     """
+    run_nothing_of_the_model(env)
     wheels = str(WHEELS) if WHEELS.is_dir() else ""
     search = os.pathsep.join(filter(None, [wheels, env.get("PYTHONPATH"), str(HERE)]))
     commands = os.pathsep.join(filter(None, [wheels and str(WHEELS / "bin"), env.get("PATH", os.defpath)]))
     home = env.get("HOME", "")
     home = home if writable(home) else env.get("TMPDIR") or "/tmp"  # noqa: S108
     names = {name: env.get(name) or user_name() for name in ("USER", "LOGNAME")}
-    # vLLM's layer for SageMaker runs `model.py` of the model's folder, unless it is told another name.
-    script = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py"}
     ours = {"PYTHONPATH": search, "PYTHONSAFEPATH": "1", "PATH": commands, "HOME": home}
-    return {**script, **env, **names, **ours}
+    return {**env, **names, **ours, "SAGEMAKER_MODEL_PATH": str(HERE)}
+
+
+def run_nothing_of_the_model(env: Mapping[str, str]) -> None:
+    """Raises ServeError where a variable names Python below /opt/ml, which whoever made the model has written."""
+    models = base_dir(env).resolve()
+    for name, value in env.items():
+        custom = [value.partition(":")[0]] if name.startswith("CUSTOM_") else []  # file.py:function
+        for path in value.split(os.pathsep) if name == "PYTHONPATH" else custom:
+            if (HERE / path).resolve().is_relative_to(models):
+                raise ServeError(f"{name} names {path}: Python below {models} is not run here. Put it into the image")
 
 
 def user_name() -> str:

@@ -73,8 +73,10 @@ def test_in_a_container_with_our_environment_nothing_of_it_runs(recipe: Recipe, 
     assert start(INSTALL, hostile, environment(recipe)) == "False"
 
 
-def test_our_own_entrypoint_sees_to_it_by_itself(hostile: Path, tmp_path: Path) -> None:
-    start(STARTED_BY_US, hostile, {})
+@pytest.mark.parametrize("given", [{}, {"CUSTOM_SCRIPT_FILENAME": "inference.py"}])
+def test_our_own_entrypoint_sees_to_it_by_itself(given: dict[str, str], hostile: Path, tmp_path: Path) -> None:
+    """Whatever name the variables give: it is not looked for in the model's folder."""
+    start(STARTED_BY_US, hostile, given)
     assert not (tmp_path / "ran").exists()
 
 

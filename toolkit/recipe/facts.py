@@ -64,7 +64,8 @@ class ModelFacts:
     not known. `weight_bytes` is the stored size of all weights. `partial` facts are curated from what was published:
     what is missing in them may be there in the model, and `unverified` says which of them nobody has checked.
     `revision` is the commit of the hub that was read, `wanted` the branch, tag or commit that was asked for; empty
-    where unknown. `files` are the names of the files of the hub that staging copies, empty where unknown.
+    where unknown. `files` are the names of the files of the hub that staging copies, `others` of those, there or in
+    S3, that an engine reads not at all, or only to run them; both are empty where unknown.
     """
 
     model: str
@@ -79,6 +80,7 @@ class ModelFacts:
     unverified: tuple[str, ...] = ()
     wanted: str = ""
     files: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
     @property
     def text_config(self) -> Mapping[str, Any]:
@@ -98,8 +100,9 @@ class ModelFacts:
     def to_dict(self) -> dict[str, Any]:
         """The facts as they stand in a lock file."""
         tensors = None if self.tensors is None else {name: str(tensor) for name, tensor in self.tensors.items()}
-        files = {"files": list(self.files)} if self.files else {}
-        return {**{key: value for key, value in asdict(self).items() if key != "files"}, "tensors": tensors, **files}
+        names = {"files": list(self.files), "others": list(self.others)}
+        known = {key: value for key, value in asdict(self).items() if key not in names}
+        return {**known, "tensors": tensors, **{key: listed for key, listed in names.items() if listed}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ModelFacts:
@@ -116,6 +119,7 @@ class ModelFacts:
             "tokenizer": Tokenizer(**tokenizer) if tokenizer else None,
             "unverified": tuple(data["unverified"]),
             "files": tuple(data.get("files", ())),
+            "others": tuple(data.get("others", ())),
         }
         read = _validator().validate_python(facts)
         if not _COMMIT.fullmatch(read.revision):  # a branch may move, and anybody can open a pull request's

@@ -11,7 +11,9 @@ from pathlib import Path
 from toolkit import documents
 from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.files import write_whole
+from toolkit.recipe.content import CARD
 from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.folder import is_read
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model, staged_names
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource, is_commit
@@ -107,6 +109,11 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
             for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
             if source and facts and _knows(source, facts)
         },
+        other_files={
+            source.model: others
+            for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
+            if source and facts and (others := _others(source, facts, recipe))
+        },
         image_digests=lock.images,
         wheel_digests=lock.wheels,
         target_type=str(lock.target.config.get("model_type", "")),
@@ -164,6 +171,13 @@ def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFact
         return read_folder(source.folder)
     files = open_files(source)
     facts = read_model(files, written)
-    if source.kind != "hub":
-        return facts
-    return replace(facts, wanted=source.revision or "main", files=staged_names(sorted(files.sizes()), code=True))
+    names = sorted(files.sizes())
+    staged = staged_names(names, code=True)
+    facts = replace(facts, others=tuple(name for name in names if name != CARD and not is_read(name, code=False)))
+    return replace(facts, wanted=source.revision or "main", files=staged) if source.kind == "hub" else facts
+
+
+def _others(source: ModelSource, facts: ModelFacts, recipe: Recipe) -> tuple[str, ...]:
+    """The model's files that its engine does not read, as far as the lock knows them."""
+    others = facts.others if pins(facts, source) else ()
+    return tuple(name for name in others if not is_read(name, code=recipe.runs_model_code))

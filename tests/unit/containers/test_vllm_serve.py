@@ -214,6 +214,24 @@ def test_a_value_that_would_be_another_flag_is_an_error(container: Container, va
     assert f"{variable} has a value that begins with a dash" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("CUSTOM_SCRIPT_FILENAME", "{model}/inference.py"),
+        ("CUSTOM_FASTAPI_PING_HANDLER", "{model}/../model/inference.py:ping"),
+        ("PYTHONPATH", "/usr/lib/extra:{model}"),
+    ],
+)
+def test_a_variable_that_leads_to_python_of_the_model_is_an_error(
+    container: Container, variable: str, value: str
+) -> None:
+    done = container.run({"HF_MODEL_ID": "hub", variable: value.format(model=container.model_dir)})
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{variable} names {container.model_dir}" in done.stderr
+    assert f"Python below {container.base_dir} is not run here. Put it into the image" in done.stderr
+
+
 def test_a_negative_number_is_a_value() -> None:
     assert flags({"SM_VLLM_SEED": "-1", "SM_VLLM_WATERMARK": "-.5"}) == ["--seed", "-1", "--watermark", "-.5"]
 

@@ -9,6 +9,7 @@ import pytest
 from pairs import HIDDEN, HUB_RECIPE, VOCABULARY, edit_config, write_hub_pair, write_pair, write_recipe
 
 from toolkit.api.checking import check
+from toolkit.engines.arguments import left_out_notes
 from toolkit.errors import ToolkitError
 from toolkit.loading import load
 from toolkit.recipe.facts import Lock, Tensor
@@ -60,6 +61,26 @@ def test_a_lock_names_the_files_of_the_hub_that_are_staged(recipe: Recipe, tmp_p
         "tokenizer.json",
         "tokenizer_config.json",
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("org/target", "Of target.model these files are not copied, as the engine does not read them: {names}"),
+        ("s3://ours/target", "s3://ours/target (target.model) is used where it is, with files that no engine reads"),
+    ],
+)
+def test_a_lock_names_the_files_that_no_engine_reads(model: str, said: str, recipe: Recipe, tmp_path: Path) -> None:
+    for name in ("model.py", "requirements.txt", "README.md"):
+        (tmp_path / "target" / name).touch()
+    elsewhere = replace(recipe, target=recipe.target.edit(model=model), speculation=None)
+    written = read_lock(write_lock(elsewhere, read_models(elsewhere, lambda _: FolderFiles(tmp_path / "target"))))
+
+    note = next(left_out_notes(pinned(elsewhere, written)))
+    assert note.startswith(said.format(names="model.py, requirements.txt"))
+    assert "model.py, requirements.txt" in note
+    trusting = replace(elsewhere, engine=recipe.engine.edit(args={"trust-remote-code": True}))
+    assert "model.py" not in next(left_out_notes(pinned(trusting, written)))
 
 
 def test_there_may_be_no_lock(recipe: Recipe) -> None:
