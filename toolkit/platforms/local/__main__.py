@@ -74,7 +74,14 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     )
     counted = activity.count_asgi(gateway(sagemaker.endpoints.targets, guard))
     runtime = uvicorn.Server(
-        uvicorn.Config(counted, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        uvicorn.Config(
+            counted,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            http="h11",  # httptools takes heads without an end
+            h11_max_incomplete_event_size=16 * 1024,
+        )
     )
     serving = [
         threading.Thread(target=control.serve_forever, args=(0.05,), name="control", daemon=True),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from socket import socket
@@ -28,6 +30,9 @@ _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
 _MOST = 100  # resources of a page
 _ALL = 1_000_000
 _PIECE = 64 * 1024
+_SILENT_S = 20.0  # that a connection may say nothing: each has a thread
+_HEAD_S, _HEAD_BYTES = 20.0, 64 * 1024  # within which a request's head must be there
+_BODY_BYTES_S = 1024**2  # at least, of a body
 _THROWN_AWAY = 10_000_000  # werkzeug 3, serving.py: what it reads at once of a body that nobody took
 
 
@@ -72,6 +77,34 @@ def _answer(sagemaker: SageMaker, target: str, body: bytes) -> tuple[str, Answer
         return "400 Bad Request", {"__type": exc.code, "message": str(exc)}
 
 
+class _Bounded(io.RawIOBase):
+    """What a connection sends, as long as it comes in time and is no more than was allowed."""
+
+    def __init__(self, connection: socket) -> None:
+        self._connection = connection
+        self.allow(_HEAD_S, _HEAD_BYTES)
+
+    def allow(self, seconds: float, size: float) -> None:
+        """Take so many bytes more, until so many seconds from now."""
+        self._deadline, self._room = time.monotonic() + seconds, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Raises TimeoutError, which ends the connection, or ConnectionError."""
+        left = self._deadline - time.monotonic()
+        if left <= 0 or self._room <= 0:
+            raise TimeoutError if left <= 0 else ConnectionError
+        self._connection.settimeout(min(left, _SILENT_S))
+        try:
+            size = self._connection.recv_into(buffer)
+        finally:
+            self._connection.settimeout(_SILENT_S)  # which is also that of answers
+        self._room -= size
+        return size
+
+
 class _Pieces(io.BufferedReader):
     """Whoever asks for 10 MB or more, as werkzeug does to throw them away, gets what has come, piece by piece."""
 
@@ -83,12 +116,26 @@ class _RequestHandler(MotoRequestHandler):
     """moto's, without a log line per request, and without Nagle's wait between an answer's head and body."""
 
     disable_nagle_algorithm = True
-    timeout = 20.0  # seconds that a connection may be silent: each has a thread
+    timeout = _SILENT_S
 
     def setup(self) -> None:
         """Read in pieces, so that what werkzeug throws away after an answer is never held whole or waited for."""
         super().setup()
-        self.rfile = _Pieces(self.rfile.detach())
+        self._bounded = _Bounded(self.connection)
+        self.rfile = _Pieces(self._bounded)
+
+    def handle_one_request(self) -> None:
+        """Wait for a head, but not for ever."""
+        self._bounded.allow(_HEAD_S, _HEAD_BYTES)
+        super().handle_one_request()
+
+    def parse_request(self) -> bool:
+        """Once the head is there, the body may take as long as its size says."""
+        good: bool = super().parse_request()
+        length = self.headers.get("Content-Length", "") if good else ""
+        size = int(length) if length.isdecimal() else 0
+        self._bounded.allow(_HEAD_S + size / _BODY_BYTES_S, math.inf)
+        return good
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Say nothing."""

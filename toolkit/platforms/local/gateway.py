@@ -33,6 +33,7 @@ Resolve = Callable[[str], Sequence[Target] | None]
 
 # Of a request, by botocore's service model. AWS is said to take 25 MB by now, which could not be verified.
 _LARGEST_BODY = 6 * 1024**2
+_BODIES_AT_ONCE = 64  # that are being read; the others wait in their connections
 
 _PAGE_SECONDS = 5.0
 
@@ -57,15 +58,16 @@ _TO_CALLER = {
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a container may take, in seconds. The defaults are SageMaker's."""
+    """How long a caller may take for its body, and a container for its answer, in seconds. The latter as SageMaker."""
 
+    body_s: float = 60.0
     first_byte_s: float = 60.0
     stream_s: float = 480.0
 
 
 def gateway(resolve: Resolve, guard: sigv4.Guard, limits: Limits = Limits()) -> Starlette:
     """The ASGI application. `guard` decides who may ask."""
-    upstream = _Upstream()
+    upstream, reading = _Upstream(), asyncio.Semaphore(_BODIES_AT_ONCE)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -73,7 +75,7 @@ def gateway(resolve: Resolve, guard: sigv4.Guard, limits: Limits = Limits()) -> 
         upstream.close()
 
     def route(path: str, admit: _Admit, relay: _Relay, error: _ErrorBody) -> Route:
-        invocation = _Invocation(resolve, upstream, limits, partial(admit, guard), relay, error)
+        invocation = _Invocation(resolve, upstream, limits, partial(admit, guard), reading, relay, error)
         return Route(f"/endpoints/{{endpoint}}/{path}", invocation, methods=["POST"])
 
     return Starlette(
@@ -140,6 +142,7 @@ class _Invocation:
     upstream: _Upstream
     limits: Limits
     admit: Callable[[Scope, Receive], Awaitable[bytes]]
+    reading: asyncio.Semaphore
     relay: _Relay
     error: _ErrorBody
     copies: set[asyncio.Task[None]] = field(default_factory=set)
@@ -149,13 +152,17 @@ class _Invocation:
         endpoint = scope["path_params"]["endpoint"]
         try:
             sigv4.must_be_a_program(headers, scope["server"][1])
-            body = await self.admit(scope, receive)
+            async with self.reading, asyncio.timeout(self.limits.body_s):
+                body = await self.admit(scope, receive)
             targets = self.resolve(endpoint)
             target = _choose(endpoint, targets, headers)
             forwarded = {name: headers[key] for key, name in _TO_CONTAINER.items() if key in headers}
             call = _Call(endpoint, target, body, forwarded, self.limits)
         except sigv4.AccessError as exc:
             await self._refuse(_RefusedError(403, exc.code, str(exc)), send)
+            return
+        except TimeoutError:
+            await self._refuse(_RefusedError(408, "RequestTimeout", "The body did not come in time."), send)
             return
         except _RefusedError as exc:
             await self._refuse(exc, send)
@@ -183,7 +190,10 @@ class _Invocation:
     async def _refuse(self, error: _RefusedError, send: Send) -> None:
         body = json.dumps(self.error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
-        if error.status == HTTPStatus.FORBIDDEN:  # its body may still be coming, and would be kept
+        if error.status in (
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.REQUEST_TIMEOUT,
+        ):  # its body may still be coming, and would be kept
             headers["Connection"] = "close"
         await _send_whole(send, error.status, headers, body)
 

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -89,6 +89,21 @@ def test_an_answer_that_takes_too_long_is_a_model_error() -> None:
             runtime.invoke_endpoint(EndpointName="e", Body=b"x" * 100)
         assert caught.value.response["LogStreamArn"] == "arn:of:the:log"
         runtime.close()
+
+
+def test_a_body_must_come_in_time_and_few_are_read_at_once() -> None:
+    """64 that never end are read for their time; the 65th waits for one of them, and then has its own."""
+    with container() as target, serving(target, Limits(body_s=1)) as boto, ExitStack() as stack:
+        url = httpx.URL(boto.client("sagemaker-runtime").meta.endpoint_url)
+        head = f"POST /endpoints/e/openai/v1/chat/completions HTTP/1.1\r\nHost: {url.netloc.decode()}\r\n"
+        token = bearer_token(boto.get_credentials(), boto.region_name)
+        sent = f"{head}Authorization: Bearer {token}\r\nContent-Length: 9\r\n\r\nunended"
+        began = time.monotonic()
+        clients = [stack.enter_context(socket.create_connection((url.host, url.port), 30)) for _ in range(65)]
+        for client in clients:
+            client.sendall(sent.encode())
+        assert {client.recv(12) for client in clients} == {b"HTTP/1.1 408"}
+        assert time.monotonic() - began > 2
 
 
 def test_a_stream_may_take_longer_but_not_for_ever() -> None:
