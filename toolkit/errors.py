@@ -31,17 +31,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolkit.findings import Finding
-from toolkit.text import inert
+from toolkit.text import hide_secrets, inert
 from toolkit.version import install_command
 
 
 class ToolkitError(Exception):
-    """Base of all errors. `hint` is the edit or command that helps, empty when there is none."""
+    """Base of all errors. `hint` is the edit or command that helps, empty when there is none.
+
+    A secret that an answer or an address had in it is not shown.
+    """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        super().__init__(hide_secrets(message))
+        self.message = hide_secrets(message)
+        self.hint = hide_secrets(hint)
 
     def __str__(self) -> str:
         return inert(f"{self.message}\n  {self.hint}" if self.hint else self.message)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from toolkit.text import hide_secrets
+
 Severity = Literal["error", "warning", "info"]
 
 
@@ -22,6 +24,10 @@ class Finding:
     line: int | None = None
     hint: str = ""
     severity: Severity = "error"
+
+    def __post_init__(self) -> None:
+        for name in ("message", "hint"):  # which may quote what a recipe says
+            object.__setattr__(self, name, hide_secrets(getattr(self, name)))
 
     def line_for(self, recipe: str) -> str:
         """The finding as one verbatim: `recipe.yaml:14 key: message [code]`, and the hint below."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from toolkit import documents
+from toolkit.text import SECRET_SHAPES
 
 # Names of secrets end like this: HF_TOKEN, AWS_SECRET_ACCESS_KEY, MY_PWD, PGPASSWORD, dbPassword, api-key, TOKEN_2.
 _NAME = re.compile(
@@ -22,12 +23,6 @@ _SPECIAL_TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
 _TO_BE_FILLED_IN = r"[$<{*]"
 # A password in a URL; without a user, a token in its place has a shape of its own.
 _IN_URL = re.compile(rf"\w://[^\s/@]*:(?!{_TO_BE_FILLED_IN})[^\s@]*[^\s/@\d][^\s@]*@|\w://[^\s/@]*:\d+@")
-_SHAPES = re.compile(
-    r"\b((AKIA|ASIA)[0-9A-Z]{16}|hf_[A-Za-z0-9]{30,}|sk-([A-Za-z0-9]{20,}|(proj|ant|or|svcacct)-[\w-]{20,})"
-    r"|gh[oprsu]_[A-Za-z0-9]{30,}|github_pat_\w{22,}|glpat-[\w-]{20,}|xox[a-z]-[\w-]{10,}|nvapi-[\w-]{20,}"
-    r"|AIza[\w-]{35}|dckr_pat_[\w-]{20,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*|Bearer [\w.~+/-]{16,})"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-)
 _PAIR = re.compile(r"([A-Za-z][\w-]*)=([^\s&;,…]+)")
 _RANDOM = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9+/]{32,}={0,2}")
 # Neighbours of random letters and digits are of different kinds in 62% of cases, those of words and names rarely.
@@ -45,7 +40,7 @@ def secret_keys(name: str, value: Any) -> Iterator[str]:
 def without_secrets(text: str) -> str:
     """The text to be shown, with `…` for each word that looks like a secret, or that follows the name of one."""
     words = text.split(" ")
-    if _SHAPES.search(text) and not any(map(_SHAPES.search, words)):
+    if SECRET_SHAPES.search(text) and not any(map(SECRET_SHAPES.search, words)):
         return "…"
     hidden = [_is_secret(word) or _announces_secret(before) for before, word in zip(["", *words], words, strict=False)]
     return " ".join("…" if hide else word for hide, word in zip(hidden, words, strict=True))
@@ -75,7 +70,7 @@ def _in_value(name: str, value: Any) -> Iterator[str]:
 
 
 def _is_secret(text: str) -> bool:
-    if _IN_URL.search(text) or _SHAPES.search(text) or _is_random(text):
+    if _IN_URL.search(text) or SECRET_SHAPES.search(text) or _is_random(text):
         return True
     return any(
         _names_secret(key) and inner.lower() not in _ON_OR_OFF and not re.match(_TO_BE_FILLED_IN, inner)

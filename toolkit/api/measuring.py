@@ -13,6 +13,7 @@ from toolkit.api.handles import connect
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike
+from toolkit.measure.connection import require_address
 from toolkit.measure.design import Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport
@@ -105,6 +106,8 @@ def _require_spelled(named: Subject) -> None:
         if _ADDRESS.fullmatch(named):
             raise UsageError(f"{named} is not a URL", hint=f"Did you mean http://{named}?")
         recipe_or_none(named)
+    elif isinstance(named, str):
+        require_address(named)
 
 
 def _subject(what: Subject, model: str, platform: str | None) -> Endpoint | Server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.catalog import lookup
@@ -10,6 +11,7 @@ from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.images.reference import parse
+from toolkit.recipe.content import fragment
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 from toolkit.secret_values import secret_keys
@@ -88,10 +90,24 @@ def _is_image_name(text: str) -> bool:
 
 
 def _secrets(recipe: Recipe) -> Iterator[Finding]:
-    """Secrets would be visible to everybody who can describe the Model or read the recipe."""
-    for section, values in (("env", recipe.engine.env), ("args", recipe.engine.args)):
-        for name, value in values.items():
-            for key in secret_keys(name, value):
-                message = f"`{key}` looks like a secret: whoever can read the recipe or describe the Model would see it"
-                hint = f"Remove it. For a gated model {recipe.platform_rules.facts.gated_models}."
-                yield Finding("container.secret", message, f"engine.{section}.{key}", hint=hint)
+    """Secrets would be visible to everybody who can describe the Model, pull the image or read the recipe."""
+    sections = {
+        "": {"description": recipe.description},
+        "engine.env.": recipe.engine.env,
+        "engine.args.": recipe.engine.args,
+        "tags.": recipe.tags,
+        "container.dockerfile, ": _lines(recipe.container),
+    }
+    for section, values in sections.items():
+        for key in (found for name, value in values.items() for found in secret_keys(name, value)):
+            message = f"`{key}` looks like a secret: whoever can read the recipe or describe the Model would see it"
+            hint = f"Remove it. For a gated model {recipe.platform_rules.facts.gated_models}."
+            yield Finding("container.secret", message, f"{section}{key}", hint=hint)
+
+
+def _lines(section: ContainerSection | None) -> dict[str, str]:
+    """The recipe's own instructions by `line N`; nothing of a file that cannot be read, which its own check says."""
+    with suppress(UsageError):
+        lines = fragment(section).splitlines() if section else []
+        return {f"line {number}": line for number, line in enumerate(lines, 1)}
+    return {}

@@ -153,12 +153,17 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
     asked. Raises UsageError or InvocationError.
     """
     key = _key(key_variable)
-    if not _names_a_server(url):
-        hint = "Write it like http://127.0.0.1:9000/v1. An API key is read from an environment variable."
-        raise UsageError(f"not the URL of a server: {url.rpartition('@')[2]}", hint=hint)
+    require_address(url)
     access = OpenAIAccess(url.rstrip("/"), lambda: key)
     async with _connection(access.base_url, access) as connection:
         yield replace(connection, model=model or await _only_model(connection))
+
+
+def require_address(url: str) -> None:
+    """Raise UsageError unless it is the address of a server, with no secret in it."""
+    if not _names_a_server(url):
+        hint = "Write it like http://127.0.0.1:9000/v1. An API key is read from an environment variable."
+        raise UsageError(f"not the URL of a server: {url}", hint=hint)
 
 
 def _names_a_server(url: str) -> bool:
@@ -167,7 +172,7 @@ def _names_a_server(url: str) -> bool:
         _, host = parts.port, (parts.hostname or "").encode("idna")
     except ValueError:  # no such port, half an IPv6 address, or a host that cannot be looked up
         return False
-    return parts.scheme in ("http", "https") and bool(host) and "@" not in parts.netloc
+    return parts.scheme in ("http", "https") and bool(host) and "@" not in parts.netloc and not parts.query
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from typing import BinaryIO, Literal
 from toolkit import documents
 from toolkit.files import for_owner, make_private_folder
 from toolkit.planning.plan import Action, Plan
+from toolkit.text import hide_secrets
 
 # Of a longer record only the end is read.
 _MOST_BYTES = 8 * 1024**2
@@ -83,7 +84,7 @@ class Record:
         with open(self.path, "a+b", opener=for_owner) as stream:
             newest = _newest(stream)
             stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
-            stream.write(line.encode() + b"\n")
+            stream.write(hide_secrets(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
 

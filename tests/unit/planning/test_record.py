@@ -54,6 +54,11 @@ def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> 
     )
 
 
+def test_a_secret_in_an_error_is_not_recorded(record: Record) -> None:
+    record.write(PLAN, MODEL, "failed", "refused: Bearer abcdefghijklmnopqrstuvwxyz")
+    assert [event.detail for event in record.events()] == ["refused: …"]
+
+
 def test_another_command_carries_the_record_on(record: Record) -> None:
     record.write(PLAN, MODEL, "started")
     Record(record.path, print).write(PLAN, MODEL, "done")

@@ -190,10 +190,8 @@ class _Invocation:
     async def _refuse(self, error: _RefusedError, send: Send) -> None:
         body = json.dumps(self.error(error)).encode()
         headers = {"Content-Type": "application/json", "x-amzn-ErrorType": error.code}
-        if error.status in (
-            HTTPStatus.FORBIDDEN,
-            HTTPStatus.REQUEST_TIMEOUT,
-        ):  # its body may still be coming, and would be kept
+        # Its body may still be coming, and would be kept.
+        if error.status in (HTTPStatus.FORBIDDEN, HTTPStatus.REQUEST_TIMEOUT):
             headers["Connection"] = "close"
         await _send_whole(send, error.status, headers, body)
 

@@ -111,6 +111,9 @@ def report(
         (("", "", "[ml.g6.xlarge]", "  args: {override-generation-config: {deep: {password: abc}}}\n"),
          ("", "", "[ml.g6.xlarge]", "  args: {override-generation-config: {deep: {bos_token: <s>}}}\n"),
          "container.secret", "error", "engine.args.override-generation-config.deep.password"),
+        (("", "tags: {DB_PASSWORD: abc}"), ("", "tags: {team: abc}"), "container.secret", "error", "tags.DB_PASSWORD"),
+        (("", "description: the head of s3://me:hunter2@ours"), ("", "description: the head of s3://ours"),
+         "container.secret", "error", "description"),
     ],
 )  # fmt: skip
 def test_a_bad_setting_and_a_good_one(
