@@ -17,7 +17,7 @@ from importlib.metadata import requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
@@ -39,22 +39,27 @@ def part(text: str, extras: Sequence[str]) -> str:
     entries = re.split(r"\n(?=[^\s#])", text.strip())
     by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    project = declared["project"]
-    lists = [declared["build-system"]["requires"], project["dependencies"]]
-    lists += [project["optional-dependencies"][extra] for extra in extras]
-    wanted, seen = [Requirement(line) for lines in lists for line in lines], set[tuple[str, str]]()
+    optional = declared["project"]["optional-dependencies"]
+    lists = [
+        declared["build-system"]["requires"],
+        declared["project"]["dependencies"],
+        *(optional[of] for of in extras),
+    ]
+    wanted = [Requirement(line) for lines in lists for line in lines]
+    found: dict[NormalizedName, set[str]] = {}
     while wanted:
         requirement = wanted.pop()
         name = canonicalize_name(requirement.name)
         if name not in by_name:
             continue  # left out of the lock on purpose
-        for extra in {"", *requirement.extras} - {found for of, found in seen if of == name}:
-            seen.add((name, extra))
-            found = [Requirement(line) for line in requires(name) or ()]
-            wanted += [item for item in found if item.marker is None or item.marker.evaluate({"extra": extra})]
-    comment = "# Cut out of requirements.lock by `make lock`: the toolkit with the extras %s, on Linux and Python 3.11.\n"
-    lines = [by_name[name] for name in sorted({name for name, _ in seen})]
-    return comment % ", ".join(extras) + "\n".join(lines) + "\n"
+        for extra in {"", *requirement.extras} - found.setdefault(name, set()):
+            found[name].add(extra)
+            needed = map(Requirement, requires(name) or ())
+            wanted += [item for item in needed if item.marker is None or item.marker.evaluate({"extra": extra})]
+    comment = (
+        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, Python 3.11.\n"
+    )
+    return comment + "".join(f"{by_name[name]}\n" for name in sorted(found))
 
 
 def with_hashes(text: str) -> str:

@@ -54,7 +54,7 @@ _PARAMETERS = {
         "Type": "String",
         "AllowedPattern": r"[\w.-]+(@\d+)?/[\w.-]+(@\d+)?",
         "Description": (
-            "OWNER/NAME, or OWNER@ID/NAME@ID where GitHub's tokens have the numbers (Settings, Actions, OIDC says it)"
+            "OWNER/NAME, or OWNER@ID/NAME@ID where GitHub's tokens have the numbers (its OIDC settings show it)"
         ),
     },
     "Environment": {
