@@ -30,13 +30,15 @@ test-exhaustive: .venv/installed
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/bandit -q -r toolkit containers tools containers/*/serve containers/*/compile containers/*/train -t $(NOT_IN_RUFF)
+	$(BIN)/bandit -q -r toolkit containers tools .github containers/*/serve containers/*/compile containers/*/train -t $(NOT_IN_RUFF)
+	$(BIN)/zizmor --quiet --offline --strict-collection .
 
 types: .venv/installed
 	$(BIN)/mypy
 	for program in containers/*/serve containers/*/compile containers/*/train; do \
 		MYPYPATH=containers/on-vllm $(BIN)/mypy --scripts-are-modules $$program containers/on-vllm/*.py || exit 1; done
 	$(BIN)/mypy containers/benchmark/benchmark.py
+	$(BIN)/mypy .github/actions/toolkit/comment.py
 
 imports: .venv/installed
 	$(BIN)/lint-imports
@@ -72,7 +74,7 @@ clean:
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
-# Writes the hashes of requirements.lock anew, after a change of a version in it.
+# Writes the hashes of requirements.lock anew, after a change of a version in it, and the locks that are cut out of it.
 lock: .venv/installed
 	$(BIN)/python -m tools.requirements_lock
 

@@ -3,7 +3,7 @@
 What is pinned stands in requirements.lock itself: one `name==version` a line, with hashes or, where it is new, without.
 The hashes are of all files that the index has of that version, so that the lock installs on every machine and Python.
 Nothing is resolved: the lock is complete. torch's CPU build is on another index; requirements-torch.lock is written by
-hand.
+hand. The locks of PARTS are cut out of it: what CI installs, which is far less than what tests take.
 """
 
 from __future__ import annotations
@@ -11,17 +11,55 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from importlib.metadata import requires
 from pathlib import Path
 
-LOCK = Path(__file__).parents[1] / "requirements.lock"
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LOCK = ROOT / "requirements.lock"
+PARTS: Mapping[str, Sequence[str]] = {"requirements-action.lock": ["kubernetes"], "requirements-docs.lock": ["docs"]}
+"""Locks for the toolkit with some of its extras, and for what builds its wheel."""
 
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*==[^\s\\]+")
 
 
 def main() -> None:
-    """Rewrite the lock: its comment, then its pins with their hashes."""
+    """Rewrite the lock: its comment, then its pins with their hashes. Then its parts."""
     LOCK.write_text(with_hashes(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, extras in PARTS.items():
+        (ROOT / name).write_text(part(LOCK.read_text(encoding="utf-8"), extras), encoding="utf-8")
+
+
+def part(text: str, extras: Sequence[str]) -> str:
+    """Of a lock's text what the toolkit with these extras needs on this Python, by what installed packages say."""
+    entries = re.split(r"\n(?=[^\s#])", text.strip())
+    by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    optional = declared["project"]["optional-dependencies"]
+    lists = [
+        declared["build-system"]["requires"],
+        declared["project"]["dependencies"],
+        *(optional[of] for of in extras),
+    ]
+    wanted = [Requirement(line) for lines in lists for line in lines]
+    found: dict[NormalizedName, set[str]] = {}
+    while wanted:
+        requirement = wanted.pop()
+        name = canonicalize_name(requirement.name)
+        if name not in by_name:
+            continue  # left out of the lock on purpose
+        for extra in {"", *requirement.extras} - found.setdefault(name, set()):
+            found[name].add(extra)
+            needed = map(Requirement, requires(name) or ())
+            wanted += [item for item in needed if item.marker is None or item.marker.evaluate({"extra": extra})]
+    comment = (
+        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, Python 3.11.\n"
+    )
+    return comment + "".join(f"{by_name[name]}\n" for name in sorted(found))
 
 
 def with_hashes(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from standin import ACCOUNT, Call, StandIn
@@ -9,6 +10,7 @@ from standin_account import iam_action
 
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.permissions import permissions
+from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.recipe.recipe import Recipe
 
 # Nobody needs a right to it, or can do without.
@@ -20,6 +22,7 @@ NAMED = {
     ("sagemaker", "ModelName"): "arn:aws:sagemaker:us-west-2:{account}:model/{name}",
     ("sagemaker", "InferenceComponentName"): "arn:aws:sagemaker:us-west-2:{account}:inference-component/{name}",
     ("sagemaker", "TrainingJobName"): "arn:aws:sagemaker:us-west-2:{account}:training-job/{name}",
+    ("sagemaker", "HubContentName"): "arn:aws:sagemaker:us-west-2:aws:hub-content/SageMakerPublicHub/Model/{name}/1",
     ("sagemaker", "ResourceArn"): "{name}",
     ("ecr", "repositoryName"): "arn:aws:ecr:us-west-2:{account}:repository/{name}",
     ("ecr", "resourceArn"): "{name}",
@@ -32,10 +35,12 @@ NAMED = {
 }
 
 
-def not_allowed(standin: StandIn, recipe: Recipe) -> set[tuple[str, str]]:
-    """Actions that were taken, and on what, without being in permissions.py."""
-    listed = permissions(recipe, Account(ACCOUNT, "us-west-2"))
-    allowed = [(action, arn) for item in listed for action in item.actions for arn in item.resources]
+def not_allowed(
+    standin: StandIn, recipe: Recipe, listed: Callable[[Recipe, Account], Iterable[Permission]] = permissions
+) -> set[tuple[str, str]]:
+    """Actions that were taken, and on what, without being listed."""
+    needed = listed(recipe, Account(ACCOUNT, "us-west-2"))
+    allowed = [(action, arn) for item in needed for action in item.actions for arn in item.resources]
     return {
         (action_of(call), arn)
         for call in standin.calls

@@ -25,6 +25,7 @@ from toolkit.apply.progress import PlainProgress, Silent
 from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
 from toolkit.images.registry import Registry
 from toolkit.loading import load
+from toolkit.platforms.sagemaker.ci_roles import reading
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 BUCKET = "toolkit-123456789012-us-west-2"
@@ -106,6 +107,14 @@ def test_compiling_deploying_and_destroying_take_the_rights_that_are_listed(reci
     toolkit.deploy(recipe, progress=Silent())
     toolkit.destroy(recipe, progress=Silent())
     assert not_allowed(standin, load(recipe)) == set()
+
+
+def test_planning_takes_what_a_pull_request_may(recipe: Path, standin: StandIn) -> None:
+    toolkit.compile(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    standin.calls.clear()
+    toolkit.plan(recipe)
+    assert not_allowed(standin, load(recipe), reading) == set()
 
 
 def test_nothing_is_made_where_nothing_was_compiled(recipe: Path, standin: StandIn) -> None:

@@ -24,6 +24,7 @@ from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.loading import load
+from toolkit.platforms.sagemaker.ci_roles import reading
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
 
@@ -76,6 +77,13 @@ def test_building_deploying_and_destroying_take_the_rights_that_are_listed(recip
     toolkit.deploy(recipe, progress=Silent())
     toolkit.destroy(recipe, progress=Silent())
     assert not_allowed(standin, load(recipe)) == set()
+
+
+def test_planning_takes_what_a_pull_request_may(recipe: Path, standin: StandIn) -> None:
+    toolkit.deploy(recipe, progress=Silent())
+    standin.calls.clear()
+    toolkit.plan(recipe)
+    assert not_allowed(standin, load(recipe), reading) == set()
 
 
 def test_the_plan_pins_the_base_wherever_it_is(recipe: Path, host: str) -> None:

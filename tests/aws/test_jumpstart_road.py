@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from jumpstart_entries import GPT_OSS, HEAD, LLAMA, VLLM, WEIGHTS, gated, gpt_oss
 from pairs import write_pair, write_recipe
+from rights import action_of, not_allowed
 from standin import StandIn
 
 import toolkit
@@ -18,6 +19,7 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.platforms.elsewhere import open_files
+from toolkit.platforms.sagemaker.ci_roles import reading
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import read_models, write_lock
 from toolkit.registry import jumpstart_entries
@@ -76,6 +78,13 @@ def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
     assert notes[1] == (
         f"JumpStart {GPT_OSS} 3.38.0 lmi-optimized on ml.g7e.2xlarge: {VLLM.rpartition('/')[2]}, p-eagle K=3"
     )
+
+
+def test_planning_takes_what_a_pull_request_may(recipe: Path, standin: StandIn) -> None:
+    standin.calls.clear()
+    toolkit.plan(recipe)
+    assert "sagemaker:DescribeHubContent" in {action_of(call) for call in standin.calls}
+    assert not_allowed(standin, load(recipe), reading) == set()
 
 
 def test_a_stack_that_could_not_start_is_no_answer(recipe: Path) -> None:

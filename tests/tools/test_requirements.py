@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.requirements_lock import pins
+from tools.requirements_lock import LOCK, PARTS, part, pins
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-torch.lock")
+TOMLKIT = "tomlkit"
+"""Hatchling asks for it, and uses it in commands of its own only."""
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: Mapping[str, list[str]] = PROJECT["optional-dependencies"]
 DECLARED = [PROJECT["dependencies"], *EXTRAS.values()]
@@ -32,7 +35,7 @@ def locked() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, *PARTS])
 def test_every_pin_has_its_hashes_and_no_line_names_an_index(name: str) -> None:
     text = (ROOT / name).read_text()
     entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text, flags=re.M).strip())
@@ -44,6 +47,21 @@ def test_every_pin_has_its_hashes_and_no_line_names_an_index(name: str) -> None:
 @pytest.mark.parametrize("requirement", [Requirement(line) for lines in DECLARED for line in lines], ids=str)
 def test_what_the_project_asks_for_is_pinned(requirement: Requirement) -> None:
     assert requirement.specifier.contains(locked()[canonicalize_name(requirement.name)], prereleases=True)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_what_ci_installs_is_cut_out_of_the_lock(name: str) -> None:
+    assert (ROOT / name).read_text() == part(LOCK.read_text(), PARTS[name]), "make lock"
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_nothing_is_missing_in_what_ci_installs(name: str) -> None:
+    """Of each package there all that it asks for is there too, for the extras that were asked for."""
+    found = {canonicalize_name(pin.split("==")[0]) for pin in pins((ROOT / name).read_text())}
+    asked = [*PROJECT["dependencies"], *(line for extra in PARTS[name] for line in EXTRAS[extra])]
+    plain = [Requirement(line) for package in found for line in requires(package) or ()]
+    needed = [item for item in plain if item.marker is None or item.marker.evaluate({"extra": ""})]
+    assert {canonicalize_name(item.name) for item in [*map(Requirement, asked), *needed]} - found <= {TOMLKIT}
 
 
 def test_make_installs_nothing_without_its_hash_but_the_project_itself() -> None:

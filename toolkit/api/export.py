@@ -13,6 +13,8 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.train_job import train_job
+from toolkit.platforms.parts import Templates
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import rules_of
 
 
@@ -22,14 +24,9 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
     Raises RecipeError when a check finds an error, or for a stack that could not work; UsageError for a recipe that
     does not run on AWS, or compiles ahead.
     """
-    loaded = on_platform(load(recipe), platform)
-    rules = rules_of(loaded.platform.name)
-    if rules.parts.templates is None:
-        hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
-        message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
-        raise UsageError(message, hint=hint)
+    loaded, templates = _of_aws(recipe, platform)
     require(loaded)
-    templates = rules.parts.templates()
+    rules = rules_of(loaded.platform.name)
     complete, account = complete_recipe(loaded, open_for_plan(loaded))
     arranged = templates.arrange(complete, account)
     document = templates.template(rules.desired(arms_of(arranged, baseline), account))
@@ -38,6 +35,27 @@ def template(recipe: RecipeLike, *, platform: str | None = None, baseline: bool 
         findings = [Finding("cloudformation.fails", text, "platform.weights", hint=hint) for text in failures]
         raise RecipeError(str(loaded.path), findings)
     return document
+
+
+def ci_roles(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, Any]:
+    """Two roles for GitHub Actions as a CloudFormation template: one only plans, the other deploys. Starts nothing.
+
+    Raises UsageError for a recipe that does not run on AWS.
+    """
+    from toolkit.platforms.sagemaker.ci_roles import template as roles  # brings boto3
+
+    loaded, _ = _of_aws(recipe, platform)
+    return roles(*complete_recipe(loaded, open_for_plan(loaded)))
+
+
+def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates]:
+    loaded = on_platform(load(recipe), platform)
+    templates = rules_of(loaded.platform.name).parts.templates
+    if templates is None:
+        hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
+        message = f"CloudFormation is AWS's, and {loaded.name} runs on platform `{loaded.platform.name}`"
+        raise UsageError(message, hint=hint)
+    return loaded, templates()
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:

@@ -79,8 +79,12 @@ def plan(
     baseline: Baseline = False,
     platform: PlatformName = None,
     form: Annotated[
-        Literal["table", "json", "cloudformation"],
-        typer.Option("--format", help="Output format. `json` is the same as --json; `cloudformation` is a template."),
+        Literal["table", "json", "cloudformation", "ci-roles"],
+        typer.Option(
+            "--format",
+            help="Output format. `json` is the same as --json; `cloudformation` is a template, and so is `ci-roles`: "
+            "of two roles for GitHub Actions, of which one only plans and the other deploys.",
+        ),
     ] = "table",
     out: Annotated[
         Path | None,
@@ -97,6 +101,9 @@ def plan(
         raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
     if form == "cloudformation":
         _write_template(recipe, platform, baseline, out)
+        return
+    if form == "ci-roles":
+        _write_roles(recipe, platform, out)
         return
     planned = make(recipe, platform=platform, baseline=baseline)
     if out:
@@ -118,18 +125,11 @@ def plan_text(plan: Plan, *, cost: bool = True) -> str:
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
     from toolkit.api.export import template
-    from toolkit.planning.resources import NO_ACCOUNT
     from toolkit.platforms.sagemaker.rules import RULES
     from toolkit.platforms.sagemaker.rules.cloudformation import STAGE_FIRST, losses
 
     document = template(recipe, platform=platform, baseline=baseline)
-    text = json.dumps(document, indent=2)
-    if out:
-        write_whole(out, f"{text}\n")
-    else:
-        print(text)  # noqa: T201
-    if NO_ACCOUNT in text:
-        say(f"warning: the template has {NO_ACCOUNT} in place of your account number: log in to AWS and run this again")
+    _print_template(document, out)
     for line in losses(document, RULES.kinds):
         say(f"warning: {line}")
     for step in document["Metadata"][STAGE_FIRST]:
@@ -137,6 +137,28 @@ def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path
     file = out or "FILE"
     create = f"aws cloudformation deploy --template-file {file} --stack-name NAME --capabilities CAPABILITY_NAMED_IAM"
     say(f"then create the stack: {create}")
+
+
+def _write_roles(recipe: str, platform: str | None, out: Path | None) -> None:
+    from toolkit.api.export import ci_roles
+
+    _print_template(ci_roles(recipe, platform=platform), out)
+    create = (
+        f"aws cloudformation deploy --template-file {out or 'FILE'} --stack-name NAME --capabilities CAPABILITY_IAM"
+    )
+    say(f"then create the stack: {create} --parameter-overrides Repository=OWNER/NAME")
+
+
+def _print_template(document: Mapping[str, object], out: Path | None) -> None:
+    from toolkit.planning.resources import NO_ACCOUNT
+
+    text = json.dumps(document, indent=2)
+    if out:
+        write_whole(out, f"{text}\n")
+    else:
+        print(text)  # noqa: T201
+    if NO_ACCOUNT in text:
+        say(f"warning: the template has {NO_ACCOUNT} in place of your account number: log in to AWS and run this again")
 
 
 def build(

@@ -75,6 +75,20 @@ def test_a_pair_that_is_staged_has_a_template_that_works(tmp_path: Path, capsys:
     assert "one S3 prefix brings all, because AWS::SageMaker::Model has one model data source" in ended.err
 
 
+def test_roles_for_ci_and_the_command_that_makes_them(on_aws: str, tmp_path: Path, capsys: Captured) -> None:
+    path = tmp_path / "roles.json"
+    assert run(["plan", on_aws, "--format", "ci-roles", "--out", str(path)]) == 0
+    ended = capsys.readouterr()
+    assert ended.out == ""
+    assert json.loads(path.read_text())["Outputs"].keys() == {"PlanRole", "DeployRole"}
+    lines = ended.err.splitlines()
+    assert lines[0].startswith("warning: the template has 000000000000 in place of your account number")
+    assert lines[1] == (
+        f"then create the stack: aws cloudformation deploy --template-file {path} --stack-name NAME "
+        "--capabilities CAPABILITY_IAM --parameter-overrides Repository=OWNER/NAME"
+    )
+
+
 def test_a_recipe_of_this_machine_has_no_template(here: str, capsys: Captured) -> None:
     assert run(["plan", here, "--format", "cloudformation"]) == 2
     ended = capsys.readouterr()
