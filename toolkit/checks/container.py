@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds
@@ -91,7 +92,7 @@ def _is_image_name(text: str) -> bool:
 
 def _secrets(recipe: Recipe) -> Iterator[Finding]:
     """Secrets would be visible to everybody who can describe the Model, pull the image or read the recipe."""
-    sections = {
+    sections: dict[str, Mapping[str, Any]] = {
         "": {"description": recipe.description},
         "engine.env.": recipe.engine.env,
         "engine.args.": recipe.engine.args,
