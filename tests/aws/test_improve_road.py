@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from fakes import answer_events, event_stream
 from pairs import RECIPE, edit_config, write_pair
+from private_files import open_to_others
 from standin import StandIn
 from standin_runtime import Invocation, Reply
 from tuned_arms import report_at
@@ -272,6 +273,7 @@ def test_requests_name_the_variant_and_no_text_of_them_is_written(
     assert found.acceptance_lengths == (2.0, 4.0)
     assert "Question" in invoked[0].body["messages"][0]["content"]
     said = capsys.readouterr()
+    assert open_to_others(home()) == []
     written = [path.read_text(errors="replace") for path in home().rglob("*") if path.is_file()]
     assert "measure tiny@candidate" in said.err
     assert not [text for text in (said.out, said.err, *written, str(reports[0].to_dict())) if "Question" in text]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from local_account import Account
+from private_files import open_to_others
 
 from toolkit.api.context import record_of
 from toolkit.api.traffic import Attempt
@@ -30,11 +31,6 @@ def _usual_umask() -> Iterator[None]:
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "own"))
     return tmp_path / "own"
-
-
-def open_to_others(folder: Path) -> list[str]:
-    paths = [path for path in (folder, *folder.rglob("*")) if not path.is_symlink()]
-    return [str(path) for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
 def test_what_a_command_keeps_is_its_owners_alone(own: Path) -> None:

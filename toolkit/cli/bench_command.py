@@ -247,7 +247,7 @@ def _write_page(report: BenchReport, html: Path) -> None:
     from toolkit.files import write_whole
     from toolkit.measure.page import page_html
 
-    write_whole(html, page_html(report))
+    write_whole(html, page_html(report), 0o600)  # it quotes prompts and answers
     say(f"wrote {html}")
 
 

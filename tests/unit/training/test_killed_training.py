@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from private_files import open_to_others
 
 from tests.unit.training.heads import save_target
 from tests.unit.training.job_process import kept_curve
@@ -81,3 +82,4 @@ def test_killed_in_the_middle_it_goes_on_and_ends_as_if_nothing_had_been(
     shutil.copy(job / "job.json", whole)
     assert main(whole) == 0
     assert kept_curve(job) == kept_curve(whole)
+    assert open_to_others(tmp_path / "home") == [], "nothing of the data and the head is for other users"

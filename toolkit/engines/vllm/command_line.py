@@ -22,7 +22,8 @@ _SERVER_MODULE = "vllm.entrypoints"
 _SHORT: Mapping[str, str] = lookup.read("engines/vllm.json")["short_flags"]
 # Switches of `docker run`; all its other options take a value.
 _DOCKER_SWITCH = re.compile(r"-[dit]+|--(detach|init|interactive|privileged|rm|tty)")
-_WHO_MAY_ASK = "Who may ask is the platform's to decide."
+_HINTS = {"api-key": "Who may ask is the platform's to decide."}
+_READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
@@ -36,7 +37,7 @@ class VllmSettings(Imported):
     def add_flag(self, flag: str, value: Any) -> None:
         """A flag of the server, without dashes, in the section where it belongs."""
         name = alias_of(flag) or flag
-        if self.is_left_out(f"--{name}", name, value, _WHO_MAY_ASK):
+        if self.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
             return
         if name == "speculative-config":
             add_speculation(self, value)
@@ -224,7 +225,7 @@ def _add(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) ->
     values = [_value(text) for text in texts]
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     name = f"{flag}.{inner}" if inner else flag
-    if imported.is_left_out(f"--{name}", name, value, _WHO_MAY_ASK):
+    if imported.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
         return
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
