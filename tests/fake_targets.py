@@ -98,6 +98,7 @@ class FakeConnection:
     decoding_scores: bool = True
     kernels: str = "prefill"
     longest: int = 4096
+    spelling: Callable[[int], str] = "<{}>".format
     asked: list[Mapping[str, Any]] = field(default_factory=list)
 
     def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
@@ -121,7 +122,7 @@ class FakeConnection:
         best = sorted(range(VOCABULARY), key=lambda token: -found[token])
         named = {tokens[place], *best[:most]}
         return {
-            str(token): {"logprob": found[token], "rank": best.index(token) + 1, "decoded_token": f"<{token}>"}
+            str(token): {"logprob": found[token], "rank": best.index(token) + 1, "decoded_token": self.spelling(token)}
             for token in named
         }
 

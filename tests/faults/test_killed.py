@@ -92,7 +92,18 @@ def play(
         recipe.write_text(recipe.read_text().replace(old, new))
     measured = local.parent.parent / "measured.jsonl"
     arguments = {
-        "bench": ["bench", name, "--platform", "local", "--time", "2s", "--concurrency", "1", "--resume", str(measured)],
+        "bench": [
+            "bench",
+            name,
+            "--platform",
+            "local",
+            "--time",
+            "2s",
+            "--concurrency",
+            "1",
+            "--resume",
+            str(measured),
+        ],
         "destroy": ["destroy", str(recipe), "--yes"],
         "invoke": ["invoke", name, "One, two,", "--platform", "local", "--max-tokens", "64"],
     }.get(command, ["deploy", str(recipe), "--no-prove"])

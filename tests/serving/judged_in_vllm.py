@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ def judged(
 
     `wrong_every` makes the arm accept one wrong draft token in so many, by chance with `seed`. `temperature` is asked
     of both; `arm_temperature` and `baseline_temperature` are what they really get. `repaired` mends sampled drafts.
+    The arm's answers lack their last tokens with `fewer`, and are written backwards with `other_text`.
     """
     llms = LLM(**baseline), LLM(**arm)
     return [_trial(*llms, **trial) for trial in trials]
@@ -44,6 +45,8 @@ def _trial(
     arm_temperature: float | None = None,
     baseline_temperature: float | None = None,
     repaired: bool = False,
+    fewer: int = 0,
+    other_text: bool = False,
 ) -> dict[str, Any]:
     def results(name: str, llm: LLM, really: float | None) -> list[RequestResult]:
         sampling = SamplingParams(temperature=temperature if really is None else really, max_tokens=tokens)
@@ -51,6 +54,10 @@ def _trial(
 
     with accepting_one_wrong_token_in(wrong_every, seed), expanding_temperatures(repaired):
         answers = results("arm", arm, arm_temperature)
+    if fewer:
+        answers = [replace(one, token_ids=one.token_ids[:-fewer], finish_reason="stop") for one in answers]
+    if other_text:
+        answers = [replace(one, text=one.text[::-1]) for one in answers]
     reference = results("baseline", baseline, baseline_temperature)
     options = {"temperature": temperature}
     arms = (
@@ -87,6 +94,8 @@ def _answers(
             outcome="successful",
             prompt_token_ids=tuple(output.prompt_token_ids or ()),
             token_ids=tuple(output.outputs[0].token_ids),
+            text=output.outputs[0].text,
+            finish_reason=output.outputs[0].finish_reason,
         )
 
 

@@ -71,6 +71,16 @@ def test_one_wrong_token_in_200_is_caught(vllm: ForkedVllm) -> None:
     assert holds(found) == [[False, True]] * 2, [one["details"] for one in found]
 
 
+def test_right_tokens_that_end_early_or_under_another_text_are_caught(vllm: ForkedVllm) -> None:
+    """Whole answers are longer than those above: some of them end by themselves."""
+    trial = {"prompts": prompts(0), "batch": 16, "tokens": 300}
+    found = judged(vllm, trial, {**trial, "fewer": 4}, {**trial, "other_text": True})
+    details = [one["details"][0] for one in found]
+    assert holds(found) == [[True, True], [False, True], [False, True]], details
+    assert "answers end where the target goes on" in details[1]
+    assert "answers have another text than their tokens" in details[2]
+
+
 def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
     """The arm is another copy of the baseline: see below for what vLLM's CPU build makes of sampled drafts."""
     greedy, sampled = {"prompts": prompts(0), "batch": 16}, {"prompts": prompts(0, 32), "batch": 32, "temperature": 0.8}

@@ -8,6 +8,7 @@ each event, or the acceptance of drafts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -20,6 +21,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 # Far beyond what a model writes into its context, with the token ids and log probabilities that may come along.
 _MOST_BYTES = 1024**3
+_MOST_LINES = 1000  # of one event: with each all of them are read again
 _SHOWN_BYTES = 200
 
 
@@ -84,13 +86,19 @@ class EventReader:
         self.done = False
         self._bytes = 0
         self._rest = bytearray()
+        self._data, self._lines = b"", 0  # of an event that no line has completed yet
 
     def read(self, part: bytes) -> Iterator[Event]:
         """The events in a chunk, which may end anywhere. Raises InvocationError."""
         self._bytes += len(part)
         if self._bytes > _MOST_BYTES or len(self._rest) > documents.LIMITS.size:
             raise InvocationError("the endpoint sends without an end", hint="Ask for fewer tokens.")
-        if not self._rest and part.startswith(b"data: {") and part.endswith(b"\n\n") and part.count(b"\n") == 2:
+        if (
+            not (self._rest or self._data)
+            and part.startswith(b"data: {")
+            and part.endswith(b"\n\n")
+            and part.count(b"\n") == 2
+        ):
             yield _event(part[6:-2])  # nearly every chunk is one whole event, and need not be taken apart
             return
         if b"\n" not in part:  # what has no line is not looked through again and again
@@ -103,13 +111,24 @@ class EventReader:
         if rest:
             self._rest += rest
         for line in lines:
-            if not line.startswith(b"data:"):
-                continue
-            data = line[5:].strip()
-            if data == b"[DONE]":
-                self.done = True
-            elif data:
-                yield _event(data)
+            if line.startswith(b"data:"):
+                yield from self._take(line[5:].strip())
+            elif self._data and not line.strip():
+                yield _event(self._data)
+
+    def _take(self, data: bytes) -> Iterator[Event]:
+        """An event is read with the line that completes it, not with the blank one after it, which some leave out."""
+        if data == b"[DONE]":
+            self.done = True
+        elif data:
+            self._lines += 1
+            if self._lines > _MOST_LINES:
+                raise InvocationError("the endpoint sends an event without an end", hint="Ask for fewer tokens.")
+            self._data += (b"\n" if self._data else b"") + data
+            with suppress(ValueError, RecursionError):  # the rest of it is still to come
+                _DECODER.decode(self._data)
+                whole, self._data, self._lines = self._data, b"", 0
+                yield _event(whole)
 
 
 def _event(data: bytes) -> Event:

@@ -12,7 +12,7 @@ from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
-from toolkit.measure.lossless import pair_answers
+from toolkit.measure.lossless import count_identical, pair_answers
 from toolkit.measure.measurement import ArmReport, Verdict
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal, RequestResult, successful
@@ -125,8 +125,7 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     at = [item for item in results if (item.workload, item.load, item.open_loop) == point]
     answers = [item for item in successful(at) if item.arm == row.arm]
     pairs = pair_answers(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
-    same = sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
-    return same / len(pairs) if pairs else None
+    return count_identical(pairs) / len(pairs) if pairs else None
 
 
 def _cut(results: Sequence[RequestResult]) -> list[str]:

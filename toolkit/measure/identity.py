@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
 
-from toolkit.measure.lossless import pair_answers
+from toolkit.measure.lossless import count_identical, pair_answers
 from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 
@@ -73,8 +73,4 @@ def compare_identity(
 ) -> Identity:
     """Compare answers by token ids, or by text where the engine returns no ids. `again` are the baseline's second."""
     ours, own = pair_answers(successful(answers), reference), pair_answers(successful(again), reference)
-    return Identity(arm, _identical(ours), len(ours), _identical(own), len(own), reason)
-
-
-def _identical(pairs: Sequence[tuple[RequestResult, RequestResult]]) -> int:
-    return sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
+    return Identity(arm, count_identical(ours), len(ours), count_identical(own), len(own), reason)

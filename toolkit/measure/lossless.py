@@ -12,8 +12,9 @@ two best tokens from decoding to prefill, over m places where they are less than
 own answers; at least one step of its logits, which is the smallest distance seen. The limit is L = 2M. An arm is
 lossless if
 
-1. no gap exceeds L, and
-2. small gaps are at most twice as frequent as in the baseline's own answers (exact binomial test, level 0.001).
+1. no gap exceeds L,
+2. its ends and its texts are the target's, too (`endings`), and
+3. small gaps are at most twice as frequent as in the baseline's own answers (exact binomial test, level 0.001).
 
 **False alarms.** A right engine writes a token with gap g only where the target's two best tokens are g apart and the
 noise between them exceeds g. If x nats lie between them in a share f dx of the places (f is about 0.2 near 0) and
@@ -22,7 +23,7 @@ M is exceeded by a new value with probability 1/(m+1), whatever the distribution
 that makes 3e-8 false alarms for normal noise (M is 2.8 standard deviations, L is 5.6), 2e-4 for exponential tails
 (P(N > L) is 1/m²), 1 % for tails as heavy as Student's t with 4 degrees of freedom (1/16m). In 4,000 simulated runs,
 in which M is random too: none, 0.1 % and 1.8 %; with 1.5 times the baseline's noise in the arm 0.1 %, 1.4 % and 6 %.
-(2) fails by chance with at most 0.1 %, also if a draft's K+1 rows double the frequency.
+(3) fails by chance with at most 0.1 %, also if a draft's K+1 rows double the frequency.
 
 **Power.** A wrong token's gap is at least the distance between the two best tokens in its place, so it is seen where
 that exceeds L: in a share b of the places, which is counted. Wrong tokens at rate r escape n scored tokens with
@@ -40,6 +41,7 @@ from dataclasses import dataclass
 from math import ceil, exp, lgamma, log
 
 from toolkit.errors import InvocationError
+from toolkit.measure.endings import Endings, compare_endings
 from toolkit.measure.measurement import Verdict
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.scoring import Score, Scorer, decode
@@ -108,11 +110,12 @@ class Mismatch:
 class Lossless:
     """How an arm's greedy answers look to the target.
 
-    Of `pairs` of answers to the same request, `identical` are the baseline's token for token; `difference` is the
-    first that is not. Of `tokens` that the target scored, `below_first` are not its first choice; `beyond` of them lie
-    further below it than the floor's limit, the furthest is `worst`. `too_many` tells whether small gaps are more
-    frequent than in the baseline. `unscored` answers have no scores. Wrong tokens at `seen_rate` would have been seen
-    with 95 % certainty.
+    Of `pairs` of answers to the same request, `identical` are the baseline's token for token, with the same text;
+    `difference` is the first that is not among those that were scored. Of `tokens` that the target scored,
+    `below_first` are not its first choice; `beyond` of them lie further below it than the floor's limit, the furthest
+    is `worst`. `too_many` tells whether small gaps are more frequent than in the baseline. `endings` are those of the
+    scored answers. `unscored` answers have no scores. Wrong tokens at `seen_rate` would have been seen with 95 %
+    certainty.
     """
 
     arm: str
@@ -124,6 +127,7 @@ class Lossless:
     too_many: bool
     seen_rate: float
     floor: Floor
+    endings: Endings
     unscored: int = 0
     worst: Mismatch | None = None
     difference: Mismatch | None = None
@@ -131,7 +135,7 @@ class Lossless:
     @property
     def holds(self) -> bool | None:
         """Whether the arm is lossless; None if too few tokens were scored to tell."""
-        if self.beyond or self.too_many or not self.floor.greedy:
+        if self.beyond or self.too_many or not self.endings.hold or not self.floor.greedy:
             return False
         return True if self.seen_rate <= _WANTED_RATE else None
 
@@ -166,20 +170,22 @@ async def compare(
     scored = [(result, await scorer.of(result)) for result in chosen]
     scores = [score for _, answer in scored for score in answer]
     gaps = [score.gap for score in scores if score.gap > 0]
-    pairs = pair_answers(chosen, reference)
+    theirs = [(result, await scorer.of(result)) for result in sample(reference)]
+    pairs = pair_answers(successful(answers), reference)
     return Lossless(
         arm=arm,
         pairs=len(pairs),
-        identical=sum(ours.token_ids == theirs.token_ids for ours, theirs in pairs),
+        identical=count_identical(pairs),
         tokens=len(scores),
         below_first=len(gaps),
         beyond=sum(gap > floor.limit for gap in gaps),
         too_many=more_frequent((len(gaps), len(scores)), (floor.below_first, floor.tokens)),
         seen_rate=seen_rate(len(scores), sum(score.margin > floor.limit for score in scores)),
         floor=floor,
+        endings=await compare_endings(scorer, scored, theirs, floor.limit),
         unscored=sum(not answer for _, answer in scored),
         worst=_worst(scored, floor.limit),
-        difference=await _first_difference(pairs, scorer),
+        difference=await _first_difference(pair_answers(chosen, reference), scorer),
     )
 
 
@@ -195,6 +201,11 @@ def pair_answers(
     """Answers of two arms to the same request."""
     theirs = {result.request: result for result in reference if result.outcome == "successful"}
     return [(ours, theirs[ours.request]) for ours in answers if ours.request in theirs]
+
+
+def count_identical(pairs: Iterable[tuple[RequestResult, RequestResult]]) -> int:
+    """How many pairs have the same tokens and the same text."""
+    return sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
 
 
 def seen_rate(tokens: int, decisive: int) -> float:
@@ -302,6 +313,8 @@ def _sentences(lossless: Lossless) -> Iterator[str]:
             f"{lossless.beyond} of {lossless.tokens} tokens are not the target's: {lossless.worst.shown}, "
             f"{lossless.worst.gap:.3g} nats below its {lossless.worst.first}; rounding explains {noise}"
         )
+    elif not lossless.endings.hold:
+        yield from lossless.endings.sentences
     elif lossless.too_many:
         yield f"{lossless.below_first} of {lossless.tokens} tokens are not the target's first choice, against {own}"
     else:

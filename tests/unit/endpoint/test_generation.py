@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -33,6 +34,20 @@ def result(*parts: bytes) -> Generation:
 
 def test_an_answer_in_one_part() -> None:
     assert result(BYTES) == GENERATION
+
+
+def test_an_event_may_have_several_lines_as_the_standard_has_it() -> None:
+    """Each with its `data:`, in either kind of line end, with comments between events."""
+    lines = [json.dumps(event, indent=1).splitlines() for event in EVENTS]
+    text = "".join(": still here\n" + "".join(f"data:{line}\r\n" for line in event) + "\r\n" for event in lines)
+    whole = text.encode() + b"data: [DONE]\n\n"
+    for cut in range(0, len(whole), 7):
+        assert result(whole[:cut], whole[cut:]) == GENERATION
+
+
+def test_an_event_of_lines_without_end_is_refused() -> None:
+    with pytest.raises(InvocationError, match="an event without an end"):
+        result(b'data: {"choices": [\n' + b"data: {},\n" * 2000)
 
 
 def test_an_answer_cut_at_every_byte_is_the_same() -> None:

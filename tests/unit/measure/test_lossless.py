@@ -10,18 +10,21 @@ from math import sqrt
 from typing import Any
 
 import pytest
-from fake_targets import VOCABULARY, FakeConnection, FakeTarget, Pick, answers
+from fake_targets import END, VOCABULARY, FakeConnection, FakeTarget, Pick, answers
 
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.measure.arm import Arm
+from toolkit.measure.endings import has_other_text
 from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import other_tokens
 from toolkit.measure.sampled import Sampled
-from toolkit.measure.scoring import Scorer
+from toolkit.measure.scoring import Score, Scorer
+from toolkit.recipe.rules import Choice
 
 TARGET = FakeTarget()
+LETTERS = "abcdefghijkl"
 
 
 def greedy(target: FakeTarget = TARGET, mode: str = "decode") -> Pick:
@@ -430,3 +433,85 @@ def test_of_an_engine_that_does_not_score_given_tokens_it_is_not_shown() -> None
     assert alone.detail.endswith("cannot be scored: its engine does not tell how probable given tokens are")
     assert paired.verdicts[0].holds is None
     assert "does not tell how probable" in paired.verdicts[0].detail
+
+
+def ended(results: Sequence[RequestResult], longest: int = 12) -> list[RequestResult]:
+    """Answers that stop at their first token that ends one, or are cut."""
+    lengths = [[*one.token_ids[:longest], END].index(END) + 1 for one in results]
+    return [
+        replace(
+            one, token_ids=one.token_ids[:length][:longest], finish_reason="stop" if length <= longest else "length"
+        )
+        for one, length in zip(results, lengths, strict=True)
+    ]
+
+
+def shortened(results: Sequence[RequestResult], reason: str, fewer: int = 3) -> list[RequestResult]:
+    """The same answers, but that those which ended for that reason lack their last tokens, as if they ended there."""
+    return [replace(one, token_ids=one.token_ids[:-fewer]) if one.finish_reason == reason else one for one in results]
+
+
+def test_answers_that_end_where_the_targets_do_are_lossless() -> None:
+    own = ended(answers("baseline", greedy(), prompts=40))
+    assert {one.finish_reason for one in own} == {"stop", "length"}
+    assert lossless(judged(ended(answers("p-eagle", greedy(), prompts=40)), own)).endings.hold
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_answers_that_end_early_are_caught_though_each_of_their_tokens_is_right(reason: str) -> None:
+    own = ended(answers("baseline", greedy(), prompts=40))
+    cut = shortened(ended(answers("p-eagle", greedy(), prompts=40)), reason)
+    verdict = judged(cut, own).verdicts[0]
+    assert verdict.holds is False
+    assert "answers end where the target goes on, first structured, prompt " in verdict.detail
+    assert "are the baseline's token for token" in verdict.detail
+
+
+def test_an_engine_that_leaves_end_tokens_out_is_asked_how_the_target_goes_on() -> None:
+    """Where the baseline goes on with a token that it clearly prefers, the answer did not end there."""
+    own = answers("baseline", greedy(), prompts=40)
+    whole = [replace(one, finish_reason="length") for one in own]
+    cut = [replace(one, arm="p-eagle", token_ids=one.token_ids[:40], finish_reason="stop") for one in own]
+    assert judged(cut, whole).verdicts[0].holds is False
+
+
+def spelled(*texts: str) -> list[Score]:
+    return [
+        Score(Choice(token, -0.1, text), (Choice(token, -0.1), Choice(99, -5.0))) for token, text in enumerate(texts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "shown", "other"),
+    [
+        (["One", ",", " two", "<|end|>"], "One, two", False),
+        (["One", ",", " two", "<|end|>"], "One, three", True),
+        (["One", ",", "two"], "One,  two\n", False),  # tokens alone may lack their space
+        (["<think>", "so", "</think>", "One"], "so One", False),  # a parser took the marks out
+        (["One", "\ufffd", "\ufffd"], "One é", False),  # parts of a letter cannot be compared
+        (["One", ","], "", False),  # a call of a tool
+    ],
+)
+def test_the_text_of_an_answer_is_what_its_tokens_spell(texts: list[str], shown: str, other: bool) -> None:
+    (one,) = answers("p-eagle", greedy(), prompts=1, tokens=len(texts))
+    assert has_other_text(replace(one, text=shown), spelled(*texts)) is other
+
+
+def test_of_a_long_answer_the_text_of_its_beginning_counts() -> None:
+    (one,) = answers("p-eagle", greedy(), prompts=1, tokens=5)
+    assert not has_other_text(replace(one, text="One, two, three"), spelled("One", ",", " two"))
+    assert has_other_text(replace(one, text="Two, two, three"), spelled("One", ",", " two"))
+
+
+@pytest.mark.parametrize(("changed", "holds"), [(["p-eagle"], False), (["baseline", "p-eagle"], True)])
+def test_another_text_is_told_unless_the_baselines_is_another_too(changed: list[str], holds: bool) -> None:
+    def texts(arm: str) -> list[RequestResult]:
+        found = answers(arm, greedy())
+        letters = ["".join(map(LETTERS.__getitem__, one.token_ids)) for one in found]
+        shown = [text[::-1] if arm in changed else text for text in letters]
+        return [replace(one, text=text) for one, text in zip(found, shown, strict=True)]
+
+    served = FakeConnection(spelling=LETTERS.__getitem__)
+    verdict = judged(texts("p-eagle"), texts("baseline"), connection=served).verdicts[0]
+    assert verdict.holds is holds
+    assert ("answers have another text than their tokens" in verdict.detail) is not holds
