@@ -134,7 +134,11 @@ def _completion(output: RequestOutput) -> dict[str, Any]:
     choice: dict[str, Any] = {"prompt_logprobs": None, "logprobs": None}
     if output.prompt_logprobs:
         choice["prompt_logprobs"] = [
-            place and {str(token): {"logprob": value.logprob} for token, value in place.items()}
+            place
+            and {
+                str(token): {"logprob": value.logprob, "decoded_token": value.decoded_token}
+                for token, value in place.items()
+            }
             for place in output.prompt_logprobs
         ]
     if answer.logprobs:
