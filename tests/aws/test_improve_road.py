@@ -45,7 +45,7 @@ LIVE = (
 )
 BUCKET = "toolkit-123456789012-us-west-2"
 NOTHING_NEW = "nothing new was captured, and `training` is as it was, since the head that serves was trained"
-BETTER, WORSE = Interval(1.3, 1.2, 1.4), Interval(0.8, 0.7, 0.9)
+BETTER, SAME, WORSE = Interval(1.3, 1.2, 1.4), Interval(1.0, 0.9, 1.1), Interval(0.8, 0.7, 0.9)
 
 
 @dataclass
@@ -56,6 +56,7 @@ class Road:
     ratio: Interval = BETTER
     seen: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    own: list[str] = field(default_factory=list)
     jobs: list[str] = field(default_factory=list)
     started_from: list[str] = field(default_factory=list)
     fails: bool = False
@@ -78,11 +79,14 @@ class Road:
 
     def measure(self, new: Any, **_: Any) -> BenchReport:
         self.seen.append(described(self.standin))
-        self.asked += [prompt.text for workload in new.workloads for prompt in workload.prompts]
+        held_out, *own = new.workloads
+        self.own = [workload.name for workload in own]
+        self.asked += [prompt.text for prompt in held_out.prompts]
         if self.fails:
             raise PlatformError("the endpoint has gone")
-        gain = Gain("held-out", 1, "speculative", self.ratio, self.ratio)
-        return replace(report_at(7), gains=(gain,), noise=Interval(1.0, 0.99, 1.01))
+        gain = Gain(held_out.name, 1, "speculative", self.ratio, self.ratio)
+        kept = [Gain(workload.name, 1, "speculative", SAME, SAME) for workload in own]
+        return replace(report_at(7), gains=(gain, *kept), noise=Interval(1.0, 0.99, 1.01))
 
 
 def described(standin: StandIn) -> dict[str, Any]:
@@ -125,6 +129,14 @@ def capture(standin: StandIn, questions: range) -> None:
         record = {"captureData": {"endpointInput": {"data": json.dumps(body), "encoding": "JSON"}}}
         key = f"capture/tiny/tiny/AllTraffic/2026/11/22/10/{number:02}.jsonl"
         s3.put_object(Bucket=BUCKET, Key=key, Body=json.dumps(record).encode())
+
+
+def test_both_heads_answer_the_recipes_own_workloads_too(recipe: Path, standin: StandIn) -> None:
+    (recipe.parent / "ours.jsonl").write_text('{"prompt": "Name three rivers."}\n')
+    recipe.write_text(f"{LIVE}workloads: {{ours: ./ours.jsonl}}\n")
+    road = Road(standin)
+    assert improve(recipe, progress=Silent(), _steps=road.steps)
+    assert road.own == ["ours"]
 
 
 def test_while_it_is_measured_each_instance_answers_as_many_requests(recipe: Path, standin: StandIn) -> None:

@@ -44,7 +44,7 @@ from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.measure.compare import Comparison, compare
-from toolkit.measure.measurement import Interval
+from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.platforms.kubernetes.rules.manifests import text
@@ -269,11 +269,12 @@ def hostile_comparison(_: Path) -> Comparison:
 
 def hostile_improvement(_: Path) -> Improvement:
     ratio = Interval(1.0, 1.0, 1.0)
-    return Improvement(HOSTILE, HOSTILE, HOSTILE, False, HOSTILE, ratio, ratio, (1.0, 2.0))
+    own = (Gain(HOSTILE, 1, HOSTILE, ratio, ratio),)
+    return Improvement(HOSTILE, HOSTILE, HOSTILE, False, HOSTILE, ratio, ratio, (1.0, 2.0), own, {HOSTILE: 1})
 
 
 def hostile_improvement_plan(folder: Path) -> ImprovementPlan:
-    return ImprovementPlan(HOSTILE, HOSTILE, (HOSTILE,), hostile_plan(folder), HOSTILE, HOSTILE)
+    return ImprovementPlan(HOSTILE, HOSTILE, (HOSTILE,), hostile_plan(folder), HOSTILE, HOSTILE, {HOSTILE: 1})
 
 
 def hostile_run(_: Path) -> TrainingRun:

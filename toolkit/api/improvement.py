@@ -6,8 +6,8 @@ Until the new head has won, the one before answers: alone, or beside the new one
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from toolkit.display import card, facts
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.loading import RecipeLike, load, on_platform
-from toolkit.measure.measurement import ArmReport, Interval
+from toolkit.measure.measurement import ArmReport, Gain, Interval
 from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
@@ -51,8 +51,9 @@ class Improvement:
 
     `tried` says where it was measured: as a `variant` or on an `endpoint` of its own; empty if there was no new head to
     measure. `decoding` is the ratio of the tokens per second after the first (1/TPOT), `acceptance` that of the
-    acceptance lengths, the new head's over the old one's; `acceptance_lengths` has both, the old one's first. Truthy if
-    it was promoted.
+    acceptance lengths, the new head's over the old one's; `acceptance_lengths` has both, the old one's first: on the
+    held-out traffic. `on_workloads` has the ratios on the recipe's own workloads. `left_out` says how many requests of
+    the traffic were neither learned from nor asked, by the reason. Truthy if it was promoted.
     """
 
     recipe: str
@@ -63,6 +64,8 @@ class Improvement:
     decoding: Interval | None = None
     acceptance: Interval | None = None
     acceptance_lengths: tuple[float, float] | None = None
+    on_workloads: tuple[Gain, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return self.promoted
@@ -80,7 +83,14 @@ class Improvement:
             lengths = "{:.2f} before, {:.2f} now".format(*self.acceptance_lengths)
             times = f": {_text(self.acceptance)} times" if self.acceptance else ""
             found.append(("acceptance length", f"{lengths}{times}"))
-        return found
+        found += (
+            (
+                f"on {gain.workload}",
+                f"acceptance length {_text(gain.acceptance)} times, tokens per second {_text(gain.decoding)} times",
+            )
+            for gain in self.on_workloads
+        )
+        return [*found, *_left_out(self.left_out)]
 
     def __repr__(self) -> str:
         return inert("\n".join([f"<Improvement {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
@@ -93,7 +103,8 @@ class Improvement:
 class ImprovementPlan:
     """What `improve` will do: `training` is the plan of the job, `trial` says where the head is tried.
 
-    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed. Without a
+    `data` is the traffic that it learns from, `price` what that costs in words, None where nothing is billed.
+    `left_out` says how many requests of the traffic will be neither learned from nor asked, by the reason. Without a
     `training` it will do nothing: the head that serves was trained on all this traffic.
     """
 
@@ -103,6 +114,7 @@ class ImprovementPlan:
     training: Plan | None
     trial: str
     price: str | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit improve --dry-run --json`."""
@@ -110,13 +122,12 @@ class ImprovementPlan:
 
     def rows(self) -> list[tuple[str, str]]:
         """Names and texts of its facts."""
-        found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data))]
+        found = [("endpoint", self.endpoint), ("traffic", ", ".join(self.data)), *_left_out(self.left_out)]
         if self.training is None:
             return [*found, ("nothing to do", _NOTHING_NEW)]
         found.append(("trial", self.trial))
-        found.append(
-            ("then", "promoted if it is surely better, by an update to the recipe with its name; else removed")
-        )
+        then = "promoted if it is surely better and loses nothing on the recipe's workloads, by an update to the recipe"
+        found.append(("then", f"{then} with its name; else removed"))
         return [*found, *([("price", self.price)] if self.price else [])]
 
     def __repr__(self) -> str:
@@ -164,15 +175,17 @@ def improve(
 
     `what` is the endpoint's name, or its recipe. It learns from the requests that the endpoint captures, else from the
     recipe's `training.data`. Both heads are measured by turns on the held-out part, which the new one has not learned
-    from. It is promoted (the recipe names it, and is deployed) if acceptance length and time per output token are both
-    better by their 95 % intervals; else all stays as it was, as it does if the head that serves was trained on all this
-    traffic. A call after one that was interrupted goes on with its head. `approve` sees the plan before anything is
-    made, and raises to stop. Raises UsageError, RecipeError, TrainingJobFailed, PlatformError.
+    from, and on the recipe's own workloads. It is promoted (the recipe names it, and is deployed) if acceptance length
+    and time per output token are both better by their 95 % intervals, and it loses nothing on those workloads; else
+    all stays as it was, as it does if the head that serves was trained on all this traffic. A call after one that was
+    interrupted goes on with its head. `approve` sees the plan before anything is made, and raises to stop. Raises
+    UsageError, RecipeError, TrainingJobFailed, PlatformError.
     """
     progress = progress or default_progress()
     live = _live(what, platform, _steps, progress)
     if live.up_to_date:
-        return Improvement(str(live.recipe.path), str(_head(live.recipe)), "", False, _NOTHING_NEW)
+        path, head, left_out = str(live.recipe.path), str(_head(live.recipe)), live.traffic.left_out
+        return Improvement(path, head, "", False, _NOTHING_NEW, left_out=left_out)
     if approve:
         approve(_plan(live))
     run = _train(live, _steps, progress)
@@ -180,11 +193,12 @@ def improve(
     redeployed = False
     try:
         new, old = trial.begin()
-        asked = replace(new, workloads=(live.traffic.held_out,), baseline=None)
+        own = [workload.name for workload in new.workloads]
+        asked = replace(new, workloads=(live.traffic.held_out, *new.workloads), baseline=None)
         report = _steps.measure(asked, baseline=old, concurrency=concurrency, seconds=seconds, progress=progress)
         if report.interrupted:
             raise KeyboardInterrupt
-        decision = decide(report)
+        decision = decide(report, own)
         if decision.promote and trial.disturbed():
             decision = replace(decision, promote=False, reason="somebody else has deployed to the endpoint meanwhile")
         if decision.promote and promote:
@@ -194,7 +208,8 @@ def improve(
         trial.end(redeployed)
     replace(live.attempt, measured=report.complete).write(live.recipe.name)
     tried = "endpoint" if isinstance(trial, OwnEndpoint) else "variant"
-    return _improvement(str(live.recipe.path), run.head, tried, replace(decision, promote=redeployed), report)
+    decision = replace(decision, promote=redeployed)
+    return _improvement(str(live.recipe.path), run.head, tried, decision, report, live.traffic)
 
 
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
@@ -259,6 +274,7 @@ def _plan(live: _Live) -> ImprovementPlan:
         None if live.up_to_date else train_plan(live.candidate),
         _trial_of(live.recipe).note,
         _price(live),
+        live.traffic.left_out,
     )
 
 
@@ -323,11 +339,28 @@ def _trial(live: _Live, steps: Steps, progress: Progress) -> OnVariant | OwnEndp
     return OwnEndpoint(live.candidate, live.running, steps, progress)
 
 
-def _improvement(recipe: str, head: str, tried: str, decision: Decision, report: BenchReport) -> Improvement:
-    lengths, gain = _acceptance(report.arms), decision.gain
-    decoding, acceptance = (gain.decoding, gain.acceptance) if gain else (None, None)
-    known = lengths if all(lengths) else None
-    return Improvement(recipe, head, tried, decision.promote, decision.reason, decoding, acceptance, known)
+def _improvement(
+    recipe: str, head: str, tried: str, decision: Decision, report: BenchReport, traffic: Traffic
+) -> Improvement:
+    asked, gain = traffic.held_out.name, decision.gain
+    lengths = _acceptance([arm for arm in report.arms if arm.workload == asked])
+    return Improvement(
+        recipe,
+        head,
+        tried,
+        decision.promote,
+        decision.reason,
+        decoding=gain.decoding if gain else None,
+        acceptance=gain.acceptance if gain else None,
+        acceptance_lengths=lengths if all(lengths) else None,
+        on_workloads=tuple(gain for gain in report.gains if gain.workload != asked),
+        left_out=traffic.left_out,
+    )
+
+
+def _left_out(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    texts = [f"{reason}: {count:,}" for reason, count in counts.items()]
+    return [("left out", "; ".join(texts))] if texts else []
 
 
 def _text(ratio: Interval) -> str:

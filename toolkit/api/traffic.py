@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,10 +15,13 @@ from toolkit.measure.arm import Workload
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Prompt
 from toolkit.recipe.training_schema import TrainingSection
-from toolkit.training.conversations import Conversation, conversation_of, held_out
+from toolkit.training.conversations import Conversation, Skipped, different, held_out
+from toolkit.training.shares import Mark, mark_of, take, within_shares
 from toolkit.training.sources import Objects, source_rows
 
-_WORKLOAD = "held-out"
+_WORKLOAD = "held-out traffic"
+"""With a space, which no workload of a recipe has in its name."""
+
 _MOST_PROMPTS = 200
 
 
@@ -26,11 +29,13 @@ _MOST_PROMPTS = 200
 class Traffic:
     """The questions that a training job holds out, and a digest of the conversations that it learns from.
 
-    What a measurement asks is held out, so the requests of a trial do not change the digest.
+    What a measurement asks is not learned, so the requests of a trial do not change the digest. `left_out` says of how
+    many requests nothing is learned and nothing decided, by the reason.
     """
 
     held_out: Workload
     version: str
+    left_out: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -65,28 +70,28 @@ def last_attempt(endpoint: str) -> Attempt | None:
 
 def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     """The traffic now; `objects` reads it in S3. Raises UsageError, PlatformError, HubError."""
+    keep, skipped = settings.responses == "keep", Skipped()
     with TemporaryDirectory(prefix="toolkit-") as folder:
-        conversations = list(_conversations(settings, Path(folder), objects))
-    aside = held_out({one.question for one in conversations}, settings.held_out, settings.seed)
-    last = {
-        one.question: one for one in conversations if one.question in aside
-    }  # a chat's last request has all before it
-    learned = {
-        (one if settings.responses == "keep" else one.asked()).digest
-        for one in conversations
-        if one.question not in aside
-    }
-    prompts = tuple(_prompt(one) for one in list(last.values())[:_MOST_PROMPTS])
-    return Traffic(Workload(_WORKLOAD, prompts), digest(sorted(learned)))
+        rows = (row for source in settings.data for row in source_rows(source, Path(folder), objects))
+        found = list(different(rows, keep, skipped))
+    marks = [_mark(one if keep else one.asked(), settings) for one in found]
+    taken = within_shares(marks)
+    used = [found[number] for number in taken.numbers]
+    aside = held_out({one.question for one in used}, settings.held_out, settings.seed)
+    learned = {(one if keep else one.asked()).digest for one in used if one.question not in aside}
+    asked = {one.question: one for one in used if one.question in aside}  # a chat's last request has all before it
+    lasts = list(asked.values())
+    deciding = take([_mark(one, settings) for one in lasts], _MOST_PROMPTS)
+    for number, reason in taken.left_out:
+        skipped.add(reason, found[number].location)
+    for number, reason in deciding.left_out:
+        skipped.add(reason, lasts[number].location)
+    prompts = tuple(_prompt(lasts[number]) for number in deciding.numbers)
+    return Traffic(Workload(_WORKLOAD, prompts), digest(sorted(learned)), skipped.counts)
 
 
-def _conversations(settings: TrainingSection, folder: Path, objects: Objects) -> Iterator[Conversation]:
-    """What the job learns from, and holds out of."""
-    for source in settings.data:
-        for location, row in source_rows(source, folder, objects):
-            one = conversation_of(row, location)
-            if one and (one.answered or settings.responses != "keep"):
-                yield one
+def _mark(one: Conversation, settings: TrainingSection) -> Mark:
+    return mark_of(one, settings.held_out, settings.seed)
 
 
 def _prompt(conversation: Conversation) -> Prompt:

@@ -21,6 +21,7 @@ from toolkit.endpoint.request import chat_body
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import NO_PENALTIES, Arm, Connection, Workload
 from toolkit.measure.result import Outcome, RequestResult
+from toolkit.recipe.captured import MEASURED
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,14 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
 
 
 def body(arm: Arm, ask: Ask, max_tokens: int) -> Mapping[str, Any]:
-    """The request: greedy and without penalties, whatever the model's own defaults are, unless the options differ."""
+    """The request: greedy and without penalties, whatever the model's own defaults are, unless the options differ.
+
+    An endpoint may capture it: `user` says that it is no traffic, which a head would be trained on.
+    """
     prompt = ask.workload.prompts[ask.prompt]
     length = {"max_tokens": prompt.max_tokens or max_tokens}
     fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
-    return chat_body(prompt.messages, {**NO_PENALTIES, **length, **fixed, **arm.options})
+    return chat_body(prompt.messages, {**NO_PENALTIES, "user": MEASURED, **length, **fixed, **arm.options})
 
 
 async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing) -> list[RequestResult]:

@@ -41,7 +41,8 @@ class TrainingSection(Section):
         "target",
         description="`target`: the target answers every prompt anew, in the job, so that the head learns what it will "
         "have to draft; an address such as `https://host/v1`: the target answers there, behind an OpenAI-compatible "
-        "server; `keep`: the answers of the data, for data that the target itself wrote",
+        "server; `keep`: the answers of the data, for data that the target itself wrote; of a captured request only "
+        "what the endpoint answered to it",
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(
         0.0, description="of the target's new answers; 0: always its most probable token"

@@ -80,10 +80,10 @@ class Chat:
             text = text.rpartition(mark)[2]
         return str(self._tokenizer.decode(self._encode(text), skip_special_tokens=True)).strip()
 
-    def turns(self, messages: Sequence[Message]) -> Iterator[Turn]:
-        """The answers that a conversation has. Raises Unmaskable."""
+    def turns(self, messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
+        """The answers that a conversation has from message `start` on. Raises Unmaskable."""
         for end, message in enumerate(messages):
-            if message["role"] == "assistant" and end:
+            if message["role"] == "assistant" and end >= max(1, start):
                 yield self.last_turn(messages[: end + 1])
 
     def last_turn(self, messages: Sequence[Message]) -> Turn:

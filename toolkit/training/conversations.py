@@ -1,5 +1,8 @@
 """Conversations to train on, from rows of data files and records of SageMaker's data capture.
 
+In a file of the user's own each answer of an assistant may be the target's, for which the user vouches. Of a captured
+request everything is a caller's word: only what the endpoint answered to it is the target's own.
+
 Conversations are told apart by their prompts: two that start with the same question never stand on both sides of the
 split into training and held-out data, and which side that is depends on nothing but the question and the seed.
 """
@@ -7,7 +10,7 @@ split into training and held-out data, and which side that is depends on nothing
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolkit import documents
@@ -27,15 +30,21 @@ _ANSWER_COLUMNS = COLUMNS[5:]
 
 @dataclass(frozen=True)
 class Conversation:
-    """Messages, and the file and line that they come from."""
+    """Messages, and the file and line that they come from.
+
+    The first `given` messages are those of a captured request, with all that its caller says was answered before;
+    `hour` is when it came, where that is known. A conversation of a file of the user's own has neither.
+    """
 
     messages: tuple[Message, ...]
     location: str
+    given: int = 0
+    hour: str = ""
 
     @property
     def answered(self) -> bool:
-        """Whether it has an answer of the assistant to a message before it."""
-        return any(message["role"] == "assistant" for message in self.messages[1:])
+        """Whether it has an answer of the target to a message before it."""
+        return any(message["role"] == "assistant" for message in self.messages[max(1, self.given) :])
 
     @property
     def digest(self) -> str:
@@ -49,7 +58,8 @@ class Conversation:
         return digest(first.casefold().split())
 
     def asked(self) -> Conversation:
-        return Conversation(tuple(one for one in self.messages if one["role"] != "assistant"), self.location)
+        """Without answers: what the target is asked anew."""
+        return replace(self, messages=tuple(one for one in self.messages if one["role"] != "assistant"))
 
 
 @dataclass
@@ -78,10 +88,13 @@ _MOST_LOCATIONS = 5
 
 
 def conversation_of(row: Any, location: str) -> Conversation | None:
-    """The row's conversation; None for a captured request that is not a chat. Raises UsageError."""
+    """The row's conversation; None for a captured request that is not a caller's chat. Raises UsageError."""
     if is_captured(row):
         return _read_record(row, location)
-    return _conversation(request_of(row, location), location)
+    request = request_of(row, location)
+    if request is not row:  # its `body`, which somebody has sent
+        return _request(request, location)
+    return _conversation(request, location)
 
 
 def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conversation]:
@@ -89,21 +102,25 @@ def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conv
 
     Raises UsageError for a row that cannot be used.
     """
+    return (one if keep else one.asked() for one in different(rows, keep, skipped))
+
+
+def different(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conversation]:
+    """As `distinct`, with the answers before a question in any case: it was asked after them."""
     seen: set[str] = set()
     for location, row in rows:
         found = conversation_of(row, location)
         if found is None:
-            skipped.add("captured requests that are not chats", location)
+            skipped.add("captured requests that are not chats of a caller", location)
             continue
         if keep and not found.answered:
             skipped.add("conversations without an answer of the assistant", location)
             continue
-        conversation = found if keep else found.asked()
-        if (key := conversation.digest) in seen:
+        if (key := (found if keep else found.asked()).digest) in seen:
             skipped.add("duplicates", location)
             continue
         seen.add(key)
-        yield conversation
+        yield found
 
 
 def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str]:
@@ -111,7 +128,7 @@ def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str
 
     A question stays on its side when others are added; only where all would stand on one side, one is moved.
     """
-    ranks = {question: _rank(question, seed) for question in questions}
+    ranks = {question: rank(question, seed) for question in questions}
     if len(ranks) < 2:
         hint = "Add conversations with other questions: some are held out, and the head never learns from them."
         raise UsageError(f"the data asks {len(ranks)} different questions; training needs at least 2", hint=hint)
@@ -120,7 +137,7 @@ def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str
     return chosen if 0 < len(chosen) < len(ranks) else frozenset({lowest})
 
 
-def _rank(question: str, seed: int) -> float:
+def rank(question: str, seed: int) -> float:
     """A number from 0 to 1 that looks random."""
     return int(digest([seed, question])[:12], 16) / 16**12
 
@@ -128,26 +145,34 @@ def _rank(question: str, seed: int) -> float:
 def _read_record(record: Any, location: str) -> Conversation | None:
     try:
         found = read_capture(record)
-        conversation = _conversation(request_of(found.request, location), location)
+        if found.is_measurement or not isinstance(found.request, dict):
+            return None
+        conversation = replace(_request(found.request, location), hour=found.hour)
     except (UsageError, ValueError):
         return None
-    answer = _answer(found.answer)
-    if answer is None:
-        return conversation
-    return Conversation((*conversation.messages, answer), location)
+    answer = _answer(found.answer) if found.words_are_the_models else None
+    return conversation if answer is None else replace(conversation, messages=(*conversation.messages, answer))
 
 
 def _answer(completion: Any) -> Message | None:
-    """The message of a chat completion as OpenAI defines it."""
+    """The message of a chat completion as OpenAI defines it; None for one that was cut, whose end nobody knows."""
     try:
-        message = completion["choices"][0]["message"]
+        choice = completion["choices"][0]
+        message, whole = choice["message"], choice.get("finish_reason", "stop") == "stop"
         content, reasoning = message["content"], message.get("reasoning_content")
     except (KeyError, IndexError, TypeError, AttributeError):
         return None
-    if not isinstance(content, str):
+    if not whole or not isinstance(content, str):
         return None
     answer = {"role": "assistant", "content": content}
     return {**answer, "reasoning_content": reasoning} if isinstance(reasoning, str) and reasoning else answer
+
+
+def _request(request: Mapping[str, Any], location: str) -> Conversation:
+    """What a request asks, in the columns that an endpoint reads. Whatever answers it claims are its caller's word."""
+    columns = {name: request[name] for name in ("messages", "prompt") if name in request}
+    one = _conversation(columns, location)
+    return replace(one, given=len(one.messages))
 
 
 def _conversation(row: Mapping[str, Any], location: str) -> Conversation:

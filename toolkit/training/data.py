@@ -1,7 +1,7 @@
 """From a job's sources to what its head learns from: conversations, answers, samples, draft vocabulary, hidden states.
 
     checkpoints/responses.jsonl    the target's answers, which cost the most to make again
-    work/conversations.jsonl       the different conversations of all sources
+    work/conversations.jsonl       the different conversations of all sources, within the shares of `shares`
     work/train/, work/held-out/    samples and hidden states (`samples`)
     work/vocabulary.safetensors    the maps of a reduced draft vocabulary
     work/data.json                 written last: what was prepared, and from what
@@ -32,6 +32,7 @@ from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
+from toolkit.training.shares import Taken, mark_of, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
@@ -162,12 +163,13 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[i
     work = Path(job.work)
     sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
     rows = (row for one in sources for row in source_rows(one, work / "downloads", dataset=dataset))
-    count, questions = 0, set()
-    with writing(work / _CONVERSATIONS), (work / _CONVERSATIONS).open("w", encoding="utf-8") as stream:
+    marks, every = [], work / f"all-{_CONVERSATIONS}"
+    with writing(every), every.open("w", encoding="utf-8") as stream:
         for conversation in distinct(rows, job.responses == KEEP, skipped):
             stream.write(json.dumps(asdict(conversation)) + "\n")
-            questions.add(conversation.question)
-            count += 1
+            marks.append(mark_of(conversation, job.held_out, job.seed))
+    questions = _keep(within_shares(marks), every, work / _CONVERSATIONS, skipped)
+    count = len(questions)
     if sources and not count:
         hint = (
             "Write `training.responses: target`: then the target answers the questions of the data itself."
@@ -175,14 +177,28 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[i
             else "Correct `training.data`."
         )
         raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)
-    return count, questions
+    return count, set(questions)
+
+
+def _keep(taken: Taken, every: Path, kept: Path, skipped: Skipped) -> list[str]:
+    """Write those of a file's conversations that are taken to another one: their questions. The file is removed."""
+    left_out, questions = dict(taken.left_out), []
+    with writing(kept), kept.open("w", encoding="utf-8") as stream:
+        for number, conversation in enumerate(_conversations(every)):
+            if reason := left_out.get(number):
+                skipped.add(reason, conversation.location)
+                continue
+            stream.write(json.dumps(asdict(conversation)) + "\n")
+            questions.append(conversation.question)
+    every.unlink()
+    return questions
 
 
 _CONVERSATIONS = "conversations.jsonl"
 
 
-def _conversations(job: TrainingJob) -> Iterator[Conversation]:
-    with (Path(job.work) / _CONVERSATIONS).open("rb") as stream:
+def _conversations(path: Path) -> Iterator[Conversation]:
+    with path.open("rb") as stream:
         for line in stream:
             yield documents.parse_quickly(Conversation, line, documents.Limits(size=256 * 1024**2))
 
@@ -193,12 +209,12 @@ def _responses(job: TrainingJob) -> Responses:
 
 
 def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:
-    responses = _responses(job)
-    if all(conversation in responses for conversation in _conversations(job)):
+    responses, path = _responses(job), Path(job.work) / _CONVERSATIONS
+    if all(conversation in responses for conversation in _conversations(path)):
         return
     with _target(job, chat, engine) as generate:
         respond(
-            _conversations(job),
+            _conversations(path),
             responses,
             generate,
             chat,
@@ -234,11 +250,12 @@ def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) ->
 
 def _read_answers(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:
     """All conversations with their answers as tokens."""
+    path = Path(job.work) / _CONVERSATIONS
     if job.responses != KEEP:
-        wanted = {conversation.digest for conversation in _conversations(job)}
+        wanted = {conversation.digest for conversation in _conversations(path)}
         found = (one for one in _responses(job) if one.digest in wanted)
     else:
-        found = (_keep_answers(conversation, chat) for conversation in _conversations(job))
+        found = (_keep_answers(conversation, chat) for conversation in _conversations(path))
     for one in found:
         if one.reason:
             skipped.add(one.reason, one.location)
@@ -249,7 +266,7 @@ def _keep_answers(conversation: Conversation, chat: Chat) -> Answered:
     turns: list[Turn] = []
     reason = ""
     try:
-        turns.extend(chat.turns(conversation.messages))
+        turns.extend(chat.turns(conversation.messages, conversation.given))
     except Unmaskable as error:
         reason = f"conversations because {error}"
     return Answered(conversation.digest, conversation.question, conversation.location, tuple(turns), reason)

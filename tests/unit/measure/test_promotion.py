@@ -134,8 +134,12 @@ PERHAPS = Interval(1.1, 0.9, 1.3)
 WORSE = Interval(0.8, 0.7, 0.9)
 
 
+def gains_on(workload: str, *gains: tuple[Interval, Interval]) -> tuple[Gain, ...]:
+    return tuple(Gain(workload, 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
+
+
 def report(*gains: tuple[Interval, Interval], noise: float = 1.0, **more: Any) -> BenchReport:
-    found = tuple(Gain("held-out", 2**load, "speculative", *ratios) for load, ratios in enumerate(gains))
+    found = gains_on("held-out", *gains)
     arms = tuple(arm(name, "held-out", 1, 50.0) for name in ("baseline", "speculative"))
     made = BenchReport("chat", (), arms, noise=Interval(noise, noise / 2, noise * 2), gains=found)
     return replace(made, **more)
@@ -171,3 +175,37 @@ def test_both_figures_have_to_be_surely_better_at_one_load_and_worse_at_none(
     found = decide(measured)
     assert found.promote == (not reason)
     assert reason in found.reason
+
+
+SLIGHTLY_LESS = Interval(0.97, 0.9, 1.05)
+MUCH_LESS_PERHAPS = Interval(0.8, 0.5, 1.3)
+
+
+@pytest.mark.parametrize(
+    ("own", "reason"),
+    [
+        (gains_on("code", (SLIGHTLY_LESS, SLIGHTLY_LESS)), ""),
+        (
+            gains_on("code", (SURELY, WORSE)),
+            "on the workload code its acceptance length is 0.80 times (0.70-0.90) that",
+        ),
+        (gains_on("code", (SURELY, SURELY), (SURELY, WORSE)), "on the workload code its acceptance length is 0.80"),
+        (gains_on("code", (WORSE, SURELY)), "on the workload code its tokens per second are 0.80 times (0.70-0.90)"),
+        (gains_on("code", (SURELY, MUCH_LESS_PERHAPS)), "on the workload code its acceptance length is 0.80 times"),
+        ((), "too few answers to the workload code could be compared"),
+    ],
+)
+def test_a_gain_on_the_traffic_does_not_make_up_for_a_loss_on_the_owners_workloads(
+    own: tuple[Gain, ...], reason: str
+) -> None:
+    measured = report((SURELY, SURELY))
+    found = decide(replace(measured, gains=(*measured.gains, *own)), ["code"])
+    assert found.promote == (not reason)
+    assert reason in found.reason
+    assert found.gain == measured.gains[0]
+
+
+def test_a_gain_on_the_owners_workloads_alone_promotes_nothing() -> None:
+    measured = report((PERHAPS, PERHAPS))
+    found = decide(replace(measured, gains=(*measured.gains, *gains_on("code", (SURELY, SURELY)))), ["code"])
+    assert not found.promote

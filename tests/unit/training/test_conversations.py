@@ -63,7 +63,7 @@ def test_captured_requests_that_are_not_chats_are_counted() -> None:
         ("a:3", captured("not json")),
     ]
     assert len(list(distinct(rows, keep=False, skipped=skipped))) == 1
-    assert skipped.text() == "captured requests that are not chats: 2 (a:1, a:3)"
+    assert skipped.text() == "captured requests that are not chats of a caller: 2 (a:1, a:3)"
 
 
 def test_the_same_question_is_asked_once() -> None:
@@ -117,4 +117,4 @@ def test_a_captured_request_beyond_all_bounds_is_counted_and_skipped() -> None:
     skipped = Skipped()
     (found,) = distinct(rows(io.BytesIO("\n".join(lines).encode()), "a.jsonl", COLUMNS), False, skipped)
     assert found.location == "a.jsonl:2"
-    assert skipped.text() == "captured requests that are not chats: 1 (a.jsonl:1)"
+    assert skipped.text() == "captured requests that are not chats of a caller: 1 (a.jsonl:1)"

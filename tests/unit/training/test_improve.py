@@ -38,6 +38,7 @@ speculation: {{method: p-eagle, model: ./head, num_speculative_tokens: 7}}  # ou
 engine: {{version: 0.32.0, max_model_len: 1024}}
 platform: {{name: local}}
 """
+TRAFFIC = "held-out traffic"
 QUESTIONS = [f"What is {number} times seven?" for number in range(20)]
 
 
@@ -50,14 +51,21 @@ def captured(prefix: str, questions: Sequence[str]) -> Iterator[tuple[str, bytes
         yield f"{prefix}{number}.jsonl", json.dumps(record).encode() + b"\n"
 
 
-def report(decoding: float, acceptance: float = 1.3, **more: Any) -> BenchReport:
-    """The new head's decoding and acceptance over the old one's, each known to 2 %."""
-    ratios = (Interval(ratio, ratio * 0.98, ratio * 1.02) for ratio in (decoding, acceptance))
-    made = report_at(7)
-    lengths = {"baseline": 3.0, "speculative": round(3.0 * acceptance, 2)}
-    arms = tuple(replace(arm, acceptance_length=lengths[arm.arm]) for arm in made.arms)
-    gain = Gain("held-out", 1, "speculative", *ratios)
-    return replace(made, gains=(gain,), arms=arms, noise=Interval(1.0, 0.99, 1.01), **more)
+def report(decoding: float, acceptance: float = 1.3, on_general: float | None = 1.0, **more: Any) -> BenchReport:
+    """The new head's decoding and acceptance over the old one's, and its acceptance on what the recipe measures.
+
+    Each is known to 2 %.
+    """
+
+    def gain(workload: str, *ratios: float) -> Gain:
+        return Gain(workload, 1, "speculative", *(Interval(ratio, ratio * 0.98, ratio * 1.02) for ratio in ratios))
+
+    made = report_at(7, {TRAFFIC: 0.9, "general": 0.5})
+    lengths = {(TRAFFIC, "baseline"): 3.0, (TRAFFIC, "speculative"): round(3.0 * acceptance, 2)}
+    arms = tuple(replace(arm, acceptance_length=lengths.get((arm.workload, arm.arm), 1.0)) for arm in made.arms)
+    own = [gain("general", 1.0, on_general)] if on_general else []
+    gains = (gain(TRAFFIC, decoding, acceptance), *own)
+    return replace(made, gains=gains, arms=arms, noise=Interval(1.0, 0.99, 1.01), **more)
 
 
 @dataclass
@@ -86,6 +94,7 @@ class Road:
     report: BenchReport
     done: list[str] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
+    workloads: list[str] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     trained: TrainingSection | None = None
     fails: str = ""
@@ -126,7 +135,8 @@ class Road:
 
     def measure(self, new: Endpoint, *, baseline: Endpoint, **_: Any) -> BenchReport:
         self.done.append(f"measure {new.address} against {baseline.address}")
-        self.prompts = [prompt.text for workload in new.workloads for prompt in workload.prompts]
+        self.workloads = [workload.name for workload in new.workloads]
+        self.prompts = [prompt.text for workload in new.workloads[:1] for prompt in workload.prompts]
         if self.fails == "measure":
             raise PlatformError("the endpoint has gone")
         return self.report
@@ -214,6 +224,8 @@ def test_answers_of_the_data_are_not_asked(recipe: Path) -> None:
         (report(1.2, 1.01), "acceptance length is not surely higher"),
         (report(1.2, 0.9), "fewer of its drafts"),
         (report(1.2, complete=False), "not finished"),
+        (report(1.2, on_general=0.9), "on the workload general its acceptance length is 0.90 times (0.88-0.92) that"),
+        (report(1.2, on_general=None), "too few answers to the workload general could be compared"),
     ],
 )
 def test_else_all_is_as_it_was(recipe: Path, measured: BenchReport, reason: str) -> None:
@@ -223,6 +235,15 @@ def test_else_all_is_as_it_was(recipe: Path, measured: BenchReport, reason: str)
     assert reason in found.reason
     assert road.done == [*TRIED, BACK]
     assert recipe.read_text() == RECIPE
+
+
+def test_the_endpoints_own_workloads_are_measured_too_and_shown(recipe: Path) -> None:
+    road = Road(report(1.2))
+    found = improve(recipe, progress=Silent(), _steps=road.steps)
+    assert road.workloads == [TRAFFIC, "general"]
+    assert [gain.workload for gain in found.on_workloads] == ["general"]
+    assert "on general: acceptance length 1.00 (0.98-1.02) times" in repr(found)
+    assert found.to_dict()["on_workloads"][0]["acceptance"]["ratio"] == 1.0
 
 
 def test_without_promotion_it_only_measures(recipe: Path) -> None:

@@ -1,0 +1,161 @@
+"""How much of what is learned, or decides, can come from one caller of an endpoint.
+
+A captured request does not say who sent it, so two things stand for its source: the hour in which it came, and the kind
+of text that it is. Of each, no more than a share is taken, by chance; which part chance takes follows from all texts
+together, which no single caller knows. It does not see a caller who takes his time and writes each text differently.
+Conversations of a file of the user's own are taken whole.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from zlib import crc32
+
+from toolkit.recipe.content import digest
+from toolkit.training.conversations import Conversation, rank
+
+KIND, HOUR = 0.1, 0.25
+"""The most that requests of nearly one text, and those of one hour, may be of all that are taken.
+
+Where there are too few kinds or hours for that, each may be twice its even part.
+"""
+
+_ALIKE = 0.6
+"""Two texts are nearly one if that share of the words that either has is in both; all digits are the same."""
+
+_MOST_WORDS = 64
+"""Of a longer text's different words that many are compared, always those that have the lowest checksums."""
+
+_MOST_COMPARED = 100
+"""With how many others a text is compared, those with its rarest words first: so no text takes long."""
+
+# Writing without spaces is compared character by character.
+_WORD = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff\u2e80-\U0003ffff]|[^\W\u0e00-\u0eff\u1780-\u17ff\u2e80-\U0003ffff]+")
+_DIGITS = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What is compared of a conversation, without its text. `aside` says that it is held out.
+
+    `words` are checksums; None: a conversation of a file of the user's own, which is compared with nothing.
+    """
+
+    aside: bool
+    digest: str = ""
+    hour: str = ""
+    words: Sequence[int] | None = None
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Which are taken, by their numbers and as if shuffled, and why others are not."""
+
+    numbers: tuple[int, ...]
+    left_out: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True)
+class _Cap:
+    """The most of each source, `sources[n]` being that of the n-th conversation; None: it counts for none."""
+
+    share: float
+    sources: Sequence[Hashable]
+    reason: str
+
+    def most(self, size: int) -> int:
+        """Of so many in all."""
+        different = len(set(self.sources) - {None})
+        return max(1, int(max(self.share, 2 / max(1, different)) * size))
+
+
+def mark_of(one: Conversation, held_out: float, seed: int) -> Mark:
+    """What is compared of it; `held_out` and `seed` are those of the split."""
+    aside = rank(one.question, seed) < held_out
+    if not one.given:
+        return Mark(aside)
+    text = " ".join(message["content"] for message in one.messages if message["role"] == "user")
+    words = {crc32(word.encode()) for word in _WORD.findall(_DIGITS.sub("0", text.casefold()))} or {0}
+    return Mark(aside, one.digest, one.hour, array("L", sorted(words)[:_MOST_WORDS]))
+
+
+def within_shares(marks: Sequence[Mark]) -> Taken:
+    """All that go together: neither what is learned nor what is held out has more of a source than its share."""
+    numbers: list[int] = []
+    left_out: list[tuple[int, str]] = []
+    for aside in (True, False):
+        side = [number for number, mark in enumerate(marks) if mark.aside == aside]
+        taken = take([marks[number] for number in side])
+        numbers += (side[number] for number in taken.numbers)
+        left_out += ((side[number], reason) for number, reason in taken.left_out)
+    return Taken(tuple(sorted(numbers)), tuple(sorted(left_out)))
+
+
+def take(marks: Sequence[Mark], most: int | None = None) -> Taken:
+    """As many as go together, and no more than `most`: no source has more than its share of what is taken."""
+    salt = digest(sorted(mark.digest for mark in marks))
+    order = sorted(range(len(marks)), key=lambda number: digest([salt, marks[number].digest or number]))
+    caps = (
+        _Cap(KIND, _kinds([mark.words for mark in marks]), "captured requests of nearly one text, beyond their share"),
+        _Cap(HOUR, [mark.hour or None for mark in marks], "captured requests of one hour, beyond its share"),
+    )
+    size = len(order) if most is None else min(most, len(order))
+    while True:  # what is left out makes the whole smaller, of which a share is taken
+        taken = _take(order, caps, size, most)
+        if len(taken.numbers) >= size:
+            return taken
+        size = len(taken.numbers)
+
+
+def _take(order: Sequence[int], caps: Sequence[_Cap], size: int, most: int | None) -> Taken:
+    limits = [(cap.most(size), cap.sources, cap.reason, Counter[Hashable]()) for cap in caps]
+    numbers: list[int] = []
+    left_out: list[tuple[int, str]] = []
+    for number in order:
+        if len(numbers) == most:
+            break
+        full = (reason for limit, sources, reason, count in limits if count[sources[number]] >= limit)
+        if reason := next(full, ""):
+            left_out.append((number, reason))
+            continue
+        numbers.append(number)
+        for _, sources, _, count in limits:
+            if (source := sources[number]) is not None:
+                count[source] += 1
+    return Taken(tuple(numbers), tuple(left_out))
+
+
+def _kinds(texts: Sequence[Sequence[int] | None]) -> list[int | None]:
+    """Numbers of kinds: each text is nearly the first one of its kind.
+
+    Two texts that are nearly one share at least one of their rarest words (prefix filtering: Chaudhuri and others,
+    2006), so only those that do are compared.
+    """
+    seen = Counter(word for words in texts for word in words or ())
+    firsts: list[frozenset[int]] = []
+    with_word: dict[int, list[int]] = defaultdict(list)
+    kinds: list[int | None] = []
+    for words in texts:
+        if words is None:
+            kinds.append(None)
+            continue
+        rare = sorted(words, key=lambda word: (seen[word], word))[: len(words) - math.ceil(_ALIKE * len(words)) + 1]
+        text, near = frozenset(words), chain.from_iterable(with_word.get(word, ()) for word in rare)
+        kind = next((number for number in islice(near, _MOST_COMPARED) if _alike(text, firsts[number])), len(firsts))
+        if kind == len(firsts):
+            firsts.append(text)
+            for word in rare:
+                with_word[word].append(kind)
+        kinds.append(kind)
+    return kinds
+
+
+def _alike(one: frozenset[int], other: frozenset[int]) -> bool:
+    both = len(one & other)
+    return both >= _ALIKE * (len(one) + len(other) - both)
