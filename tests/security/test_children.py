@@ -32,6 +32,7 @@ NAMED = {
     "toolkit/platforms/local/keeper.py: subprocess",
     "toolkit/platforms/local/trainer.py: subprocess",
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",
+    "toolkit/training/template.py: subprocess",
 }
 """Where processes are started, and by what."""
 OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/neuron_compile.py", "containers/train/train"}

@@ -11,16 +11,16 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
 import torch
-from jinja2 import TemplateError
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
 from toolkit.training.samples import Sample
+from toolkit.training.template import BOUNDS, Bounds, Refused, Rendered, Template
 
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
 # What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
@@ -49,15 +49,27 @@ class Cut:
 
 
 class Chat:
-    """A tokenizer with its chat template. `end_tokens` are those with which the target ends its answer."""
+    """A tokenizer with its chat template, which is in the file `source`.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, end_tokens: Iterable[int]) -> None:
+    `end_tokens` are those with which the target ends its answer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        end_tokens: Iterable[int],
+        source: str = "tokenizer_config.json",
+        bounds: Bounds = BOUNDS,
+    ) -> None:
         self._tokenizer = tokenizer
         self.end_tokens = frozenset(end_tokens)
-        if not tokenizer.chat_template:
-            hint = "Train for a chat model, or add the chat template to its tokenizer_config.json."
+        found = tokenizer.chat_template
+        template = found.get("default") if isinstance(found, dict) else found
+        if not template or not isinstance(template, str):
+            hint = f"Train for a chat model, or add the chat template to {source}."
             raise UsageError("the target's tokenizer has no chat template", hint=hint)
-        self._marks_answers = bool(_GENERATION.search(tokenizer.get_chat_template()))
+        self._template = Template(template, tokenizer.special_tokens_map, source, bounds)
+        self._marks_answers = bool(_GENERATION.search(template))
 
     @property
     def digest(self) -> str:
@@ -71,7 +83,7 @@ class Chat:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """The tokens that the target is asked with. Raises Unmaskable for what the template refuses."""
-        return self._encode(self._render(messages, ask=True))
+        return self._encode(self._render(messages, ask=True).text)
 
     def text(self, answer: list[int]) -> str:
         """An answer as a client shows it to the target again: without reasoning and special tokens."""
@@ -94,7 +106,7 @@ class Chat:
 
     def _extended(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template adds to the prompt of the same conversation, up to the end token."""
-        prompt, whole = self._render(messages[:-1], ask=True), self._render(messages, ask=False)
+        prompt, whole = self._render(messages[:-1], ask=True).text, self._render(messages).text
         if not whole.startswith(prompt):
             raise Unmaskable("the chat template writes an answer differently from the prompt for it")
         answer = self._encode(whole[len(prompt) :])
@@ -103,11 +115,15 @@ class Chat:
 
     def _marked(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template marks with {% generation %}, and the end token after it."""
-        try:
-            encoded = self._apply(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
-        except OverflowError as error:  # transformers, for a mark around nothing
-            raise Unmaskable("the chat template marks no token of the answer") from error
-        tokens, mask = list(encoded["input_ids"]), list(encoded["assistant_masks"])
+        rendered = self._render(messages, marks=True)
+        encoded = self._tokenizer(rendered.text, add_special_tokens=False)
+        tokens = list(encoded["input_ids"])
+        mask = [0] * len(tokens)
+        for start, end in rendered.marks:
+            if (first := encoded.char_to_token(start)) is not None and start < end:
+                last = encoded.char_to_token(end - 1)
+                after = len(tokens) if last is None else last + 1
+                mask[first:after] = [1] * (after - first)
         if 1 not in mask:
             raise Unmaskable("the chat template marks no token of the answer")
         end = len(mask) - mask[::-1].index(1)
@@ -124,13 +140,10 @@ class Chat:
         if not turn.answer or unicodedata.normalize("NFKC", content.strip()) not in decoded:
             raise Unmaskable("the chat template changes the text of the answer")
 
-    def _render(self, messages: Sequence[Message], *, ask: bool) -> str:
-        return str(self._apply(messages, tokenize=False, add_generation_prompt=ask))
-
-    def _apply(self, messages: Sequence[Message], **options: bool) -> Any:
+    def _render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
         try:
-            return self._tokenizer.apply_chat_template([dict(message) for message in messages], **options)
-        except (TemplateError, TypeError, KeyError) as error:  # its message may show the text
+            return self._template.render(messages, ask=ask, marks=marks)
+        except Refused as error:
             raise Unmaskable("the chat template refuses it") from error
 
     def _encode(self, text: str) -> list[int]:
@@ -143,7 +156,13 @@ def load_chat(target: str, revision: str = "main") -> Chat:
         tokenizer = AutoTokenizer.from_pretrained(target, revision=revision)
     except (OSError, ValueError) as error:
         raise UsageError(f"the tokenizer of {target} cannot be read: {error}") from error
-    return Chat(tokenizer, _end_tokens(target, revision, tokenizer))
+    return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target))
+
+
+def _template_file(target: str) -> str:
+    """Where the chat template is: in a file of its own, which has precedence, or in the tokenizer's."""
+    own = Path(target) / "chat_template.jinja"
+    return str(own if own.is_file() else own.with_name("tokenizer_config.json"))
 
 
 def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
