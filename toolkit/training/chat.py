@@ -12,15 +12,17 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
 from toolkit.training.samples import Sample
-from toolkit.training.template import BOUNDS, Bounds, Refused, Rendered, Template
+from toolkit.training.template import Refused, Rendered, Renderer, Template
 
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
 # What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
@@ -31,12 +33,16 @@ class Unmaskable(ValueError):
     """The template does not tell which tokens of this conversation are the target's own."""
 
 
+Token = Annotated[int, Field(ge=0, lt=2**31)]
+"""A token's id, as samples hold it."""
+
+
 @dataclass(frozen=True)
 class Turn:
     """One answer of the target: the tokens of the whole prompt, and those that it generates."""
 
-    prompt: list[int]
-    answer: list[int]
+    prompt: list[Token]
+    answer: list[Token]
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,7 @@ class Chat:
         tokenizer: PreTrainedTokenizerBase,
         end_tokens: Iterable[int],
         source: str = "tokenizer_config.json",
-        bounds: Bounds = BOUNDS,
+        renderer: Renderer | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self.end_tokens = frozenset(end_tokens)
@@ -68,7 +74,7 @@ class Chat:
         if not template or not isinstance(template, str):
             hint = f"Train for a chat model, or add the chat template to {source}."
             raise UsageError("the target's tokenizer has no chat template", hint=hint)
-        self._template = Template(template, tokenizer.special_tokens_map, source, bounds)
+        self._template = Template(template, tokenizer.special_tokens_map, source, renderer or Renderer())
         self._marks_answers = bool(_GENERATION.search(template))
 
     @property

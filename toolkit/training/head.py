@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from speculators.config import SpeculatorsConfig, VerifierConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
 from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
@@ -17,6 +16,7 @@ from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfi
 
 from toolkit.errors import UsageError
 from toolkit.training.job import TrainingJob
+from toolkit.training.samples import read_tensors, tensor_names
 from toolkit.training.vocabulary import Vocabulary
 
 Head = PEagleDraftModel | Eagle3DraftModel
@@ -130,7 +130,7 @@ def _load(head: Head, folder: Path) -> None:
     """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size."""
     stored: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        stored |= load_file(file)
+        stored |= read_tensors(file, tensor_names(file))
     stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
     wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if not name.startswith("verifier_")}
     lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]

@@ -1,7 +1,8 @@
 """`python -m toolkit.training.rendering`: renders a chat template, which may be anybody's, for who starts it.
 
-The first line of its input has the template, its variables and the bounds, each further line a conversation, whose
-answer is a line of the output; all of them are JSON. It ends with its input, and by itself where a bound is passed.
+The first line of its input has the bounds. Of the others, some have a template with its variables, and each further one
+a conversation for it, whose answer is a line of the output; all of them are JSON. It ends with its input, and by itself
+where a bound is passed.
 """
 
 from __future__ import annotations
@@ -31,22 +32,25 @@ def main() -> None:
     given = requests.readline()
     if not given:
         return
-    template = json.loads(given)
-    _bound_memory(template["memory"])
+    bounds, template = json.loads(given), {}
+    _bound_memory(bounds["memory"])
     for line in requests:
+        if line.startswith(b'{"text"'):
+            template = json.loads(line)
+            continue
         # Computing time: it passes neither while the process is stopped nor while others keep the machine busy. Python
         # has no handler for its signal, so the kernel ends also what would never come back to Python.
-        signal.setitimer(signal.ITIMER_PROF, template["seconds"])
-        answer = _answer(template, line)
+        signal.setitimer(signal.ITIMER_PROF, bounds["seconds"])
+        answer = _answer(template, line, bounds["output"])
         signal.setitimer(signal.ITIMER_PROF, 0)
         answers.write(answer + b"\n")
         answers.flush()
 
 
-def _answer(template: dict[str, Any], line: bytes) -> bytes:
+def _answer(template: dict[str, Any], line: bytes, most: int) -> bytes:
     try:
         answer = json.dumps(_rendered(template, json.loads(line)), ensure_ascii=False)
-        if len(answer) > template["output"]:
+        if len(answer) > most:
             os._exit(OUTPUT_EXIT)
         return answer.encode()
     except MemoryError:

@@ -21,6 +21,10 @@ class Refused(ValueError):
     """The template does not take this conversation."""
 
 
+class BoundPassed(Exception):
+    """What a template did that no template may do."""
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Of one rendering: seconds of computing, bytes of memory, characters of output.
@@ -44,54 +48,29 @@ class Rendered:
     marks: Sequence[tuple[int, int]]
 
 
-class Template:
-    """A chat template with its variables; `source` names its file.
+class Renderer:
+    """The process that renders: it starts when it is first asked, and ends when this goes, whatever becomes of ours."""
 
-    Its process starts with the first rendering, and ends when it is used no more, whatever becomes of ours.
-    """
-
-    def __init__(self, text: str, variables: Mapping[str, Any], source: str, bounds: Bounds = BOUNDS) -> None:
-        self.text, self._source, self._bounds = text, source, bounds
-        self._first = _line({"text": text, "variables": variables, **vars(bounds)})
-        self._lock = Lock()  # answers of a server come in several threads
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+        self._bounds, self._lock = bounds, Lock()  # answers of a server come in several threads
         self._child: subprocess.Popen[bytes] | None = None
-        self._failure: UnreadableModel | None = None
+        self._template = b""
 
-    def render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
-        """The conversation; with `ask`, and then the beginning of an answer.
-
-        Raises Refused, and UnreadableModel for a template that is none, or that passes a bound; then it does so always.
-        """
-        request = _line({"messages": list(messages), "ask": ask, "marks": marks})
+    def ask(self, template: bytes, request: bytes) -> Any:
+        """Its answer to a request about that template. Raises BoundPassed."""
         with self._lock:
-            if self._failure:
-                raise self._failure
-            answer = json.loads(self._asked(request))
-            if "broken" in answer:
-                self._failure = self._unusable(f"is no template: {answer['broken']}")
-                raise self._failure
-        if "text" not in answer:
-            raise Refused
-        return Rendered(answer["text"], answer["marks"])
-
-    def _asked(self, request: bytes) -> bytes:
-        # Who is interrupted here leaves an answer behind, so the next one starts another process.
-        child, self._child = self._child, None
-        if child is None:
-            child, request = self._start(), self._first + request
-        assert child.stdin
-        assert child.stdout
-        try:
-            child.stdin.write(request)
-            child.stdin.flush()
-            answer = child.stdout.readline()
-        except BrokenPipeError:
-            answer = b""
-        if not answer.endswith(b"\n"):
-            self._failure = self._unusable(self._passed(child.wait()))
-            raise self._failure
-        self._child = child
-        return answer
+            # Who is interrupted here leaves an answer behind, so the next one starts another process.
+            child, self._child = self._child, None
+            if child is None:
+                child, self._template = self._start(), b""
+                request = _line(vars(self._bounds)) + template + request
+            elif template != self._template:
+                request = template + request
+            answer = _answer(child, request)
+            if not answer.endswith(b"\n"):
+                raise BoundPassed(self._passed(child.wait()))
+            self._child, self._template = child, template
+        return json.loads(answer)
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Nothing that it says is shown: it could be of a text.
@@ -110,15 +89,56 @@ class Template:
             MEMORY_EXIT: f"takes more than {self._bounds.memory / 1024**2:,.0f} MiB of memory",
             OUTPUT_EXIT: f"makes a text of more than {self._bounds.output:,} characters",
         }
-        return f"{passed.get(code, f'ends its process with exit code {code}')} with one conversation"
+        return passed.get(code, f"ends its process with exit code {code}")
 
-    def _unusable(self, why: str) -> UnreadableModel:
-        hint = "Put the chat template of the model's publisher there, or train for another target."
-        return UnreadableModel(f"the chat template in {self._source} {why}", hint=hint)
+
+class Template:
+    """A chat template with its variables; `source` names its file."""
+
+    def __init__(self, text: str, variables: Mapping[str, Any], source: str, renderer: Renderer) -> None:
+        self._source, self._renderer = source, renderer
+        self._line = _line({"text": text, "variables": variables})
+        self._failure = ""
+
+    def render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
+        """The conversation; with `ask`, and then the beginning of an answer.
+
+        Raises Refused, and UnreadableModel for a template that is none, or that passes a bound; then it does so always.
+        """
+        if not self._failure:
+            answer = self._answer(_line({"messages": list(messages), "ask": ask, "marks": marks}))
+        if self._failure:
+            hint = "Put the chat template of the model's publisher there, or train for another target."
+            raise UnreadableModel(f"the chat template in {self._source} {self._failure}", hint=hint)
+        if "text" not in answer:
+            raise Refused
+        return Rendered(answer["text"], answer["marks"])
+
+    def _answer(self, request: bytes) -> Any:
+        try:
+            answer = self._renderer.ask(self._line, request)
+        except BoundPassed as passed:
+            self._failure = f"{passed} with one conversation"
+            return {}
+        if "broken" in answer:
+            self._failure = f"is no template: {answer['broken']}"
+        return answer
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
     return json.dumps(value).encode() + b"\n"
+
+
+def _answer(child: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """A line; less than one if the process ended."""
+    assert child.stdin
+    assert child.stdout
+    try:
+        child.stdin.write(request)
+        child.stdin.flush()
+        return child.stdout.readline()
+    except BrokenPipeError:
+        return b""
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
