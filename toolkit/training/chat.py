@@ -21,6 +21,7 @@ from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBas
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
+from toolkit.training.reading import reading
 from toolkit.training.samples import Sample
 from toolkit.training.template import Refused, Rendered, Renderer, Template
 
@@ -156,13 +157,15 @@ class Chat:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def load_chat(target: str, revision: str = "main") -> Chat:
+def load_chat(target: str, revision: str = "main", renderer: Renderer | None = None) -> Chat:
     """The chat template of a folder or a hub id. Raises UsageError."""
-    try:
+    with reading(f"the tokenizer of {target}", _TOKENIZER_HINT):
         tokenizer = AutoTokenizer.from_pretrained(target, revision=revision)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the tokenizer of {target} cannot be read: {error}") from error
-    return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target))
+        tokenizer.encode("")  # some settings come to an error only when it is used
+    return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target), renderer)
+
+
+_TOKENIZER_HINT = "See that its tokenizer.json and tokenizer_config.json are those that the model's publisher made."
 
 
 def _template_file(target: str) -> str:
@@ -172,11 +175,14 @@ def _template_file(target: str) -> str:
 
 
 def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    try:
-        found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
-    except OSError:  # a model may have none
-        found = None
+    found = None
+    if not Path(target).is_dir() or (Path(target) / "generation_config.json").is_file():  # a model may have none
+        with reading(f"generation_config.json of {target}", "See that it is as the model's publisher made it."):
+            found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
     ends = found if isinstance(found, list) else [found]
+    if not all(isinstance(token, int | None) for token in ends):
+        hint = "Give the id of a token there, or several in a list."
+        raise UsageError(f"generation_config.json of {target}: `eos_token_id` is no token", hint=hint)
     return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
 
 

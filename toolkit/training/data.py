@@ -30,6 +30,7 @@ from toolkit.training.engine import TrainingEngine
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
+from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
@@ -97,8 +98,9 @@ def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:
 
 def _vocab_size(job: TrainingJob) -> int:
     """How many tokens the target has."""
-    config = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main")
-    return int(config.get_text_config().vocab_size)
+    with reading(f"config.json of {job.target}", "See that it is that of a language model that transformers knows."):
+        config = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main")
+        return int(config.get_text_config().vocab_size)
 
 
 def _told(prepared: Prepared) -> str:

@@ -22,6 +22,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from toolkit.errors import HubError, PlatformError, UsageError
 from toolkit.training.job import TrainingJob
+from toolkit.training.reading import reading
 from toolkit.training.samples import (
     States,
     content_digest,
@@ -56,10 +57,8 @@ def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_
 
 def load_target(target: str, revision: str = "main", dtype: str = "auto") -> PreTrainedModel:
     """The target in transformers, on the GPU if there is one. Raises UsageError."""
-    try:
+    with reading(f"the target {target}", "See that it is a language model that transformers knows, and is complete."):
         model = AutoModelForCausalLM.from_pretrained(target, revision=revision, dtype=dtype)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the target {target} cannot be read: {error}") from error
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device).eval()
 

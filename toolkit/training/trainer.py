@@ -10,10 +10,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from speculators.models.peagle import PEagleDraftModel
-from speculators.models.utils import get_verifier_config
 
 from toolkit.errors import PlatformError
-from toolkit.training.head import Head, build_head, layers_read
+from toolkit.training.head import Head, build_head, layers_read, target_config
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
@@ -41,7 +40,7 @@ def train(
 
 def _require_fit(job: TrainingJob, data: Data) -> None:
     """Raise UsageError for samples or hidden states of another target."""
-    target = get_verifier_config(job.target)
+    target = target_config(job)
     for samples in (data.train, data.held_out):
         samples.require_vocabulary(target.vocab_size)
         samples.require_states((len(set(layers_read(job))) * target.hidden_size, target.hidden_size))
