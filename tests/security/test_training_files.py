@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from training_kinds import WIDTHS, _trained, _write_samples
+from training_kinds import MODELS, WIDTHS, _trained, _write_samples
 
 from tests.unit.training.heads import VOCAB, job_for
 from toolkit.errors import PlatformError, UsageError
 from toolkit.training import checkpoint
 from toolkit.training.chat import Turn
 from toolkit.training.checkpoint import Checkpoint
+from toolkit.training.head import build_head
 from toolkit.training.launch import job_machines
 from toolkit.training.responses import Answered, Responses
 from toolkit.training.samples import Samples, samples_file, states_file
@@ -192,6 +194,27 @@ def test_answers_with_tokens_that_cannot_be_are_asked_again(tmp_path: Path, toke
     kept = Responses(tmp_path / "responses.jsonl", "s")
     kept.add([Answered("a", "q", "x", (Turn([1], [2]),)), Answered("b", "q", "x", (Turn([1], [token]),))])
     assert [one.digest for one in Responses(tmp_path / "responses.jsonl", "s")] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("hidden_size", 4096, "has another target: its hidden_size is 4096, not 256"),
+        ("vocab_size", 32000, "has another target: its vocab_size is 32000, not 1440"),
+        ("num_hidden_layers", None, "cannot be read: .*num_hidden_layers"),
+        ("eagle_aux_hidden_state_layer_ids", "1, 2", "is no list of layers"),
+        ("ptd_token_id", -5, "its mask token -5 is not one of the target's"),
+    ],
+)
+def test_a_head_that_does_not_fit_is_refused_before_it_is_built(tmp_path: Path, key: str, value: Any, why: str) -> None:
+    head, target = tmp_path / "head", MODELS / "target"
+    shutil.copytree(MODELS / "p-eagle", head)
+    config = json.loads((head / "config.json").read_text())
+    job = job_for(target, start_from=str(head), layers=config["num_hidden_layers"])
+    assert build_head(job)
+    (head / "config.json").write_text(json.dumps({**config, key: value}))
+    with pytest.raises(UsageError, match=f"training.start_from: .*{why}"):
+        build_head(job)
 
 
 def test_machines_that_do_not_list_this_one(tmp_path: Path) -> None:

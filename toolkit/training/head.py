@@ -100,6 +100,14 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     with reading(f"training.start_from: {job.start_from} is not a head: its config", _HINT):
         config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from, local_files_only=True)  # nosec B615
     read_shards(Path(job.start_from))  # its weights are read after hours, perhaps
+    target = target_config(job)
+    for key in ("hidden_size", "vocab_size"):
+        found, wanted = getattr(config, key, None), getattr(target, key)
+        if found != wanted:
+            message = (
+                f"training.start_from: the head in {job.start_from} has another target: its {key} is {found}, not "
+            )
+            raise UsageError(message + str(wanted), hint=_HINT)
     if config.num_hidden_layers != job.layers:
         message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
         raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")
