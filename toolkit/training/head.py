@@ -104,10 +104,8 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     for key in ("hidden_size", "vocab_size"):
         found, wanted = getattr(config, key, None), getattr(target, key)
         if found != wanted:
-            message = (
-                f"training.start_from: the head in {job.start_from} has another target: its {key} is {found}, not "
-            )
-            raise UsageError(message + str(wanted), hint=_HINT)
+            message = f"training.start_from: the head in {job.start_from} has another target: its {key} is {found}"
+            raise UsageError(f"{message}, not {wanted}", hint=_HINT)
     if config.num_hidden_layers != job.layers:
         message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
         raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")

@@ -59,7 +59,7 @@ def _targets(path: Path, d2t: Tensor, vocab_size: int) -> Tensor:
     if d2t.ndim != 1 or d2t.is_floating_point() or d2t.is_complex() or not len(d2t):
         raise UsageError(f"{path} is damaged: `d2t` is no list of whole numbers", hint=_AGAIN)
     targets = torch.arange(len(d2t)) + d2t.long()
-    if targets.min() < 0 or targets.max() >= vocab_size or len(targets.unique()) < len(targets):
+    if targets.min() < 0 or targets.max() >= vocab_size or len(set(targets.tolist())) < len(targets):
         message = f"{path}: `d2t` does not name different ones of the target's {vocab_size} tokens"
         raise UsageError(message, hint=_AGAIN)
     return targets
