@@ -26,6 +26,7 @@ from toolkit.training.job import TrainingJob
 
 FILE = "checkpoint.pt"
 BEST = "best.pt"
+_ANEW = f"Remove {FILE} and {BEST} from that folder to start anew; the target's answers stay."
 _SHAPE_KEYS = ("method", "target_name", "layers", "depth", "draft_vocab_size")
 # What each optimizer knows of a parameter, besides tensors of a single number, such as `step`.
 _STATES: Mapping[type[Optimizer], set[str]] = {Muon: {"momentum_buffer"}, AdamW: {"exp_avg", "exp_avg_sq"}}
@@ -139,7 +140,7 @@ def load_best(folder: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     path = folder / BEST
     best = _read(path)
     if best is None:
-        raise UsageError(f"{path} is missing", hint="Start the training again.")
+        raise UsageError(f"{path} is missing", hint=_ANEW)
     try:
         _require_weights(best, wanted)
     except documents.Unfit as error:
@@ -170,7 +171,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _damaged(path: Path, why: object) -> UsageError:
-    return UsageError(f"{path} cannot be used: {why}", hint="Remove it to start anew.")
+    return UsageError(f"{path} cannot be used: {why}", hint=_ANEW)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
