@@ -202,6 +202,7 @@ def test_answers_with_tokens_that_cannot_be_are_asked_again(tmp_path: Path, toke
         ("hidden_size", 4096, "has another target: its hidden_size is 4096, not 256"),
         ("vocab_size", 32000, "has another target: its vocab_size is 32000, not 1440"),
         ("num_hidden_layers", None, "cannot be read: .*num_hidden_layers"),
+        ("num_hidden_layers", 2**63, r"config\.json: `num_hidden_layers` is 9223372036854775808, and no model"),
         ("eagle_aux_hidden_state_layer_ids", "1, 2", "is no list of layers"),
         ("ptd_token_id", -5, "its mask token -5 is not one of the target's"),
     ],

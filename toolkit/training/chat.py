@@ -159,7 +159,7 @@ class Chat:
 
 def load_chat(target: str, revision: str = "main", renderer: Renderer | None = None) -> Chat:
     """The chat template of a folder or a hub id. Raises UsageError."""
-    with reading(f"the tokenizer of {target}", _TOKENIZER_HINT):
+    with reading(f"the tokenizer of {target}", _TOKENIZER_HINT, target):
         tokenizer = AutoTokenizer.from_pretrained(target, revision=revision)
         tokenizer.encode("")  # some settings come to an error only when it is used
     return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target), renderer)
@@ -177,7 +177,7 @@ def _template_file(target: str) -> str:
 def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
     found = None
     if not Path(target).is_dir() or (Path(target) / "generation_config.json").is_file():  # a model may have none
-        with reading(f"generation_config.json of {target}", "See that it is as the model's publisher made it."):
+        with reading(f"generation_config.json of {target}", "See that it is as the model's publisher made it.", target):
             found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
     ends = found if isinstance(found, list) else [found]
     if not all(isinstance(token, int | None) for token in ends):

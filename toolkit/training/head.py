@@ -49,7 +49,8 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
 def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Vocabulary | None) -> Head:
     """A head with layers like those of `former`, if there is one, and its options."""
     target = target_config(job)
-    with reading(f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}", _HINT):
+    what = f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}"
+    with reading(what, _HINT, job.target):
         common: dict[str, Any] = {
             "transformer_layer_config": former or layer_config(target, job.layers),
             "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
@@ -74,7 +75,9 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
 
 def target_config(job: TrainingJob) -> PretrainedConfig:
     """The config of the target's language model. Raises UsageError."""
-    with reading(f"config.json of {job.target}", "See that it is that of a language model that transformers knows."):
+    with reading(
+        f"config.json of {job.target}", "See that it is that of a language model that transformers knows.", job.target
+    ):
         return get_verifier_config(job.target)
 
 
@@ -97,7 +100,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     """
     if not job.start_from:
         return None
-    with reading(f"training.start_from: {job.start_from} is not a head: its config", _HINT):
+    with reading(f"training.start_from: {job.start_from} is not a head: its config", _HINT, job.start_from):
         config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from, local_files_only=True)  # nosec B615
     read_shards(Path(job.start_from))  # its weights are read after hours, perhaps
     target = target_config(job)
