@@ -22,7 +22,7 @@ def reading(what: str, hint: str, model: str) -> Iterator[None]:
         yield
     except ToolkitError:
         raise
-    except Exception as error:  # noqa: BLE001 - tokenizers raises just that, and transformers what its code comes to
+    except Exception as error:  # tokenizers raises just that, and transformers what its code comes to
         why = str(error).strip()[:_SHOWN_CHARACTERS] or type(error).__name__
         raise UsageError(f"{what} cannot be read: {why}", hint=hint) from error
 
