@@ -36,6 +36,7 @@ import neuron_entrypoint  # noqa: E402
 from jumpstart_entries import gated, gpt_oss  # noqa: E402
 from reports import example  # noqa: E402
 from state_kinds import state_kinds  # noqa: E402
+from training_kinds import training_kinds  # noqa: E402
 
 from toolkit.api.checking import check  # noqa: E402
 from toolkit.catalog import lookup, updates  # noqa: E402
@@ -596,7 +597,8 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "benchmark's stream": Kind(_json(_CHAT), _benchmark_events),
     }
     state = {name: Kind(*good) for name, good in state_kinds(folder / "state").items()}
-    return {**files, **services, **_aws_kinds(), **_kubernetes_kinds(), **state}
+    training = {name: Kind(*good) for name, good in training_kinds(folder / "training").items()}
+    return {**files, **services, **_aws_kinds(), **_kubernetes_kinds(), **state, **training}
 
 
 def _aws_kinds() -> dict[str, Kind]:

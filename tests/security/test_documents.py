@@ -52,8 +52,15 @@ NAMES = (
     "JumpStart gated entry", "SageMaker invocation", "Kubernetes deployment", "Kubernetes list", "Kubernetes objects",
     "Kubernetes pods", "Kubernetes refusal", "Kubernetes invocation",
     "kubeconfig", "head of specforge", "head of speculators", "journal", "captured requests", "log to explain",
-    "dashboard",
+    "dashboard", "checkpoint", "checkpoint's content", "best weights", "best weights' content", "samples",
+    "samples' header", "samples' tensors", "samples' index", "hidden states", "draft vocabulary", "maps of a head",
+    "config of a head to start from", "weights of a head to start from", "chat template", "config.json in training",
+    "tokenizer.json in training", "tokenizer_config.json in training", "generation_config.json in training",
+    "kept answers", "training job", "prepared data", "progress of a job", "machines of a job", "report of a head",
+    "model card", "target's answer", "list of models",
 )  # fmt: skip
+REFUSALS = ("OCI error", "OCI token", "SageMaker refusal", "Kubernetes refusal")
+"""What these services answer is a refusal as it is."""
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +91,10 @@ def test_a_mangled_document_is_used_or_refused_by_its_name(table: dict[str, Kind
             str(error).encode()
         assert time.monotonic() - started < MOST_SECONDS, seed
     assert memory() - before < MOST_BYTES
+
+
+def test_a_good_document_is_used(table: dict[str, Kind]) -> None:
+    assert {name for name, kind in table.items() if refusal(kind, kind.good)} == set(REFUSALS)
 
 
 def test_every_kind_is_tried(table: dict[str, Kind]) -> None:

@@ -75,6 +75,18 @@ def test_a_text_beyond_all_bounds_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.parquet", keep=False)
 
 
+def test_a_conversation_without_end_is_refused_and_a_captured_one_skipped(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": ""}, {"role": "assistant", "content": ""}] * 1000 + [USER]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": messages}) + "\n")
+    with pytest.raises(UsageError, match=r"a\.jsonl:1: the conversation has more than 2,000 messages"):
+        read(tmp_path / "a.jsonl", keep=False)
+    asked = {"endpointInput": {"data": json.dumps({"messages": messages}), "encoding": "JSON"}}
+    short = {"endpointInput": {"data": json.dumps({"messages": [USER]}), "encoding": "JSON"}}
+    lines = [json.dumps({"captureData": one}) for one in (asked, short)]
+    (tmp_path / "b.jsonl").write_text("\n".join(lines) + "\n")
+    assert [len(one.messages) for one in read(tmp_path / "b.jsonl", keep=False)] == [1]
+
+
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"messages": ' * 200, '{"prompt": 1e999}', '{"prompt": "\\ud83d"}'])
 def test_json_beyond_its_bounds_is_named_by_its_line(tmp_path: Path, line: str) -> None:
     (tmp_path / "a.jsonl").write_text(f'{{"prompt": "a"}}\n{line}\n')

@@ -11,16 +11,19 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
 import torch
-from jinja2 import TemplateError
+from pydantic import Field
 from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
+from toolkit.training.reading import reading
 from toolkit.training.samples import Sample
+from toolkit.training.template import Refused, Rendered, Renderer, Template
 
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
 # What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
@@ -31,12 +34,16 @@ class Unmaskable(ValueError):
     """The template does not tell which tokens of this conversation are the target's own."""
 
 
+Token = Annotated[int, Field(ge=0, lt=2**31)]
+"""A token's id, as samples hold it."""
+
+
 @dataclass(frozen=True)
 class Turn:
     """One answer of the target: the tokens of the whole prompt, and those that it generates."""
 
-    prompt: list[int]
-    answer: list[int]
+    prompt: list[Token]
+    answer: list[Token]
 
 
 @dataclass(frozen=True)
@@ -49,15 +56,27 @@ class Cut:
 
 
 class Chat:
-    """A tokenizer with its chat template. `end_tokens` are those with which the target ends its answer."""
+    """A tokenizer with its chat template, which is in the file `source`.
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, end_tokens: Iterable[int]) -> None:
+    `end_tokens` are those with which the target ends its answer.
+    """
+
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        end_tokens: Iterable[int],
+        source: str = "tokenizer_config.json",
+        renderer: Renderer | None = None,
+    ) -> None:
         self._tokenizer = tokenizer
         self.end_tokens = frozenset(end_tokens)
-        if not tokenizer.chat_template:
-            hint = "Train for a chat model, or add the chat template to its tokenizer_config.json."
+        found = tokenizer.chat_template
+        template = found.get("default") if isinstance(found, dict) else found
+        if not template or not isinstance(template, str):
+            hint = f"Train for a chat model, or add the chat template to {source}."
             raise UsageError("the target's tokenizer has no chat template", hint=hint)
-        self._marks_answers = bool(_GENERATION.search(tokenizer.get_chat_template()))
+        self._template = Template(template, tokenizer.special_tokens_map, source, renderer or Renderer())
+        self._marks_answers = bool(_GENERATION.search(template))
 
     @property
     def digest(self) -> str:
@@ -71,7 +90,7 @@ class Chat:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """The tokens that the target is asked with. Raises Unmaskable for what the template refuses."""
-        return self._encode(self._render(messages, ask=True))
+        return self._encode(self._render(messages, ask=True).text)
 
     def text(self, answer: list[int]) -> str:
         """An answer as a client shows it to the target again: without reasoning and special tokens."""
@@ -94,7 +113,7 @@ class Chat:
 
     def _extended(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template adds to the prompt of the same conversation, up to the end token."""
-        prompt, whole = self._render(messages[:-1], ask=True), self._render(messages, ask=False)
+        prompt, whole = self._render(messages[:-1], ask=True).text, self._render(messages).text
         if not whole.startswith(prompt):
             raise Unmaskable("the chat template writes an answer differently from the prompt for it")
         answer = self._encode(whole[len(prompt) :])
@@ -103,11 +122,15 @@ class Chat:
 
     def _marked(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template marks with {% generation %}, and the end token after it."""
-        try:
-            encoded = self._apply(messages, tokenize=True, return_dict=True, return_assistant_tokens_mask=True)
-        except OverflowError as error:  # transformers, for a mark around nothing
-            raise Unmaskable("the chat template marks no token of the answer") from error
-        tokens, mask = list(encoded["input_ids"]), list(encoded["assistant_masks"])
+        rendered = self._render(messages, marks=True)
+        encoded = self._tokenizer(rendered.text, add_special_tokens=False)
+        tokens = list(encoded["input_ids"])
+        mask = [0] * len(tokens)
+        for start, end in rendered.marks:
+            if (first := encoded.char_to_token(start)) is not None and start < end:
+                last = encoded.char_to_token(end - 1)
+                after = len(tokens) if last is None else last + 1
+                mask[first:after] = [1] * (after - first)
         if 1 not in mask:
             raise Unmaskable("the chat template marks no token of the answer")
         end = len(mask) - mask[::-1].index(1)
@@ -124,34 +147,42 @@ class Chat:
         if not turn.answer or unicodedata.normalize("NFKC", content.strip()) not in decoded:
             raise Unmaskable("the chat template changes the text of the answer")
 
-    def _render(self, messages: Sequence[Message], *, ask: bool) -> str:
-        return str(self._apply(messages, tokenize=False, add_generation_prompt=ask))
-
-    def _apply(self, messages: Sequence[Message], **options: bool) -> Any:
+    def _render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
         try:
-            return self._tokenizer.apply_chat_template([dict(message) for message in messages], **options)
-        except (TemplateError, TypeError, KeyError) as error:  # its message may show the text
+            return self._template.render(messages, ask=ask, marks=marks)
+        except Refused as error:
             raise Unmaskable("the chat template refuses it") from error
 
     def _encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 
-def load_chat(target: str, revision: str = "main") -> Chat:
+def load_chat(target: str, revision: str = "main", renderer: Renderer | None = None) -> Chat:
     """The chat template of a folder or a hub id. Raises UsageError."""
-    try:
+    with reading(f"the tokenizer of {target}", _TOKENIZER_HINT, target):
         tokenizer = AutoTokenizer.from_pretrained(target, revision=revision)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the tokenizer of {target} cannot be read: {error}") from error
-    return Chat(tokenizer, _end_tokens(target, revision, tokenizer))
+        tokenizer.encode("")  # some settings come to an error only when it is used
+    return Chat(tokenizer, _end_tokens(target, revision, tokenizer), _template_file(target), renderer)
+
+
+_TOKENIZER_HINT = "See that its tokenizer.json and tokenizer_config.json are those that the model's publisher made."
+
+
+def _template_file(target: str) -> str:
+    """Where the chat template is: in a file of its own, which has precedence, or in the tokenizer's."""
+    own = Path(target) / "chat_template.jinja"
+    return str(own if own.is_file() else own.with_name("tokenizer_config.json"))
 
 
 def _end_tokens(target: str, revision: str, tokenizer: PreTrainedTokenizerBase) -> set[int]:
-    try:
-        found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
-    except OSError:  # a model may have none
-        found = None
+    found = None
+    if not Path(target).is_dir() or (Path(target) / "generation_config.json").is_file():  # a model may have none
+        with reading(f"generation_config.json of {target}", "See that it is as the model's publisher made it.", target):
+            found = GenerationConfig.from_pretrained(target, revision=revision).eos_token_id
     ends = found if isinstance(found, list) else [found]
+    if not all(isinstance(token, int | None) for token in ends):
+        hint = "Give the id of a token there, or several in a list."
+        raise UsageError(f"generation_config.json of {target}: `eos_token_id` is no token", hint=hint)
     return {token for token in (*ends, tokenizer.eos_token_id) if token is not None}
 
 

@@ -7,31 +7,50 @@ another way than one that was not.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import Annotated, Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
+from pydantic import Field
 from torch import Tensor
+from torch.optim import AdamW, Muon, Optimizer
 
+from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
 from toolkit.training.job import TrainingJob
 
 FILE = "checkpoint.pt"
 BEST = "best.pt"
+_ANEW = f"Remove {FILE} and {BEST} from that folder to start anew; the target's answers stay."
 _SHAPE_KEYS = ("method", "target_name", "layers", "depth", "draft_vocab_size")
+# What each optimizer knows of a parameter, besides tensors of a single number, such as `step`.
+_STATES: Mapping[type[Optimizer], set[str]] = {Muon: {"momentum_buffer"}, AdamW: {"exp_avg", "exp_avg_sq"}}
+# All that zipfile, and torch's reading of what only pretends to be its file, may raise.
+_UNREADABLE = (
+    ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError,
+    RuntimeError, TypeError, UnpicklingError, ValueError,
+)  # fmt: skip
+
+Step = Annotated[int, Field(ge=0)]
+Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """State after `step` steps and `seconds`; `evaluations` are held-out acceptance lengths so far, by step."""
 
-    step: int
+    __pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True}  # noqa: RUF012
+
+    step: Step
     weights: dict[str, Tensor]
     optimizers: list[dict[str, Any]]
-    evaluations: list[tuple[int, float]]
-    seconds: float
+    evaluations: list[tuple[Step, Number]]
+    seconds: Number
 
 
 def save(folder: Path, job: TrainingJob, checkpoint: Checkpoint) -> None:
@@ -39,17 +58,76 @@ def save(folder: Path, job: TrainingJob, checkpoint: Checkpoint) -> None:
     _write(folder / FILE, {"job": _shape(job), **vars(checkpoint)})
 
 
-def load(folder: Path, job: TrainingJob) -> Checkpoint | None:
-    """The folder's checkpoint, None without one. Raises UsageError for that of another head."""
-    stored = _read(folder / FILE)
-    if stored is None:
+def load(
+    folder: Path, job: TrainingJob, weights: Mapping[str, Tensor], optimizers: Sequence[Optimizer]
+) -> Checkpoint | None:
+    """The folder's checkpoint, None without one. Raises UsageError for a damaged one, or that of another head.
+
+    `weights` and `optimizers` are those that it is for.
+    """
+    path = folder / FILE
+    if (stored := _read(path)) is None:
         return None
-    found, wanted = stored.pop("job"), _shape(job)
-    if found != wanted:
-        key = next(key for key in _SHAPE_KEYS if found.get(key) != wanted[key])
-        message = f"{folder / FILE} is of another training: {key} is {found.get(key)} there and {wanted[key]} here"
-        raise UsageError(message, hint="Remove that folder to start anew, or undo the change.")
-    return Checkpoint(**stored)
+    _require_job(path, stored.pop("job", None), job)
+    try:
+        found = documents.fit(Checkpoint, stored)
+        _require_weights(found.weights, weights)
+        if len(found.optimizers) != len(optimizers):
+            raise documents.Unfit(f"it has {len(found.optimizers)} optimizers, not {len(optimizers)}")
+        states = [_state(*pair) for pair in zip(found.optimizers, optimizers, strict=True)]
+    except documents.Unfit as error:
+        raise _damaged(path, error) from error
+    return replace(found, optimizers=states)
+
+
+def _require_job(path: Path, found: Any, job: TrainingJob) -> None:
+    wanted = _shape(job)
+    try:
+        settings = documents.fit(dict[str, str | int | None], found)
+    except documents.Unfit as error:
+        raise _damaged(path, f"`job`: {error}") from error
+    for key in _SHAPE_KEYS:
+        if settings.get(key) != wanted[key]:
+            message = f"{path} is of another training: {key} is {settings.get(key)} there and {wanted[key]} here"
+            raise UsageError(message, hint="Remove that folder to start anew, or undo the change.")
+
+
+def _require_weights(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raise Unfit for weights that are not those of the head."""
+    if odd := sorted(map(str, found.keys() ^ wanted.keys())):
+        raise documents.Unfit(f"it {'has' if odd[0] in found else 'lacks'} the tensor `{odd[0]}`")
+    for name, tensor in found.items():
+        if not _is_like(tensor, wanted[name]):
+            raise documents.Unfit(f"the tensor `{name}` has another shape or type, or numbers that are none")
+
+
+def _is_like(tensor: Any, wanted: Tensor) -> bool:
+    return (
+        isinstance(tensor, Tensor)
+        and (tensor.shape, tensor.dtype, tensor.layout) == (wanted.shape, wanted.dtype, torch.strided)
+        and tensor.device.type == "cpu"
+        and bool(tensor.isfinite().all())
+    )
+
+
+def _state(found: Mapping[str, Any], optimizer: Optimizer) -> dict[str, Any]:
+    """What the optimizer knew, with its settings as they are now. Raises Unfit for what it cannot go on from."""
+    now = optimizer.state_dict()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    states = found.get("state")
+    if not isinstance(states, dict) or not states.keys() <= set(range(len(parameters))):
+        raise documents.Unfit("an optimizer's state is not of the head's parameters")
+    named = _STATES.get(type(optimizer), set())
+    for number, state in states.items():  # one that has no gradient has no state either
+        whole = isinstance(state, dict) and named <= state.keys()
+        if not whole or not all(_is_known(value, parameters[number]) for value in state.values()):
+            raise documents.Unfit(f"an optimizer's state of parameter {number} is not whole")
+    return {**now, "state": states}
+
+
+def _is_known(value: Any, parameter: Tensor) -> bool:
+    """Whether it is of the parameter's shape, or a single number."""
+    return _is_like(value, parameter) or _is_like(value, torch.zeros(()))
 
 
 def save_best(folder: Path, weights: dict[str, Tensor]) -> None:
@@ -57,11 +135,16 @@ def save_best(folder: Path, weights: dict[str, Tensor]) -> None:
     _write(folder / BEST, weights)
 
 
-def load_best(folder: Path) -> dict[str, Tensor]:
-    """The weights that did best. Raises UsageError."""
-    best = _read(folder / BEST)
+def load_best(folder: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that did best, of a head that has the weights `wanted`. Raises UsageError."""
+    path = folder / BEST
+    best = _read(path)
     if best is None:
-        raise UsageError(f"{folder / BEST} is missing", hint="Start the training again.")
+        raise UsageError(f"{path} is missing", hint=_ANEW)
+    try:
+        _require_weights(best, wanted)
+    except documents.Unfit as error:
+        raise _damaged(path, error) from error
     return best
 
 
@@ -70,13 +153,25 @@ def _shape(job: TrainingJob) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
+    """What torch has saved in a file: an archive that is not packed, so that it takes no more memory than disk."""
     if not path.exists():
         return None
     try:
-        stored: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", hint="Remove it to start anew.") from error
+        with ZipFile(path) as archive:
+            if any(part.compress_type != ZIP_STORED for part in archive.infolist()):
+                raise BadZipFile("it is packed")
+            if damaged := archive.testzip():  # torch would take it as it is
+                raise BadZipFile(f"{damaged} is damaged")
+        stored = torch.load(path, map_location="cpu", weights_only=True)
+    except _UNREADABLE as error:
+        raise _damaged(path, (str(error) or type(error).__name__).splitlines()[0]) from error
+    if not isinstance(stored, dict):
+        raise _damaged(path, "it holds no dictionary")
     return stored
+
+
+def _damaged(path: Path, why: object) -> UsageError:
+    return UsageError(f"{path} cannot be used: {why}", hint=_ANEW)
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:

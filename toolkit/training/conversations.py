@@ -25,6 +25,9 @@ COLUMNS = (
 )  # fmt: skip
 """What is read of a row: its prompt, and its answer where that has a column of its own."""
 
+MOST_MESSAGES = 2_000
+"""Of a conversation: each answer is rendered with all that precedes it, so the work grows with their square."""
+
 _ANSWER_COLUMNS = COLUMNS[5:]
 
 
@@ -182,6 +185,8 @@ def _conversation(row: Mapping[str, Any], location: str) -> Conversation:
     answer = next((row[name] for name in _ANSWER_COLUMNS if isinstance(row.get(name), str)), None)
     if answer and column in ("prompt", "question") and messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": answer})
+    if len(messages) > MOST_MESSAGES:
+        raise refusal(location, f"the conversation has more than {MOST_MESSAGES:,} messages")
     if sum(len(message["content"]) for message in messages) > documents.LIMITS.size:  # a packed file may be small
         raise refusal(location, f"the conversation has more than {documents.LIMITS.size // 1024**2} MiB of text")
     return Conversation(tuple(messages), location)

@@ -30,6 +30,7 @@ from toolkit.training.engine import TrainingEngine
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
+from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
 from toolkit.training.shares import Taken, mark_of, within_shares
@@ -77,6 +78,8 @@ def prepare_data(
     if prepared is None:
         prepared = _prepare_samples(job, chat, report, engine, dataset)
         say(_told(prepared))
+    for name in (TRAIN, HELD_OUT):
+        Samples(work / name).require_vocabulary(_vocab_size(job))
     extractor = Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
     size = require_room((work / TRAIN, work / HELD_OUT), extractor)
     say(f"the hidden states take {size / 1e9:,.2f} GB on the disk")
@@ -91,7 +94,16 @@ def prepare_data(
 
 def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:
     """The maps of a prepared job's draft vocabulary; None where the head drafts all tokens. Raises UsageError."""
-    return read_vocabulary(Path(job.work)) if job.draft_vocab_size else None
+    return read_vocabulary(Path(job.work), _vocab_size(job)) if job.draft_vocab_size else None
+
+
+def _vocab_size(job: TrainingJob) -> int:
+    """How many tokens the target has."""
+    with reading(
+        f"config.json of {job.target}", "See that it is that of a language model that transformers knows.", job.target
+    ):
+        config = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main")
+        return int(config.get_text_config().vocab_size)
 
 
 def _told(prepared: Prepared) -> str:
@@ -116,6 +128,8 @@ def _prepare_samples(
         Path(job.checkpoints).mkdir(parents=True, exist_ok=True)
     own = [Path(source) for source in job.data if (Path(source) / INDEX).is_file()]
     _require_tokenizer(own, chat)
+    for folder in own:
+        Samples(folder).require_vocabulary(_vocab_size(job))
     count, questions = _collect(job, skipped, dataset)
     report(TrainingProgress("data", 0, count))
     if job.responses != KEEP:
@@ -306,13 +320,13 @@ def _require_samples(train: Contents, other: Contents, skipped: Skipped) -> None
 def _write_vocabulary(job: TrainingJob, chat: Chat) -> float:
     """Choose the draft vocabulary and write its maps: its share of the held-out tokens."""
     work, size = Path(job.work), job.draft_vocab_size or 0
-    target = AutoConfig.from_pretrained(job.target, revision=job.target_revision or "main").get_text_config()
-    always = (token for token in chat.special_tokens if token < target.vocab_size)
-    vocabulary = head_vocabulary(Path(job.start_from), target.vocab_size) if job.start_from else None
+    tokens = _vocab_size(job)
+    always = (token for token in chat.special_tokens if token < tokens)
+    vocabulary = head_vocabulary(Path(job.start_from), tokens) if job.start_from else None
     if vocabulary is None:
-        vocabulary = draft_vocabulary(count_tokens(work / TRAIN, target.vocab_size), size, always)
+        vocabulary = draft_vocabulary(count_tokens(work / TRAIN, tokens), size, always)
     if len(vocabulary.d2t) != size:
         hint = f"Write training.draft_vocab_size: {len(vocabulary.d2t)}; a head keeps its tokens when it is continued."
         raise UsageError(f"the head in {job.start_from} drafts {len(vocabulary.d2t)} tokens, not {size}", hint=hint)
     vocabulary.write(work)
-    return vocabulary.coverage(count_tokens(work / HELD_OUT, target.vocab_size))
+    return vocabulary.coverage(count_tokens(work / HELD_OUT, tokens))

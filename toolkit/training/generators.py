@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 
 from toolkit import documents
 from toolkit.errors import PlatformError
-from toolkit.training.chat import Chat, Turn, Unmaskable
+from toolkit.training.chat import Chat, Token, Turn, Unmaskable
 from toolkit.training.responses import Answer, Question
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -36,12 +36,12 @@ class _Message(BaseModel):
 class _Choice(BaseModel):
     message: _Message
     finish_reason: str | None = None
-    token_ids: list[int] | None = None
+    token_ids: list[Token] | None = None
 
 
 class _Completion(BaseModel):
     choices: list[_Choice]
-    prompt_token_ids: list[int] | None = None
+    prompt_token_ids: list[Token] | None = None
 
 
 class _Model(BaseModel):

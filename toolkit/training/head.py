@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from speculators.config import SpeculatorsConfig, VerifierConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
 from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
@@ -17,6 +16,9 @@ from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfi
 
 from toolkit.errors import UsageError
 from toolkit.training.job import TrainingJob
+from toolkit.training.reading import reading
+from toolkit.training.samples import read_tensors, tensor_names
+from toolkit.training.shards import read_shards
 from toolkit.training.vocabulary import Vocabulary
 
 Head = PEagleDraftModel | Eagle3DraftModel
@@ -34,29 +36,7 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     Embedding and output layer start as copies of the target's, and are trained. Raises UsageError.
     """
     torch.manual_seed(job.seed)
-    target, former = get_verifier_config(job.target), _former(job)
-    verifier = VerifierConfig.from_pretrained(job.target)
-    drafted = len(vocabulary.d2t) if vocabulary else target.vocab_size
-    algorithm = "peagle" if job.method == "p-eagle" else "eagle3"
-    common: dict[str, Any] = {
-        "transformer_layer_config": former or layer_config(target, job.layers),
-        "draft_vocab_size": drafted,
-        "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
-        **{key: getattr(former, key) for key in _OPTIONS if hasattr(former, key)},
-        "embed_requires_grad": True,
-        "speculators_config": SpeculatorsConfig(
-            algorithm=algorithm,
-            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
-            default_proposal_method="greedy",
-            verifier=verifier,
-        ),
-    }
-    if job.method == "p-eagle":
-        token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
-        token = mask_token(job, target) if token is None else token
-        head: Head = PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
-    else:
-        head = Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
+    head = _new_head(job, _former(job), vocabulary)
     if vocabulary:
         head.load_vocab_mappings(vocabulary.t2d, vocabulary.d2t)
     head.load_verifier_weights()  # type: ignore[no-untyped-call]
@@ -66,23 +46,69 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     return head
 
 
+def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Vocabulary | None) -> Head:
+    """A head with layers like those of `former`, if there is one, and its options."""
+    target = target_config(job)
+    what = f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}"
+    with reading(what, _HINT, job.target):
+        common: dict[str, Any] = {
+            "transformer_layer_config": former or layer_config(target, job.layers),
+            "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
+            "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
+            **{key: getattr(former, key) for key in _OPTIONS if hasattr(former, key)},
+            "embed_requires_grad": True,
+            "speculators_config": SpeculatorsConfig(
+                algorithm="peagle" if job.method == "p-eagle" else "eagle3",
+                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
+                default_proposal_method="greedy",
+                verifier=VerifierConfig.from_pretrained(job.target),
+            ),
+        }
+        if job.method != "p-eagle":
+            return Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
+        token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
+        token = mask_token(job, target) if token is None else token
+        if not (isinstance(token, int) and 0 <= token < target.vocab_size):
+            raise ValueError(f"its mask token {token} is not one of the target's")
+        return PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
+
+
+def target_config(job: TrainingJob) -> PretrainedConfig:
+    """The config of the target's language model. Raises UsageError."""
+    with reading(
+        f"config.json of {job.target}", "See that it is that of a language model that transformers knows.", job.target
+    ):
+        return get_verifier_config(job.target)
+
+
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
     former = _former(job)
-    nested = getattr(former, "eagle_config", None) or {}
-    ids = getattr(former, _LAYERS, None) or nested.get(_LAYERS)
-    return tuple(ids) if ids else aux_layers(get_verifier_config(job.target).num_hidden_layers)
+    nested = getattr(former, "eagle_config", None)
+    ids = getattr(former, _LAYERS, None) or (nested.get(_LAYERS) if isinstance(nested, dict) else None)
+    if not ids:
+        return aux_layers(target_config(job).num_hidden_layers)
+    if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
+        raise UsageError(f"training.start_from: `{_LAYERS}` of {job.start_from} is no list of layers", hint=_HINT)
+    return tuple(ids)
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:
-    """The config of the head to start from, whose layers are those of the new one. Raises UsageError."""
+    """The config of the head to start from, whose layers are those of the new one.
+
+    Raises UsageError, UnreadableModel.
+    """
     if not job.start_from:
         return None
-    try:
+    with reading(f"training.start_from: {job.start_from} is not a head: its config", _HINT, job.start_from):
         config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from, local_files_only=True)  # nosec B615
-    except (OSError, ValueError) as error:
-        hint = "Name the folder of a head with config.json and weights, or remove it."
-        raise UsageError(f"training.start_from: {job.start_from} is not a head: {error}", hint=hint) from error
+    read_shards(Path(job.start_from))  # its weights are read after hours, perhaps
+    target = target_config(job)
+    for key in ("hidden_size", "vocab_size"):
+        found, wanted = getattr(config, key, None), getattr(target, key)
+        if found != wanted:
+            message = f"training.start_from: the head in {job.start_from} has another target: its {key} is {found}"
+            raise UsageError(f"{message}, not {wanted}", hint=_HINT)
     if config.num_hidden_layers != job.layers:
         message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
         raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")
@@ -90,6 +116,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     return config
 
 
+_HINT = "Name the folder of a head with config.json and weights, or remove it."
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 _MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
 _OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
@@ -130,7 +157,7 @@ def _load(head: Head, folder: Path) -> None:
     """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size."""
     stored: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
-        stored |= load_file(file)
+        stored |= read_tensors(file, tensor_names(file))
     stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
     wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if not name.startswith("verifier_")}
     lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]

@@ -7,11 +7,11 @@ loses its processes' exit codes; its process manager, which this uses, does neit
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -19,7 +19,9 @@ from typing import NamedTuple
 import torch
 from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException, start_processes
 
+from toolkit import documents
 from toolkit.children import python_command
+from toolkit.errors import PlatformError
 
 MEETING = "TOOLKIT_MEETING"
 """The variable with the address at which the processes meet, as `torch.distributed` writes it."""
@@ -39,14 +41,29 @@ class Machines(NamedTuple):
     this: int
 
 
+@dataclass(frozen=True)
+class _Resources:
+    """What is read of SageMaker's resourceconfig.json."""
+
+    hosts: list[str]
+    current_host: str
+
+
 def job_machines(ml: Path = Path("/opt/ml")) -> Machines:
-    """The machines that SageMaker lists for its job; elsewhere this one alone."""
+    """The machines that SageMaker lists for its job; elsewhere this one alone. Raises PlatformError."""
+    path = ml / "input" / "config" / "resourceconfig.json"
     try:
-        found = json.loads((ml / "input" / "config" / "resourceconfig.json").read_text(encoding="utf-8"))
+        found = documents.parse(_Resources, documents.read_file(path))
     except FileNotFoundError:
         return Machines(["localhost"], 0)
-    hosts = sorted(found["hosts"])
-    return Machines(hosts, hosts.index(found["current_host"]))
+    except (OSError, ValueError) as error:
+        raise PlatformError(
+            f"{path} cannot be used: {error}", hint="SageMaker writes it: start the job again."
+        ) from error
+    hosts = sorted(found.hosts)
+    if found.current_host not in hosts:
+        raise PlatformError(f"{path} does not list this machine", hint="SageMaker writes it: start the job again.")
+    return Machines(hosts, hosts.index(found.current_host))
 
 
 def gpus() -> int:

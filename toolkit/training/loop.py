@@ -198,7 +198,8 @@ class Loop:
 
     def _resume(self) -> int:
         """Take up the checkpoint, if there is one; the number of steps done."""
-        found = [checkpoint.load(self._folder, self._job) if self._rank == 0 else None]
+        weights = self._weights()
+        found = [checkpoint.load(self._folder, self._job, weights, self._optimizers) if self._rank == 0 else None]
         if self._world > 1:
             dist.broadcast_object_list(found)
         if (stored := found[0]) is not None:
@@ -221,7 +222,7 @@ class Loop:
 
     def _finish(self, clock: _Clock, ended: str) -> Result:
         steps = clock.step
-        self._head.load_state_dict(checkpoint.load_best(self._folder), strict=False)
+        self._head.load_state_dict(checkpoint.load_best(self._folder, self._weights()), strict=False)
         tokens = sum(self._data.train.lengths[index] for batch in self._batches[:steps] for index in batch)
         best_step = max(self._evaluations, key=lambda evaluation: (evaluation[1], evaluation[0]))[0]
         return Result(steps, best_step, self._held_out(), tuple(self._evaluations), ended, tokens, clock.seconds())

@@ -72,7 +72,7 @@ def forget_after(folder: Path, stage: Stage, done: int) -> None:
     """Take from `progress.jsonl` what that stage reported after `done`: it is done again, from a checkpoint."""
     path = folder / FILE
     if path.exists():
-        lines = path.read_text().splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         told = [(line, parse(PREFIX + line)) for line in lines]  # None of a line that was cut off
         kept = [line for line, one in told if one and not (one.stage == stage and one.done > done)]
         write_whole(path, "".join(kept))

@@ -18,13 +18,15 @@ import json
 import os
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated, Any
 
 import torch
+from pydantic import Field
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -55,6 +57,9 @@ class States:
     last_hidden_states: Tensor
 
 
+Count = Annotated[int, Field(ge=0)]
+
+
 @dataclass(frozen=True)
 class Contents:
     """What a complete folder holds. `tokenizer` is the digest of the tokenizer that made it."""
@@ -62,10 +67,10 @@ class Contents:
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
     tokenizer: str
-    shards: int
-    samples: int
-    tokens: int
-    trained_tokens: int
+    shards: Count
+    samples: Count
+    tokens: Count
+    trained_tokens: Count
 
 
 class SampleWriter:
@@ -118,11 +123,17 @@ class Samples:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.contents = read_contents(folder)
-        files = [samples_file(folder, shard) for shard in range(self.contents.shards)]
-        self._offsets: list[list[int]] = [read_tensors(file, ("offsets",))["offsets"].tolist() for file in files]
+        self._offsets: list[list[int]] = []
         self._starts = [0]
-        for offsets in self._offsets:
-            self._starts.append(self._starts[-1] + len(offsets) - 1)
+        self._highest: list[int] = []
+        for shard in range(self.contents.shards):
+            found = read_shard(folder, shard)
+            self._offsets.append(found.offsets.tolist())
+            self._starts.append(self._starts[-1] + len(found.offsets) - 1)
+            self._highest.append(int(found.input_ids.max()))
+        if (len(self), sum(self.lengths)) != (self.contents.samples, self.contents.tokens):
+            message = f"{folder / INDEX} is of other samples: it says {self.contents.samples} of them"
+            raise UsageError(f"{message}, and there are {len(self)}", hint=_DAMAGED)
 
     @property
     def lengths(self) -> list[int]:
@@ -144,6 +155,23 @@ class Samples:
         shard, start, end = self._find(index)
         return States(**read_tensors(states_file(self.folder, shard), _STATES, start, end))
 
+    def require_vocabulary(self, size: int) -> None:
+        """Raise UsageError for a token that the target, which has so many, does not have."""
+        for shard, highest in enumerate(self._highest):
+            if highest >= size:
+                message = f"{samples_file(self.folder, shard)} has the token {highest}, and the target has {size}"
+                raise UsageError(message, hint=_DAMAGED)
+
+    def require_states(self, widths: tuple[int, int]) -> None:
+        """Raise UsageError if a sample's hidden states are missing, or of other widths than those of `States`."""
+        for shard, offsets in enumerate(self._offsets):
+            path = states_file(self.folder, shard)
+            for name, width in zip(_STATES, widths, strict=True):
+                shape, kind = _layout(path, name)
+                if shape != [offsets[-1], width] or kind not in _FLOATS:
+                    message = f"{path} is of other samples or another head: `{name}` is {kind} {shape}, not "
+                    raise UsageError(f"{message}[{offsets[-1]}, {width}]", hint=_DAMAGED)
+
     def _find(self, index: int) -> tuple[int, int, int]:
         index = range(len(self))[index]
         shard = bisect_right(self._starts, index) - 1
@@ -152,6 +180,40 @@ class Samples:
 
 
 _STATES = ("hidden_states", "last_hidden_states")
+_FLOATS = ("F64", "F32", "F16", "BF16")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """All samples of one file, one after the other: sample i is from offset i to before offset i + 1."""
+
+    input_ids: Tensor
+    loss_mask: Tensor
+    offsets: Tensor
+
+
+def read_shard(folder: Path, shard: int) -> Shard:
+    """The samples of one file. Raises UsageError for a file that does not hold what SampleWriter writes."""
+    path = samples_file(folder, shard)
+    found = Shard(**read_tensors(path, ("input_ids", "loss_mask", "offsets")))
+    kinds = (found.input_ids.dtype, found.loss_mask.dtype, found.offsets.dtype)
+    if kinds != (torch.int32, torch.uint8, torch.int64) or not all(one.ndim == 1 for one in vars(found).values()):
+        raise _damaged(path, "its tensors are of other types or shapes")
+    offsets = found.offsets
+    if len(offsets) < 2 or offsets[0] != 0 or not (offsets[1:] > offsets[:-1]).all():
+        raise _damaged(path, "its offsets do not ascend from 0")
+    if not len(found.input_ids) == len(found.loss_mask) == offsets[-1]:
+        raise _damaged(path, "its offsets do not end with its tokens")
+    if found.input_ids.min() < 0 or found.loss_mask.max() > 1:
+        raise _damaged(path, "it has a token below 0, or a mask that is neither 0 nor 1")
+    return found
+
+
+def _layout(path: Path, name: str) -> tuple[list[int], str]:
+    """Shape and type of a tensor. Raises UsageError."""
+    with _opened(path) as file:
+        part = file.get_slice(name)
+        return part.get_shape(), part.get_dtype()
 
 
 def read_contents(folder: Path) -> Contents:
@@ -186,13 +248,29 @@ def read_tensors(
     path: Path, names: Sequence[str], start: int | None = None, end: int | None = None
 ) -> dict[str, Tensor]:
     """Rows `start` to before `end` of the tensors of a file. Raises UsageError for a file that is damaged."""
+    with _opened(path) as file:
+        return {name: file.get_slice(name)[start:end] for name in names}
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names of a file's tensors. Raises UsageError for a file that is damaged."""
+    with _opened(path) as file:
+        return list(file.keys())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_slice(name)[start:end] for name in names}
+            yield file
     except FileNotFoundError as error:
         raise UsageError(f"{path} is missing", hint=_DAMAGED) from error
-    except (OSError, SafetensorError) as error:
-        raise UsageError(f"{path} is damaged: {error}", hint=_DAMAGED) from error
+    except (OSError, SafetensorError, LookupError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, why: object) -> UsageError:
+    return UsageError(f"{path} is damaged: {why}", hint=_DAMAGED)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:

@@ -22,12 +22,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from toolkit.errors import HubError, PlatformError, UsageError
 from toolkit.training.job import TrainingJob
+from toolkit.training.reading import reading
 from toolkit.training.samples import (
     States,
     content_digest,
     read_contents,
-    read_tensors,
-    samples_file,
+    read_shard,
     states_file,
     write_tensors,
 )
@@ -57,10 +57,10 @@ def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_
 
 def load_target(target: str, revision: str = "main", dtype: str = "auto") -> PreTrainedModel:
     """The target in transformers, on the GPU if there is one. Raises UsageError."""
-    try:
+    with reading(
+        f"the target {target}", "See that it is a language model that transformers knows, and is complete.", target
+    ):
         model = AutoModelForCausalLM.from_pretrained(target, revision=revision, dtype=dtype)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the target {target} cannot be read: {error}") from error
     device: Any = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device).eval()
 
@@ -130,12 +130,12 @@ def require_room(folders: Sequence[Path], extractor: Extractor) -> int:
 
 def _tokens_done(folder: Path, extractor: Extractor) -> int:
     shards = [shard for shard in range(read_contents(folder).shards) if _is_done(folder, shard, extractor)]
-    return sum(int(read_tensors(samples_file(folder, shard), ("offsets",))["offsets"][-1]) for shard in shards)
+    return sum(len(read_shard(folder, shard).input_ids) for shard in shards)
 
 
 def _extract(folder: Path, shard: int, extractor: Extractor) -> None:
-    tensors = read_tensors(samples_file(folder, shard), ("input_ids", "offsets"))
-    states = extractor.states(list(tensors["input_ids"].tensor_split(tensors["offsets"][1:-1])))
+    samples = read_shard(folder, shard)
+    states = extractor.states(list(samples.input_ids.tensor_split(samples.offsets[1:-1])))
     if not (states.hidden_states.isfinite().all() and states.last_hidden_states.isfinite().all()):
         hint = "Give training.dtype: bfloat16 or float32; float16 overflows in some models."
         raise UsageError("the target's hidden states are not finite numbers", hint=hint)
@@ -156,8 +156,9 @@ def _is_done(folder: Path, shard: int, extractor: Extractor) -> bool:
 
 def _made_from(folder: Path, shard: int, extractor: Extractor) -> dict[str, str]:
     """What decides the states of a shard."""
-    tensors = read_tensors(samples_file(folder, shard), ("input_ids", "offsets"))
-    return {**extractor.made_by, "layers": json.dumps(extractor.layers), "samples": content_digest(tensors)}
+    samples = read_shard(folder, shard)
+    digest = content_digest({"input_ids": samples.input_ids, "offsets": samples.offsets})
+    return {**extractor.made_by, "layers": json.dumps(extractor.layers), "samples": digest}
 
 
 def _batches(sequences: list[Tensor]) -> Iterator[list[int]]:

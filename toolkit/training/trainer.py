@@ -12,7 +12,7 @@ import torch.distributed as dist
 from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
-from toolkit.training.head import Head, build_head
+from toolkit.training.head import Head, build_head, layers_read, target_config
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
@@ -30,11 +30,20 @@ def train(
     """The trained head, with its best weights. Raises as `Loop.run` does."""
     device = join_processes()
     _require_same_data(data)
+    _require_fit(job, data)
     head = build_head(job, vocabulary)
     head.to(device)
     longest = max(*data.train.lengths, *data.held_out.lengths)
     loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
     return head, loop.run()
+
+
+def _require_fit(job: TrainingJob, data: Data) -> None:
+    """Raise UsageError for samples or hidden states of another target."""
+    target = target_config(job)
+    for samples in (data.train, data.held_out):
+        samples.require_vocabulary(target.vocab_size)
+        samples.require_states((len(set(layers_read(job))) * target.hidden_size, target.hidden_size))
 
 
 def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device) -> Learner:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from toolkit.errors import UsageError
-from toolkit.training.samples import Samples, read_tensors, write_tensors
+from toolkit.training.samples import Samples, read_tensors, tensor_names, write_tensors
 
 FILE = "vocabulary.safetensors"
 
@@ -36,28 +35,51 @@ class Vocabulary:
         write_tensors(folder / FILE, {"d2t": self.d2t, "t2d": self.t2d}, {})
 
 
-def read_vocabulary(folder: Path) -> Vocabulary:
-    """The maps of a folder. Raises UsageError."""
-    return Vocabulary(**read_tensors(folder / FILE, ("d2t", "t2d")))
+def read_vocabulary(folder: Path, vocab_size: int) -> Vocabulary:
+    """The maps of a folder, for a target of so many tokens. Raises UsageError."""
+    path = folder / FILE
+    found = read_tensors(path, ("d2t", "t2d"))
+    vocabulary = _of_targets(_targets(path, found["d2t"], vocab_size), vocab_size)
+    if not (torch.equal(found["t2d"], vocabulary.t2d) and torch.equal(found["d2t"], vocabulary.d2t)):
+        raise UsageError(f"{path} is damaged: its maps do not agree", hint=_AGAIN)
+    return vocabulary
 
 
 def head_vocabulary(head: Path, vocab_size: int) -> Vocabulary | None:
     """The maps of a trained head, which training has to keep when it continues that head; None if it has none."""
     for file in sorted(head.glob("*.safetensors")):
-        with safe_open(file, framework="pt") as tensors:
-            if "d2t" not in tensors.keys():  # noqa: SIM118 - it is no mapping
-                continue
-        d2t = read_tensors(file, ("d2t",))["d2t"].long()
-        t2d = torch.zeros(vocab_size, dtype=torch.bool)
-        t2d[torch.arange(len(d2t)) + d2t] = True
-        return Vocabulary(d2t, t2d)
+        if "d2t" in tensor_names(file):
+            targets = _targets(file, read_tensors(file, ("d2t",))["d2t"], vocab_size)
+            return _of_targets(targets, vocab_size)
     return None
+
+
+def _targets(path: Path, d2t: Tensor, vocab_size: int) -> Tensor:
+    """The target's id of each draft id. Raises UsageError for ids that the target does not have, or has twice."""
+    if d2t.ndim != 1 or d2t.is_floating_point() or d2t.is_complex() or not len(d2t):
+        raise UsageError(f"{path} is damaged: `d2t` is no list of whole numbers", hint=_AGAIN)
+    targets = torch.arange(len(d2t)) + d2t.long()
+    if targets.min() < 0 or targets.max() >= vocab_size or len(set(targets.tolist())) < len(targets):
+        message = f"{path}: `d2t` does not name different ones of the target's {vocab_size} tokens"
+        raise UsageError(message, hint=_AGAIN)
+    return targets
+
+
+def _of_targets(targets: Tensor, vocab_size: int) -> Vocabulary:
+    t2d = torch.zeros(vocab_size, dtype=torch.bool)
+    t2d[targets] = True
+    return Vocabulary(targets - torch.arange(len(targets)), t2d)
+
+
+_AGAIN = "Take a head that was trained for this target; what the training itself has made, remove and start again."
 
 
 def count_tokens(folder: Path, vocab_size: int) -> Tensor:
     """How often the target generates each token in the samples of a folder: int64 [vocab_size]. Raises UsageError."""
     counts = torch.zeros(vocab_size, dtype=torch.int64)
-    for sample in Samples(folder):
+    samples = Samples(folder)
+    samples.require_vocabulary(vocab_size)
+    for sample in samples:
         generated = sample.input_ids[sample.loss_mask.bool()]
         counts += torch.bincount(generated, minlength=vocab_size)
     return counts
@@ -72,6 +94,4 @@ def draft_vocabulary(counts: Tensor, size: int, always: Iterable[int]) -> Vocabu
     ranked = counts.clone()
     ranked[kept] = torch.iinfo(torch.int64).max
     chosen = torch.argsort(ranked, descending=True, stable=True)[:size].sort().values
-    t2d = torch.zeros(len(counts), dtype=torch.bool)
-    t2d[chosen] = True
-    return Vocabulary(chosen - torch.arange(size), t2d)
+    return _of_targets(chosen, len(counts))

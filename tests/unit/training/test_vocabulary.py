@@ -48,8 +48,8 @@ def test_only_the_targets_own_tokens_are_counted(tmp_path: Path) -> None:
 def test_the_maps_are_read_again(tmp_path: Path) -> None:
     vocabulary = draft_vocabulary(COUNTS, 3, always=[])
     vocabulary.write(tmp_path)
-    assert torch.equal(read_vocabulary(tmp_path).d2t, vocabulary.d2t)
-    assert torch.equal(read_vocabulary(tmp_path).t2d, vocabulary.t2d)
+    assert torch.equal(read_vocabulary(tmp_path, 7).d2t, vocabulary.d2t)
+    assert torch.equal(read_vocabulary(tmp_path, 7).t2d, vocabulary.t2d)
 
 
 def test_a_head_that_is_continued_keeps_its_maps(tmp_path: Path) -> None:

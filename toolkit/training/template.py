@@ -1,0 +1,146 @@
+"""A model's chat template, which may be anybody's: rendered in a process of its own, with bounds."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+from toolkit.children import python_command
+from toolkit.errors import UnreadableModel
+from toolkit.recipe.prompts import Message
+from toolkit.training.rendering import MEMORY_EXIT, OUTPUT_EXIT
+
+
+class Refused(ValueError):
+    """The template does not take this conversation."""
+
+
+class BoundPassed(Exception):
+    """What a template did that no template may do."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of one rendering: seconds of computing, bytes of memory, characters of output.
+
+    A conversation has at most 16 MiB of text, and an ordinary one takes less than a millisecond.
+    """
+
+    seconds: float = 10.0
+    memory: int = 2 * 1024**3
+    output: int = 64 * 1024**2
+
+
+BOUNDS = Bounds()
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A conversation as text, and where in it the template marks an answer: first character, and that after it."""
+
+    text: str
+    marks: Sequence[tuple[int, int]]
+
+
+class Renderer:
+    """The process that renders: it starts when it is first asked, and ends when this goes, whatever becomes of ours."""
+
+    def __init__(self, bounds: Bounds = BOUNDS) -> None:
+        self._bounds, self._lock = bounds, Lock()  # answers of a server come in several threads
+        self._child: subprocess.Popen[bytes] | None = None
+        self._template = b""
+
+    def ask(self, template: bytes, request: bytes) -> Any:
+        """Its answer to a request about that template. Raises BoundPassed."""
+        with self._lock:
+            # Who is interrupted here leaves an answer behind, so the next one starts another process.
+            child, self._child = self._child, None
+            if child is None:
+                child, self._template = self._start(), b""
+                request = _line(vars(self._bounds)) + template + request
+            elif template != self._template:
+                request = template + request
+            answer = _answer(child, request)
+            if not answer.endswith(b"\n"):
+                raise BoundPassed(self._passed(child.wait()))
+            self._child, self._template = child, template
+        return json.loads(answer)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        # Nothing that it says is shown: it could be of a text.
+        child = subprocess.Popen(
+            python_command("-m", "toolkit.training.rendering"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        weakref.finalize(self, _end, child)
+        return child
+
+    def _passed(self, code: int) -> str:
+        passed = {
+            -signal.SIGPROF: f"computes for more than {self._bounds.seconds:g} seconds",
+            MEMORY_EXIT: f"takes more than {self._bounds.memory / 1024**2:,.0f} MiB of memory",
+            OUTPUT_EXIT: f"makes a text of more than {self._bounds.output:,} characters",
+        }
+        return passed.get(code, f"ends its process with exit code {code}")
+
+
+class Template:
+    """A chat template with its variables; `source` names its file."""
+
+    def __init__(self, text: str, variables: Mapping[str, Any], source: str, renderer: Renderer) -> None:
+        self._source, self._renderer = source, renderer
+        self._line = _line({"text": text, "variables": variables})
+        self._failure = ""
+
+    def render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
+        """The conversation; with `ask`, and then the beginning of an answer.
+
+        Raises Refused, and UnreadableModel for a template that is none, or that passes a bound; then it does so always.
+        """
+        if not self._failure:
+            answer = self._answer(_line({"messages": list(messages), "ask": ask, "marks": marks}))
+        if self._failure:
+            hint = "Put the chat template of the model's publisher there, or train for another target."
+            raise UnreadableModel(f"the chat template in {self._source} {self._failure}", hint=hint)
+        if "text" not in answer:
+            raise Refused
+        return Rendered(answer["text"], answer["marks"])
+
+    def _answer(self, request: bytes) -> Any:
+        try:
+            answer = self._renderer.ask(self._line, request)
+        except BoundPassed as passed:
+            self._failure = f"{passed} with one conversation"
+            return {}
+        if "broken" in answer:
+            self._failure = f"is no template: {answer['broken']}"
+        return answer
+
+
+def _line(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value).encode() + b"\n"
+
+
+def _answer(child: subprocess.Popen[bytes], request: bytes) -> bytes:
+    """A line; less than one if the process ended."""
+    assert child.stdin
+    assert child.stdout
+    try:
+        child.stdin.write(request)
+        child.stdin.flush()
+        return child.stdout.readline()
+    except BrokenPipeError:
+        return b""
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()
+    child.communicate()
