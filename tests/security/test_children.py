@@ -29,7 +29,6 @@ NAMED = {
     "toolkit/platforms/local/__main__.py: os.fork",
     "toolkit/platforms/local/keeper.py: subprocess",
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",
-    "toolkit/training/template.py: subprocess",
 }
 """Where processes are started, and by what: but for children.py, by what was started with its environment already."""
 OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/neuron_compile.py", "containers/train/train"}

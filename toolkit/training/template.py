@@ -8,10 +8,11 @@ import subprocess
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from toolkit.children import python_command
+from toolkit.children import own_variables, python_command, start_process
 from toolkit.errors import UnreadableModel
 from toolkit.recipe.prompts import Message
 from toolkit.training.rendering import MEMORY_EXIT, OUTPUT_EXIT
@@ -74,12 +75,9 @@ class Renderer:
 
     def _start(self) -> subprocess.Popen[bytes]:
         # Nothing that it says is shown: it could be of a text.
-        child = subprocess.Popen(
-            python_command("-m", "toolkit.training.rendering"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        command = python_command("-m", "toolkit.training.rendering")
+        silent = subprocess.DEVNULL
+        child = start_process(command, Path(__file__).parent, own_variables(), stdin=subprocess.PIPE, stderr=silent)
         weakref.finalize(self, _end, child)
         return child
 
