@@ -45,7 +45,7 @@ class Told:
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         self.stages.append(name)
-        return nullcontext()
+        return nullcontext(lambda: None)
 
     def update(self, text: str, detail: str = "") -> None:
         self.updates.append(text)
@@ -86,8 +86,8 @@ class MemoryPlatform:
     def account(self, recipe: Recipe | None = None) -> Account:
         return ACCOUNT
 
-    def lease(self, endpoint: str) -> AbstractContextManager[None]:
-        return nullcontext()
+    def lease(self, endpoint: str) -> AbstractContextManager[Callable[[], None]]:
+        return nullcontext(lambda: None)
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         wanted = {(item.kind, item.name) for item in desired}

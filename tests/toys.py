@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -162,8 +162,8 @@ class ToyBox:
             tuple(Existing(*key, True, (key[1],), {"Colour": colour}) for key, colour in self.holds.items())
         )
 
-    def lease(self, endpoint: str) -> AbstractContextManager[None]:
-        return nullcontext()
+    def lease(self, endpoint: str) -> AbstractContextManager[Callable[[], None]]:
+        return nullcontext(lambda: None)
 
     def execute(self, action: Action, progress: Progress) -> None:
         if action.verb == "delete":

@@ -222,7 +222,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
     """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
-    from toolkit.apply.executor import complete, make, remove  # a plan needs none of it
+    from toolkit.apply.executor import complete, leased, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
     rules = rules_of(platform.name)
@@ -234,16 +234,16 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     events = record.events()
     if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
-    with platform.lease(name):
-        make(plan, rules.kinds, platform, record, progress)
+    with leased(platform, name) as held:
+        make(plan, rules.kinds, held, record, progress)
         if wait:
             with progress.stage("wait until in service"):
                 longest = parts.wait_seconds(plan) if parts.wait_seconds else _WAIT_SECONDS
                 wait_in_service(
                     platform, configs(plan, rules.kinds), progress, longest, expected=_expected_seconds(recipe)
                 )
-            complete(plan, rules.kinds, platform, record, progress)
-            remove(plan, platform, record, progress)
+            complete(plan, rules.kinds, held, record, progress)
+            remove(plan, held, record, progress)
 
 
 def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:

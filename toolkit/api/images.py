@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from toolkit.api.context import arms_of, complete_recipe, open_for, record_of
-from toolkit.apply.executor import make
+from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.engines.arguments import builds
@@ -46,8 +46,8 @@ def build(
         raise UsageError(f"{loaded.name} runs {image} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
-    with opened.lease(loaded.name):
-        make(plan, rules.kinds, opened, record_of(loaded.name, progress), progress)
+    with leased(opened, loaded.name) as held:
+        make(plan, rules.kinds, held, record_of(loaded.name, progress), progress)
     return opened.with_digest(building.uri(complete, account))
 
 

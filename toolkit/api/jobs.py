@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.api.context import arms_of, complete_recipe, open_for_plan, record_of
 from toolkit.api.outside import open_trainer
-from toolkit.apply.executor import make
+from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
@@ -67,8 +67,8 @@ def start_jobs(plan: Plan, platform: TrainingPlatform, progress: Progress) -> No
     """Start the plan's jobs, with what they need. Does nothing if all of it exists. Raises ApplyError."""
     if any(action.verb in _STARTS for action in plan.changes):
         name = plan.endpoints[0]
-        with platform.lease(name):
-            make(plan, rules_of(platform.name).kinds, platform, record_of(name, progress), progress)
+        with leased(platform, name) as held:
+            make(plan, rules_of(platform.name).kinds, held, record_of(name, progress), progress)
 
 
 def wait_for(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: str, again: str, done: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from toolkit import registry
 from toolkit.api.context import find_platform, recipe_or_none, record_of
 from toolkit.api.listing import unknown_endpoint
-from toolkit.apply.executor import remove
+from toolkit.apply.executor import leased, remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import ApplyError, UsageError
 from toolkit.loading import RecipeLike
@@ -54,9 +54,9 @@ def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress
     """Remove what was made for the endpoints from a platform; the first is the one that a lease is held of."""
     planned = _removal(name, platform, endpoints)
     if planned.actions:
-        with platform.lease(endpoints[0]):
+        with leased(platform, endpoints[0]) as held:
             planned = _removal(name, platform, endpoints)  # what exists once nobody else changes it, bucket included
-            remove(planned, platform, record_of(endpoints[0], progress), progress)
+            remove(planned, held, record_of(endpoints[0], progress), progress)
         rest = _plan(name, platform, endpoints, platform.observe((), endpoints)).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")

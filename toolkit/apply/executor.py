@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose
@@ -14,8 +15,8 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Record
 
 
-class Executor(Protocol):
-    """The writing side of a platform."""
+class Writer(Protocol):
+    """What executes actions: a platform."""
 
     @property
     def name(self) -> str:
@@ -24,11 +25,39 @@ class Executor(Protocol):
     def execute(self, action: Action, progress: Progress) -> None:
         """Execute one action; it is idempotent. Raises PlatformError."""
 
-    def lease(self, endpoint: str) -> AbstractContextManager[None]:
-        """A lock on the endpoint. Raises PlatformError while somebody else is changing it."""
+
+class Executor(Writer, Protocol):
+    """The writing side of a platform."""
+
+    def lease(self, endpoint: str) -> AbstractContextManager[Callable[[], None]]:
+        """A lock on the endpoint, and what makes sure that it is still held; both raise PlatformError."""
 
 
-def make(plan: Plan, kinds: Sequence[Kind], platform: Executor, record: Record, progress: Progress) -> None:
+@dataclass(frozen=True)
+class Leased:
+    """A platform whose lease is held: a process that lost it, as one that was stopped for long, changes nothing."""
+
+    platform: Executor
+    confirm: Callable[[], None]
+
+    @property
+    def name(self) -> str:
+        return self.platform.name
+
+    def execute(self, action: Action, progress: Progress) -> None:
+        """Execute one action. Raises PlatformError."""
+        self.confirm()
+        self.platform.execute(action, progress)
+
+
+@contextmanager
+def leased(platform: Executor, endpoint: str) -> Iterator[Leased]:
+    """Hold the endpoint's lease. Raises PlatformError while somebody else is changing it."""
+    with platform.lease(endpoint) as confirm:
+        yield Leased(platform, confirm)
+
+
+def make(plan: Plan, kinds: Sequence[Kind], platform: Writer, record: Record, progress: Progress) -> None:
     """Create, update and replace, in the plan's order, up to the endpoint. Raises ApplyError.
 
     Deletions that stand before the endpoint's update are executed too: the update needs them.
@@ -38,14 +67,14 @@ def make(plan: Plan, kinds: Sequence[Kind], platform: Executor, record: Record, 
     _execute(plan, actions, platform, record, progress)
 
 
-def complete(plan: Plan, kinds: Sequence[Kind], platform: Executor, record: Record, progress: Progress) -> None:
+def complete(plan: Plan, kinds: Sequence[Kind], platform: Writer, record: Record, progress: Progress) -> None:
     """Create the resources that need an endpoint in service, such as scaling policies. Raises ApplyError."""
     later = _needs_service(kinds)
     actions = [action for action in plan.changes if action.verb != "delete" and action.kind in later]
     _execute(plan, actions, platform, record, progress)
 
 
-def remove(plan: Plan, platform: Executor, record: Record, progress: Progress) -> None:
+def remove(plan: Plan, platform: Writer, record: Record, progress: Progress) -> None:
     """Execute the delete actions at the plan's end, in its order. Raises ApplyError."""
     _execute(plan, plan.changes[len(_without_last_deletes(plan)) :], platform, record, progress)
 
@@ -60,7 +89,7 @@ def _without_last_deletes(plan: Plan) -> Sequence[Action]:
     return plan.changes[: max(kept, default=0)]
 
 
-def _execute(plan: Plan, actions: Sequence[Action], platform: Executor, record: Record, progress: Progress) -> None:
+def _execute(plan: Plan, actions: Sequence[Action], platform: Writer, record: Record, progress: Progress) -> None:
     for position, action in enumerate(actions):
         record.write(plan, action, "started")
         try:

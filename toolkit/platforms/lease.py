@@ -1,8 +1,12 @@
-"""Leases, so that only one process changes an endpoint at a time. The holder renews its lease in a shared store."""
+"""Leases, so that only one process changes an endpoint at a time. The holder renews its lease in a shared store.
+
+A process that was stopped for longer than its lease lasts learns of it before it changes anything: see `confirm`.
+"""
 
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import socket
 import threading
@@ -10,7 +14,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -20,6 +24,11 @@ from toolkit import documents
 from toolkit.errors import PlatformError
 
 _ATTEMPTS = 5
+_SURE_SHARE = 0.5  # of a lease's time after a write of it, in which nobody can have taken it over
+
+
+def _elapsed() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
 
 
 @dataclass(frozen=True)
@@ -103,19 +112,22 @@ def lease(
     store: LeaseStore,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[None]:
+    elapsed: Callable[[], float] = _elapsed,
+) -> Iterator[Callable[[], None]]:
     """Hold the endpoint's lease. Raises PlatformError when somebody else holds it, and what the store raises.
 
-    That of a dead process of this machine ends at once, and so does one that this process could not give back.
+    That of a dead process of this machine ends at once, and so does one that this process could not give back. Gives
+    `confirm`, to be called before each change: it raises PlatformError where the lease is no longer ours. `elapsed` is
+    a clock in seconds that goes on while the process, or the machine, is stopped.
     """
-    claim = _Claim(endpoint, store, this_process(), clock, sleep)
+    claim = _Claim(endpoint, store, this_process(), clock, sleep, elapsed)
     with _alone_in_this_process(claim):
         claim.acquire()
         over = threading.Event()
         renewing = threading.Thread(target=claim.renew_until, args=(over,), daemon=True)
         renewing.start()
         try:
-            yield
+            yield claim.confirm
         finally:
             over.set()
             renewing.join()
@@ -144,10 +156,18 @@ class _Claim:
     mine: Holder
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    elapsed: Callable[[], float]
     version: str = ""
+    written: float = -math.inf
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
     def acquire(self) -> None:
         """Write the lease. Raises PlatformError when somebody holds it."""
+        before = self.elapsed()
+        self._acquire()
+        self.written = before
+
+    def _acquire(self) -> None:
         for _ in range(_ATTEMPTS):
             if version := self.store.create(self.mine):
                 self.version = version
@@ -168,9 +188,26 @@ class _Claim:
         """Keep it alive."""
         while not over.wait(self.store.rules.renewal_seconds):
             with suppress(*self.store.errors):  # there are more attempts before it ends
-                if version := self._own_version():
-                    self.version = ""
-                    self.version = self.store.replace(self.mine, version)
+                self._renew()
+
+    def confirm(self) -> None:
+        """Raise PlatformError where it is no longer ours, and what the store raises where that cannot be told."""
+        if self.elapsed() - self.written < _SURE_SHARE * self.store.rules.seconds or self._renew():
+            return
+        entry = self.store.read()
+        raise self.refused((entry and entry.holder) or "somebody else since: this process was stopped for too long")
+
+    def _renew(self) -> bool:
+        """Whether it was ours until now, and is again. It may have been over, as long as nobody has written since."""
+        with self.writing:
+            before, entry = self.elapsed(), self.store.read()
+            if entry is None or not (self._is_mine(entry) or entry.version == self.version):
+                return False
+            self.version = ""
+            self.version = self.store.replace(self.mine, entry.version)
+            if self.version:
+                self.written = before
+            return bool(self.version)
 
     def release(self) -> None:
         """Give it back, if it is still ours."""

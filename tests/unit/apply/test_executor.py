@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import Told
 
-from toolkit.apply.executor import complete, make, remove
+from toolkit.apply.executor import Leased, complete, make, remove
 from toolkit.apply.progress import Progress
 from toolkit.errors import ApplyError, PlatformError
 from toolkit.planning.plan import Action, Plan, Verb
@@ -143,3 +143,16 @@ def test_what_aws_refuses_without_an_advice_of_its_own_gets_ours(record: Record)
     with pytest.raises(ApplyError) as caught:
         make(PLAN, KINDS, Scripted("a", refused), record, Told())
     assert "engine.version" in caught.value.hint
+
+
+def test_who_lost_its_lease_changes_nothing_more(record: Record) -> None:
+    """As a process that was stopped while another one took over."""
+    platform, is_held = Scripted(), iter([True, False])
+
+    def confirm() -> None:
+        if not next(is_held):
+            raise PlatformError("e is being changed by ann")
+
+    with pytest.raises(ApplyError, match="update Model c failed: e is being changed by ann"):
+        make(PLAN, KINDS, Leased(platform, confirm), record, Told())
+    assert platform.done == ["create Model a"]

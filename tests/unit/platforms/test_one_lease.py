@@ -247,3 +247,51 @@ def test_another_thread_is_refused_and_may_have_another_lease(store: Memory) -> 
         thread.start()
         thread.join()
     assert REFUSED in refused[0].message
+
+
+def test_who_was_stopped_for_too_long_learns_of_it_before_the_next_change(store: Memory) -> None:
+    clock = FakeClock()
+    with lease("chat", store, elapsed=clock) as confirm:
+        clock.sleep(1000)
+        store.put(elsewhere())
+        with pytest.raises(PlatformError, match=REFUSED):
+            confirm()
+    assert store.writes == 2
+
+
+def test_who_was_stopped_and_nobody_came_goes_on(store: Memory) -> None:
+    """By the store's clock it was over; it has not been written since."""
+    clock = FakeClock()
+    with lease("chat", store, elapsed=clock) as confirm:
+        clock.sleep(1000)
+        store.entry = replace(store.entry, holder=None)
+        confirm()
+        assert isinstance(store.entry.holder, Holder)
+        assert store.writes == 2
+
+
+def test_soon_after_a_renewal_nothing_is_asked(store: Memory) -> None:
+    class Counting(Memory):
+        reads = 0
+
+        def read(self) -> Entry | None:
+            self.reads += 1
+            return super().read()
+
+    clock, counting = FakeClock(), Counting(store.rules)
+    with lease("chat", counting, elapsed=clock) as confirm:
+        clock.sleep(store.rules.seconds / 2 - 1)
+        confirm()
+        assert counting.reads == 0
+        clock.sleep(2)
+        confirm()
+        assert counting.reads == 1
+
+
+def test_one_that_was_deleted_is_no_longer_ours(store: Memory) -> None:
+    clock = FakeClock()
+    with lease("chat", store, elapsed=clock) as confirm:
+        clock.sleep(1000)
+        store.entry = None
+        with pytest.raises(PlatformError, match="this process was stopped for too long"):
+            confirm()

@@ -74,12 +74,12 @@ class KubernetesPlatform:
             change(action.kind, action.request)
 
     @contextmanager
-    def lease(self, endpoint: str) -> Iterator[None]:
+    def lease(self, endpoint: str) -> Iterator[Callable[[], None]]:
         store = ClusterLease(self.cluster, endpoint, self.clock, self.sleep)
         with ExitStack() as held:
             with api_errors(f"locking {endpoint} in {self._scope}"):
-                held.enter_context(lease(endpoint, store, self.clock, self.sleep))
-            yield
+                confirm = held.enter_context(lease(endpoint, store, self.clock, self.sleep))
+            yield api_errors(f"locking {endpoint} in {self._scope}")(confirm)
 
     def status(self, endpoint: str) -> EndpointStatus:
         with api_errors(f"looking at {endpoint}"):

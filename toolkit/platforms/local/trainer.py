@@ -61,9 +61,9 @@ class LocalTrainer:
     def account(self, recipe: Recipe | None = None) -> Account:
         return Account(ACCOUNT, REGION)
 
-    def lease(self, endpoint: str) -> AbstractContextManager[None]:
+    def lease(self, endpoint: str) -> AbstractContextManager[Callable[[], None]]:
         """Nothing to hold: the job's folder has a lock of its own."""
-        return nullcontext()
+        return nullcontext(lambda: None)
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         return Observed(tuple(self._existing(item) for item in desired if item.kind == "TrainingJob"))

@@ -119,7 +119,7 @@ class SageMakerPlatform:
             return read_deployed(self.clients, self.name)
 
     @contextmanager
-    def lease(self, endpoint: str) -> Iterator[None]:
+    def lease(self, endpoint: str) -> Iterator[Callable[[], None]]:
         """The lease lies in the toolkit's bucket, which is made when it is not there."""
         account = self.account()
         request = bucket(account).request
@@ -127,11 +127,11 @@ class SageMakerPlatform:
         with ExitStack() as held:
             with aws_errors(f"locking {endpoint}"):
                 try:
-                    held.enter_context(lease(endpoint, store))
+                    confirm = held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
                     make_bucket(self.clients, request, account.partition)
-                    held.enter_context(lease(endpoint, store))
-            yield
+                    confirm = held.enter_context(lease(endpoint, store))
+            yield aws_errors(f"locking {endpoint}")(confirm)
 
     def exists_settled(self, endpoint: str, progress: Progress) -> bool:
         """AWS takes no changes while another one is under way."""
