@@ -93,6 +93,12 @@ def test_a_folder_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["check", "mine.yaml"]) == 0
 
 
+def test_a_known_model_is_not_taken_for_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml"]) == 0
+    assert "target: {model: Qwen/Qwen3-8B}" in Path("mine.yaml").read_text()
+
+
 def test_a_small_model_gets_a_rehearsal_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_pair(tmp_path / "models")
     assert run(["new", "./models/target", "--out", "mine.yaml", "--json"]) == 0
