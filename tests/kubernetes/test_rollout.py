@@ -249,6 +249,13 @@ def test_an_update_is_not_judged_by_the_pods_that_crashed_before(
     assert rollout.status(platform.cluster, document).status == "Creating"
 
 
+def test_what_no_controller_has_seen_yet_is_not_in_service_even_without_pods(platform: KubernetesPlatform) -> None:
+    document = {**endpoint()[-1].request, "status": {}}
+    document["metadata"] = {**document["metadata"], "generation": 1}
+    document["spec"] = {**document["spec"], "replicas": 0}
+    assert rollout.status(platform.cluster, document).status == "Creating"
+
+
 def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
     standin: StandInCluster, platform: KubernetesPlatform
 ) -> None:

@@ -248,6 +248,7 @@ def test_the_evidence_of_one_recipe_is_none_against_another_drafter() -> None:
         (Expect(slo=Slo(e2e=0.6, share=0.9)), None),
         (Expect(slo=Slo(ttft=0.06, tpot=0.01, share=0.3)), True),
         (Expect(slo=Slo(ttft=0.01, tpot=0.01, share=0.9)), False),
+        (Expect(slo=Slo(ttft=0.06, tpot=0.001, share=0.9)), False),
         (Expect(speedup=1.5, concurrency=4), None),
     ],
 )
