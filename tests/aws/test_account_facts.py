@@ -197,7 +197,8 @@ def test_quotas_that_were_never_changed_are_among_the_defaults(clients: Clients,
         other = {"QuotaName": "other", "QuotaCode": "L-0", "Value": 9.0}
         stub.add_response("list_service_quotas", {"Quotas": [other], "NextToken": "more"})
         own = {"QuotaName": g6, "QuotaCode": "L-1", "Value": 3.0}
-        stub.add_response("list_service_quotas", {"Quotas": [own]})
+        without_value = {"QuotaName": g6e, "QuotaCode": "L-2"}
+        stub.add_response("list_service_quotas", {"Quotas": [own, without_value]})
         defaults = [{**own, "Value": 1.0}, {"QuotaName": g6e, "QuotaCode": "L-2", "Value": 0.0}]
         stub.add_response("list_aws_default_service_quotas", {"Quotas": defaults})
         facts = read(clients, recipe)
