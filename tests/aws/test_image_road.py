@@ -25,6 +25,7 @@ from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.loading import load
+from toolkit.platforms.sagemaker.build import _Login
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
 
@@ -145,6 +146,16 @@ def test_the_size_of_a_base_for_several_machines_is_that_of_ours(standin: StandI
         index, ours = registry.find_manifest("many", "1"), parts(images["amd64"], "many")
     assert index is not None
     assert layer_bytes(Clients(standin.session()), f"{host}/many@{index.digest}") == ours.layers[0].size
+
+
+def test_the_password_of_a_registry_in_another_region_is_asked_for_there(standin: StandIn) -> None:
+    asked: list[str] = []
+    session = standin.session()
+    session.events.register("before-sign.ecr", lambda region_name, **_: asked.append(region_name))
+    login = _Login(Clients(session), "000000000000.dkr.ecr.us-west-2.amazonaws.com")
+    assert login("123456789012.dkr.ecr.eu-west-1.amazonaws.com")
+    assert login("000000000000.dkr.ecr.us-west-2.amazonaws.com")
+    assert asked == ["eu-west-1", "us-west-2"]
 
 
 def test_the_size_of_a_base_is_not_known_where_ecr_cannot_be_reached(standin: StandIn) -> None:

@@ -194,6 +194,10 @@ def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None
     assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
 
 
+def test_without_answers_it_is_open_whether_drafts_are_accepted() -> None:
+    assert only(judged([], "accepted", [replace(SPEC, reports_drafts=True)])).holds is None
+
+
 def test_drafts_are_accepted_where_the_best_workload_accepts_them() -> None:
     hopeless = answers("spec", PAYS, Acceptance((999, 1)), "other")
     assert only(judged(measured() + hopeless, "accepted")).holds is True
