@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from boto3 import Session
 from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
 from urllib3.exceptions import ReadTimeoutError
@@ -46,6 +47,12 @@ def test_an_answer_that_does_not_come_is_waited_for_as_long_as_the_caller_says(p
         platform.cluster.client.configuration.host = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ReadTimeoutError):
             platform.cluster.open("GET", "/version", read_seconds=0.1)
+
+
+def test_a_login_to_aws_is_refused_with_what_says_who_one_is() -> None:
+    with pytest.raises(UsageError, match="a cluster needs no AWS session") as error:
+        SESSION.logged_in(Session(region_name="us-west-2"))
+    assert "the kubeconfig says which cluster, and who you are" in error.value.hint
 
 
 def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
