@@ -15,7 +15,6 @@ from toolkit.api.traffic import Attempt
 from toolkit.apply.progress import Silent
 from toolkit.catalog import updates
 from toolkit.home import home_folder
-from toolkit.platforms.local import credentials
 
 pytestmark = pytest.mark.usefixtures("_usual_umask")
 
@@ -44,13 +43,6 @@ def test_what_a_command_keeps_is_its_owners_alone(own: Path) -> None:
     record_of("chat", Silent())._append("{}")
     assert len([path for path in own.rglob("*") if path.is_file()]) == 3
     assert open_to_others(own) == []
-
-
-def test_a_key_is_its_owners_alone_whoever_makes_it(tmp_path: Path) -> None:
-    """The daemon's own umask would hide a file that is not."""
-    made = credentials.create(tmp_path / "credentials")
-    assert credentials.read(tmp_path / "credentials") == made
-    assert stat.S_IMODE((tmp_path / "credentials").stat().st_mode) == 0o600
 
 
 def test_what_a_deployment_on_this_machine_keeps_is_its_owners_alone(account: Account, home: Path) -> None:
