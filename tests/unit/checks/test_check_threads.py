@@ -62,6 +62,14 @@ def test_graphs_for_fewer_tokens_than_full_batches(tmp_path: Path, size: int, co
     assert len(found(tmp_path, "engine.capture-size", args(f"max-cudagraph-capture-size: {size}"))) == count
 
 
+@pytest.mark.parametrize(("shortest", "count"), [("", 1), ("prompt_lookup_min: 7", 1), ("prompt_lookup_min: 8", 0)])
+def test_tool_calls_with_drafts_from_short_matches(tmp_path: Path, shortest: str, count: int) -> None:
+    """Issue 40875. vLLM's own shortest match is of five tokens."""
+    ngram = ("  method: p-eagle\n  model: org/drafter\n", f"  method: ngram\n  {shortest}\n")
+    tools = args("enable-auto-tool-choice: true, tool-call-parser: hermes")
+    assert len(found(tmp_path, "quality.short-matches", ngram, tools)) == count
+
+
 def test_prefix_caching_with_uneven_kinds_of_layers(tmp_path: Path) -> None:
     """Issue 40624."""
     uneven = {"layer_types": KINDS, "sliding_window": 128}

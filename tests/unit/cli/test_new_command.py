@@ -69,6 +69,7 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(model: str, capsy
     assert run(["new", model]) == 2
     assert "Did you mean" in (err := capsys.readouterr().err)
     assert "Qwen/Qwen3-8B" in err
+    assert err.count(" or ") <= 2, "three names at most"
     assert not list(Path().iterdir())
 
 
