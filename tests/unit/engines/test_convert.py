@@ -179,7 +179,10 @@ def test_a_map_from_the_whole_vocabulary_to_other_tokens_is_not_dropped(tmp_path
 
 def test_what_the_target_keeps_for_itself_is_left_out(tmp_path: Path) -> None:
     head = speculators(tmp_path / "head", "eagle3")
-    ours = {"verifier_lm_head.weight": np.zeros((DRAFTED, HIDDEN), np.float32), "verifier_norm.weight": np.zeros(HIDDEN)}
+    ours = {
+        "verifier_lm_head.weight": np.zeros((DRAFTED, HIDDEN), np.float32),
+        "verifier_norm.weight": np.zeros(HIDDEN),
+    }
     edit_tensors(head, ours)
     made = convert(head, tmp_path / "out")
     assert not ours.keys() & load_file(made.out / "model.safetensors").keys()
