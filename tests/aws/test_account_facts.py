@@ -101,6 +101,8 @@ def test_every_refusal_is_noted_and_none_is_fatal(standin: StandIn, clients: Cli
         "servicequotas:ListServiceQuotas and servicequotas:ListAWSDefaultServiceQuotas",
     }
     assert not codes(facts, recipe)
+    asked = [call.operation for call in standin.calls]
+    assert asked.count("SimulatePrincipalPolicy") == 1, "the next would be refused likewise"
 
 
 def test_nobody_is_logged_in(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
