@@ -101,6 +101,8 @@ def test_every_refusal_is_noted_and_none_is_fatal(standin: StandIn, clients: Cli
         "servicequotas:ListServiceQuotas and servicequotas:ListAWSDefaultServiceQuotas",
     }
     assert not codes(facts, recipe)
+    asked = [call.operation for call in standin.calls]
+    assert asked.count("SimulatePrincipalPolicy") == 1, "the next would be refused likewise"
 
 
 def test_nobody_is_logged_in(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +199,8 @@ def test_quotas_that_were_never_changed_are_among_the_defaults(clients: Clients,
         other = {"QuotaName": "other", "QuotaCode": "L-0", "Value": 9.0}
         stub.add_response("list_service_quotas", {"Quotas": [other], "NextToken": "more"})
         own = {"QuotaName": g6, "QuotaCode": "L-1", "Value": 3.0}
-        stub.add_response("list_service_quotas", {"Quotas": [own]})
+        without_value = {"QuotaName": g6e, "QuotaCode": "L-2"}
+        stub.add_response("list_service_quotas", {"Quotas": [own, without_value]})
         defaults = [{**own, "Value": 1.0}, {"QuotaName": g6e, "QuotaCode": "L-2", "Value": 0.0}]
         stub.add_response("list_aws_default_service_quotas", {"Quotas": defaults})
         facts = read(clients, recipe)

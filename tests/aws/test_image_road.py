@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
 from rights import not_allowed
@@ -24,6 +25,7 @@ from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.loading import load
+from toolkit.platforms.sagemaker.build import _Login
 from toolkit.platforms.sagemaker.ci_roles import reading
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
@@ -152,6 +154,26 @@ def test_the_size_of_a_base_for_several_machines_is_that_of_ours(standin: StandI
         index, ours = registry.find_manifest("many", "1"), parts(images["amd64"], "many")
     assert index is not None
     assert layer_bytes(Clients(standin.session()), f"{host}/many@{index.digest}") == ours.layers[0].size
+
+
+def test_the_password_of_a_registry_in_another_region_is_asked_for_there(standin: StandIn) -> None:
+    asked: list[str] = []
+    session = standin.session()
+    session.events.register("before-sign.ecr", lambda region_name, **_: asked.append(region_name))
+    login = _Login(Clients(session), "000000000000.dkr.ecr.us-west-2.amazonaws.com")
+    assert login("123456789012.dkr.ecr.eu-west-1.amazonaws.com")
+    assert login("000000000000.dkr.ecr.us-west-2.amazonaws.com")
+    assert asked == ["eu-west-1", "us-west-2"]
+
+
+def test_the_size_of_a_base_is_not_known_where_ecr_cannot_be_reached(standin: StandIn) -> None:
+    def unreachable(**_: object) -> None:
+        raise EndpointConnectionError(endpoint_url="https://api.ecr")
+
+    session = standin.session()
+    session.events.register("before-send.ecr", unreachable)
+    base = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/base@sha256:{'0' * 64}"
+    assert layer_bytes(Clients(session), base) is None
 
 
 def test_the_size_of_a_base_that_is_gone_is_not_known(standin: StandIn, host: str) -> None:

@@ -131,6 +131,25 @@ def test_weights_and_numbers_can_be_changed_without_a_new_configuration(user: Us
     assert (variant["CurrentInstanceCount"], variant["CurrentWeight"]) == (3, 1.0)
 
 
+def test_what_is_in_one_region_is_in_no_other(standin: StandIn, user: User) -> None:
+    user.create_model("here")
+    elsewhere: Any = standin.session().client("sagemaker", region_name="eu-west-1")
+    assert [item["ModelName"] for item in user.sagemaker.list_models()["Models"]] == ["here"]
+    assert elsewhere.list_models()["Models"] == []
+
+
+def test_a_change_of_the_number_keeps_the_weight_and_the_other_way_round(user: User) -> None:
+    user.deploy("ep", InitialVariantWeight=0.5, InitialInstanceCount=2)
+    for change in ({"DesiredInstanceCount": 3}, {"DesiredWeight": 0.25}):
+        desired: Any = [{"VariantName": "only", **change}]
+        user.sagemaker.update_endpoint_weights_and_capacities(EndpointName="ep", DesiredWeightsAndCapacities=desired)
+        assert user.statuses("ep", 2) == ["Updating", "InService"]
+        (variant,) = user.describe("ep")["ProductionVariants"]
+        expected = {"DesiredInstanceCount": 3, "DesiredWeight": 0.5, **change}
+        found = {"DesiredInstanceCount": variant["CurrentInstanceCount"], "DesiredWeight": variant["CurrentWeight"]}
+        assert found == expected
+
+
 @pytest.mark.parametrize(
     ("request_fields", "count"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -10,6 +11,9 @@ from botocore.exceptions import ClientError
 from standin import StandIn
 from standin_training import JobScript
 from standin_user import IMAGE, User
+
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.observe import training_status
 
 
 def request(user: User, name: str = "job", **changes: Any) -> dict[str, Any]:
@@ -198,3 +202,15 @@ def test_jobs_are_found_by_a_part_of_their_name_and_their_tags_by_arn(user: User
     assert [item["TrainingJobName"] for item in summaries] == ["a-1", "a-2"]
     tags = user.sagemaker.list_tags(ResourceArn=summaries[0]["TrainingJobArn"])["Tags"]
     assert tags == [{"Key": "team", "Value": "x"}]
+
+
+def test_a_job_has_been_in_its_last_stage_since_that_began(standin: StandIn, user: User) -> None:
+    user.sagemaker.create_training_job(**request(user))
+    began = [datetime(2026, 11, 20, 8, minute, tzinfo=UTC) for minute in (1, 5)]
+
+    def with_times(parsed: Any, **_: object) -> None:
+        parsed["SecondaryStatusTransitions"] = [{"Status": "Training", "StartTime": time} for time in began]
+
+    session = standin.session()
+    session.events.register("after-call.sagemaker.DescribeTrainingJob", with_times)
+    assert training_status(Clients(session), "job").entered == began[-1].timestamp()

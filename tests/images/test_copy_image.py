@@ -85,6 +85,12 @@ def test_an_oci_image_is_not_taken_for_one_that_sagemaker_takes(registry: Regist
     assert "--format v2s2" in caught.value.hint
 
 
+def test_what_was_pushed_for_another_machine_is_noticed(registry: Registry, host: str, name: str) -> None:
+    push_base(registry, name, architecture="arm64")
+    with pytest.raises(BuildError, match="linux/arm64"):
+        verify_pushed(registry, parse(f"{host}/{name}:1"))
+
+
 def test_an_image_that_somebody_else_pushed_meanwhile_is_noticed(registry: Registry, host: str, name: str) -> None:
     ours = push_base(registry, name).digest
     push_base(registry, name, content=b"another")

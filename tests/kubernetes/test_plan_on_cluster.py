@@ -20,6 +20,7 @@ from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 
 
 def plan(platform: KubernetesPlatform, desired: Sequence[Resource], name: str = NAME) -> Plan:
@@ -336,6 +337,12 @@ def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platf
         Objects(platform.cluster, lambda: next(ticks), lambda _: None).delete("Deployment", NAME)
 
 
+def test_a_deletion_is_over_when_another_object_has_the_name(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    gone = {"metadata": {"name": NAME, "uid": "of-an-earlier-one"}}
+    Objects(platform.cluster, sleep=lambda _: pytest.fail("nothing is left to wait for")).wait_gone("Deployment", gone)
+
+
 @pytest.mark.parametrize("kind", ["resourceclaimtemplates", "scaledobjects"])
 def test_a_kind_that_the_cluster_does_not_have_is_nobody_s(
     standin: StandInCluster, platform: KubernetesPlatform, kind: str
@@ -359,6 +366,13 @@ def test_who_may_see_one_namespace_only_may_deploy_into_it(
     standin: StandInCluster, platform: KubernetesPlatform
 ) -> None:
     standin.forbidden |= {("list", "persistentvolumes"), ("list", "namespaces")}
+    deploy(platform, endpoint())
+    assert plan(platform, endpoint()).changes == []
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS_BY_NAME.keys() - {item.kind for item in endpoint()}))
+def test_what_is_not_wanted_need_not_be_seen(standin: StandInCluster, platform: KubernetesPlatform, kind: str) -> None:
+    standin.forbidden.add(("list", KINDS_BY_NAME[kind].api.plural))
     deploy(platform, endpoint())
     assert plan(platform, endpoint()).changes == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -249,6 +250,13 @@ def test_an_update_is_not_judged_by_the_pods_that_crashed_before(
     assert rollout.status(platform.cluster, document).status == "Creating"
 
 
+def test_what_no_controller_has_seen_yet_is_not_in_service_even_without_pods(platform: KubernetesPlatform) -> None:
+    document = {**endpoint()[-1].request, "status": {}}
+    document["metadata"] = {**document["metadata"], "generation": 1}
+    document["spec"] = {**document["spec"], "replicas": 0}
+    assert rollout.status(platform.cluster, document).status == "Creating"
+
+
 def test_back_to_what_it_was_is_done_when_the_pods_of_in_between_are_gone(
     standin: StandInCluster, platform: KubernetesPlatform
 ) -> None:
@@ -356,6 +364,19 @@ def test_logs_have_each_start_and_each_line_once(standin: StandInCluster, platfo
         seen += [line.text for line in platform.logs(NAME, bookmarks=bookmarks)]
     assert [line for line in seen if not line.startswith("kubernetes: ")] == ["one", "two", "three", "four", "five"]
     assert "kubernetes: Scheduled: Successfully assigned pod to node-1" in seen
+
+
+def test_logs_since_some_time_are_of_pods_that_were_made_since(
+    standin: StandInCluster, platform: KubernetesPlatform
+) -> None:
+    standin.controllers.script = Script([scheduled(), started("one"), ready()])
+    deploy(platform, endpoint())
+    wait(platform)
+    (pod,) = (key for key in standin.store.objects if key.plural == "pods")
+    standin.store.objects[pod]["metadata"]["creationTimestamp"] = "2026-11-20T08:00:00Z"
+    made = datetime(2026, 11, 20, 8, tzinfo=UTC).timestamp()
+    assert "one" in [line.text for line in platform.logs(NAME, since=made)]
+    assert list(platform.logs(NAME, since=made + 1)) == []
 
 
 def started_again(*lines: str) -> Step:

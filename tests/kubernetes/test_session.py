@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 import yaml
+from boto3 import Session
 from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
+from urllib3.exceptions import ReadTimeoutError
 
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.resources import Account
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.registry import open_platform, open_readable
 
@@ -35,6 +39,20 @@ def test_a_context_may_be_an_arn(standin: StandInCluster, kubeconfig: Path) -> N
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
     write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "stand-in", "user": "me"}}])
     assert SESSION.open(f"{arn}/ml").account().location == f"{arn}/ml"
+
+
+@pytest.mark.timeout(20)
+def test_an_answer_that_does_not_come_is_waited_for_as_long_as_the_caller_says(platform: KubernetesPlatform) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        platform.cluster.client.configuration.host = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(ReadTimeoutError):
+            platform.cluster.open("GET", "/version", read_seconds=0.1)
+
+
+def test_a_login_to_aws_is_refused_with_what_says_who_one_is() -> None:
+    with pytest.raises(UsageError, match="a cluster needs no AWS session") as error:
+        SESSION.logged_in(Session(region_name="us-west-2"))
+    assert "the kubeconfig says which cluster, and who you are" in error.value.hint
 
 
 def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:

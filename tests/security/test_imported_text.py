@@ -54,9 +54,19 @@ def test_what_is_left_out_is_named_by_its_key(tmp_path: Path) -> None:
     assert YAML(typ="safe").load(made.path.read_text())["engine"] == {"args": {"seed": 1}}
 
 
-def test_a_secret_in_the_models_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"`target\.model` looks like a secret") as refused:
-        import_recipe("vllm serve https://user:topsecret@host/m/x", out=tmp_path / "mine.yaml")
+@pytest.mark.parametrize(
+    ("key", "text"),
+    {
+        "target": "vllm serve https://user:topsecret@host/m/x",
+        "speculation": (
+            "deployment: {model: {id: m/x}, vllm: {}, speculative_decoding: "
+            "{enabled: true, method: eagle3, model: 'https://user:topsecret@host/m/y', num_speculative_tokens: 3}}"
+        ),
+    }.items(),
+)
+def test_a_secret_in_a_models_name_is_refused(key: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=rf"`{key}\.model` looks like a secret") as refused:
+        import_recipe(text, out=tmp_path / "mine.yaml")
     assert "topsecret" not in f"{refused.value} {refused.value.hint}"
     assert not list(tmp_path.iterdir())
 

@@ -93,8 +93,13 @@ def test_an_answer_shows_what_it_took() -> None:
 def test_a_listing_is_a_sequence_with_what_is_missing() -> None:
     found = Listing((DEPLOYED,), ("there are no AWS credentials",))
     assert [item.name for item in found] == ["tiny"]
-    assert "not listed: there are no AWS credentials" in found._repr_html_()
-    assert "tiny: InService" in repr(found)
+    assert "<ul><li>not listed: there are no AWS credentials</li></ul>" in found._repr_html_()
+    assert "<ul>" not in Listing((DEPLOYED,))._repr_html_(), "no list where nothing is missing"
+    assert [line.strip() for line in repr(found).splitlines()] == [
+        "<Listing: 1 endpoints>",
+        f"tiny: InService, {DEPLOYED.platform} {DEPLOYED.region}",
+        "not listed: there are no AWS credentials",
+    ]
 
 
 def test_fits_are_a_sequence_with_verdicts() -> None:

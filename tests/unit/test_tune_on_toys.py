@@ -24,6 +24,7 @@ from toolkit.engines.registry import EngineEntry
 from toolkit.errors import InvocationError, RecipeError, UsageError
 from toolkit.loading import load
 from toolkit.measure.report import BenchReport
+from toolkit.version import __version__
 
 RECIPE = """\
 name: spinner
@@ -213,6 +214,14 @@ def test_a_k_by_batch_size_that_is_slower_somewhere_is_not_the_best_however_fast
 
     assert report.schedule_pays is False
     assert report.winner == "K=3"
+
+
+def test_the_report_says_what_was_measured_with_what(recipe: Path) -> None:
+    setting = tune(recipe, k=[3], _steps=Steps(measure=Bench()), progress=Silent()).setting
+    engine = load(recipe).engine
+
+    assert setting.keys() == {"hardware", "engine", "toolkit", "date"}
+    assert (setting["engine"], setting["toolkit"]) == (f"{engine.name} {engine.version}", __version__)
 
 
 def test_where_one_k_suits_all_concurrencies_the_report_says_so(recipe: Path) -> None:

@@ -64,6 +64,15 @@ def test_a_terminal_has_no_colours_where_the_user_wants_none(
     assert ("\x1b[32m" in terminal.getvalue()) is coloured
 
 
+@pytest.mark.parametrize(("error", "mark"), [(None, "✔ wait"), (RuntimeError, "✘ wait")])
+def test_a_terminal_keeps_a_line_of_how_a_stage_ended(error: type[Exception] | None, mark: str) -> None:
+    terminal = io.StringIO()
+    with suppress(RuntimeError), TerminalProgress(Console(file=terminal)).stage("wait"):
+        if error:
+            raise error
+    assert terminal.getvalue().strip().startswith(mark)
+
+
 def test_a_notebook_has_one_box_that_is_brought_up_to_date() -> None:
     boxes: list[str] = []
     clock = FakeClock()

@@ -50,6 +50,21 @@ def test_a_cpu_instance_has_no_accelerator() -> None:
     assert (instance.accelerator, instance.vcpus, instance.host_memory_gib) == ("", 2, 8)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    {
+        "ml.c7i.12xlarge": "CPUs",
+        "ml.g6.12xlarge": "L4 (compute capability 8.9)",
+        "ml.p6e-gb200.36xlarge": "GB200 (compute capability 10.0) and arm64 CPUs",
+        "ml.trn1.2xlarge": "Trainium",
+    }.items(),
+)
+def test_what_an_instance_computes_with_is_said_in_words(name: str, words: str) -> None:
+    instance = lookup.instance(name)
+    assert instance
+    assert instance.processors == words
+
+
 def test_a_head_is_found_in_any_case() -> None:
     head = lookup.head("amazon/gpt-oss-20b-p-eagle")
     assert head

@@ -37,6 +37,10 @@ def test_a_code_is_explained() -> None:
     assert "source: vLLM issues 48894, 57941" in text
 
 
+def test_what_is_not_known_of_a_code_has_no_line() -> None:
+    assert not [name for name, code in codes().items() if re.search(r": *$", str(code), re.MULTILINE)]
+
+
 def test_a_mistyped_code_gets_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"Did you mean pair\.mask-token") as caught:
         explain("pair.mask-tokn")

@@ -56,10 +56,18 @@ def test_flashinfer_and_attention_sinks(tmp_path: Path, instance_type: str, coun
     assert len(found(tmp_path, "engine.attention-backend", *edits, target=sinks)) == count
 
 
-@pytest.mark.parametrize(("size", "count"), [(512, 1), (2048, 0)])
+@pytest.mark.parametrize(("size", "count"), [(512, 1), (1023, 1), (1024, 0)])
 def test_graphs_for_fewer_tokens_than_full_batches(tmp_path: Path, size: int, count: int) -> None:
-    """256 requests with seven draft tokens each."""
+    """128 requests with seven draft tokens each."""
     assert len(found(tmp_path, "engine.capture-size", args(f"max-cudagraph-capture-size: {size}"))) == count
+
+
+@pytest.mark.parametrize(("shortest", "count"), [("", 1), ("prompt_lookup_min: 7", 1), ("prompt_lookup_min: 8", 0)])
+def test_tool_calls_with_drafts_from_short_matches(tmp_path: Path, shortest: str, count: int) -> None:
+    """Issue 40875. vLLM's own shortest match is of five tokens."""
+    ngram = ("  method: p-eagle\n  model: org/drafter\n", f"  method: ngram\n  {shortest}\n")
+    tools = args("enable-auto-tool-choice: true, tool-call-parser: hermes")
+    assert len(found(tmp_path, "quality.short-matches", ngram, tools)) == count
 
 
 def test_prefix_caching_with_uneven_kinds_of_layers(tmp_path: Path) -> None:

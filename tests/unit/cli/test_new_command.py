@@ -69,6 +69,7 @@ def test_a_name_that_is_not_known_is_answered_with_the_nearest(model: str, capsy
     assert run(["new", model]) == 2
     assert "Did you mean" in (err := capsys.readouterr().err)
     assert "Qwen/Qwen3-8B" in err
+    assert err.count(" or ") <= 2, "three names at most"
     assert not list(Path().iterdir())
 
 
@@ -91,6 +92,12 @@ def test_a_folder_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["new", "models/target", "--platform", "local", "--out", "mine.yaml"]) == 0
     assert "target: {model: ./models/target}" in Path("mine.yaml").read_text()
     assert run(["check", "mine.yaml"]) == 0
+
+
+def test_a_known_model_is_not_taken_for_a_folder_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "Qwen" / "Qwen3-8B").mkdir(parents=True)
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml"]) == 0
+    assert "target: {model: Qwen/Qwen3-8B}" in Path("mine.yaml").read_text()
 
 
 def test_a_small_model_gets_a_rehearsal_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
+from toolkit.endpoint.prometheus import metrics_of_pages
 
 FULL = Metrics(
     endpoint="chat",
@@ -49,3 +50,13 @@ def test_as_a_document() -> None:
     assert document["engine"]["ttft"] == {"p50": 0.05, "p99": 0.2}
     assert document["engine"]["acceptance_length"] == 3.25
     assert Metrics("chat", 5).to_dict()["model_latency"] is None
+
+
+def test_health_checks_are_no_requests() -> None:
+    page = b"""# TYPE http_requests_total counter
+http_requests_total{handler="/invocations",status="2xx"} 8.0
+http_requests_total{handler="/v1/chat/completions",status="4xx"} 2.0
+http_requests_total{handler="/ping",status="2xx"} 900.0
+"""
+    metrics = metrics_of_pages("chat", 5, {"a pod": page})
+    assert (metrics.invocations, metrics.client_errors) == (10, 2)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 from fakes import FakeClock, answer_events, event_stream
@@ -32,6 +34,7 @@ QUOTED = {
     }
 }
 Ask = Callable[..., bytes]
+Body = Mapping[str, Any]
 
 
 def tokens() -> Callable[[], str]:
@@ -40,17 +43,17 @@ def tokens() -> Callable[[], str]:
     return lambda: f"token-{next(made)}"
 
 
-def in_thread(server: ScriptedServer, **options: float) -> bytes:
+def in_thread(server: ScriptedServer, body: Body = MappingProxyType({"messages": []}), **options: float) -> bytes:
     access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
-    return b"".join(openai_route.stream(access, "chat", {"messages": []}, FakeClock().sleep, **options))
+    return b"".join(openai_route.stream(access, "chat", body, FakeClock().sleep, **options))
 
 
-def in_event_loop(server: ScriptedServer, **options: float) -> bytes:
+def in_event_loop(server: ScriptedServer, body: Body = MappingProxyType({"messages": []}), **options: float) -> bytes:
     async def no_sleep(seconds: float) -> None: ...
 
     async def parts() -> bytes:
         access = OpenAIAccess(f"{server.url}/endpoints/chat/openai/v1", tokens(), explain=on_openai_route)
-        stream = openai_route.stream_async(access, "chat", {"messages": []}, no_sleep, **options)
+        stream = openai_route.stream_async(access, "chat", body, no_sleep, **options)
         return b"".join([part async for part in stream])
 
     return asyncio.run(parts())
@@ -77,6 +80,12 @@ def test_a_chat(ask: Ask) -> None:
     assert request.path == "/endpoints/chat/openai/v1/chat/completions"
     assert request.headers["authorization"] == "Bearer token-0"
     assert json.loads(request.body) == {"model": "", "messages": []}, "an empty model is the one that is served"
+
+
+def test_a_chat_with_a_model_that_is_named(ask: Ask) -> None:
+    with scripted(ANSWER) as server:
+        ask(server, {"messages": [], "model": "adapter"})
+    assert json.loads(server.requests[0].body) == {"messages": [], "model": "adapter"}
 
 
 def test_a_busy_gateway_is_asked_again_with_a_fresh_token(ask: Ask) -> None:

@@ -69,7 +69,10 @@ def raw(runner: asyncio.Runner, content: bytes, **options: Any) -> RequestResult
     return runner.run(run())
 
 
-def test_a_connection_is_used_again_after_an_answer_that_its_reader_left_waiting(runner: asyncio.Runner) -> None:
+@pytest.mark.parametrize("relays", [False, True])
+def test_a_connection_is_used_again_after_an_answer_that_its_reader_left_waiting(
+    runner: asyncio.Runner, relays: bool
+) -> None:
     body = bytes(256 * 1024)  # so much may wait: with its last byte reading is paused, and the answer has ended
     connections = []
 
@@ -85,7 +88,7 @@ def test_a_connection_is_used_again_after_an_answer_that_its_reader_left_waiting
 
     async def run() -> None:
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as listener:
-            client = Client(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")
+            client = Client(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}", relays=relays)
             for _ in range(2):
                 async with asyncio.timeout(10), client.send("GET", "/", {}) as response:
                     while not response.reusable:

@@ -105,6 +105,12 @@ def test_specforge_p_eagle(tmp_path: Path) -> None:
     assert tensors["mask_hidden"].shape == (1, 1, WIDTH)
 
 
+@pytest.mark.parametrize("key", ["mask_token_id", "pard_token", "ptd_token_id"])
+def test_the_mask_token_may_stand_under_any_of_its_names(tmp_path: Path, key: str) -> None:
+    head = specforge_peagle(tmp_path / "head", **{"mask_token_id": None, key: MASK_TOKEN})
+    assert config_of(convert(head, tmp_path / "out"))["ptd_token_id"] == MASK_TOKEN
+
+
 def test_specforge_counts_layers_from_one_lower_than_vllm(tmp_path: Path) -> None:
     made = convert(specforge_eagle3(tmp_path / "head"), tmp_path / "out")
     config = config_of(made)
@@ -173,9 +179,13 @@ def test_a_map_from_the_whole_vocabulary_to_other_tokens_is_not_dropped(tmp_path
 
 def test_what_the_target_keeps_for_itself_is_left_out(tmp_path: Path) -> None:
     head = speculators(tmp_path / "head", "eagle3")
-    edit_tensors(head, {"verifier_lm_head.weight": np.zeros((DRAFTED, HIDDEN), np.float32)})
+    ours = {
+        "verifier_lm_head.weight": np.zeros((DRAFTED, HIDDEN), np.float32),
+        "verifier_norm.weight": np.zeros(HIDDEN),
+    }
+    edit_tensors(head, ours)
     made = convert(head, tmp_path / "out")
-    assert "verifier_lm_head.weight" not in load_file(made.out / "model.safetensors")
+    assert not ours.keys() & load_file(made.out / "model.safetensors").keys()
 
 
 def test_the_target_tells_the_layers_that_the_export_does_not_name(tmp_path: Path) -> None:

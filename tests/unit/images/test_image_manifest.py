@@ -79,6 +79,8 @@ def test_an_entry_without_a_platform_is_taken_where_none_is_ours(others: list[di
     ("header", "document", "is_taken_for"),
     [
         (f"{SCHEMA_2}; charset=utf-8", {"mediaType": OCI}, SCHEMA_2),
+        (SCHEMA_2.upper(), {"mediaType": OCI}, SCHEMA_2),
+        ("Application/JSON", {"mediaType": OCI}, OCI),
         ("", {"mediaType": OCI}, OCI),
         ("application/json", {"mediaType": OCI}, OCI),
         ("application/json", {}, "application/json"),
@@ -89,7 +91,7 @@ def test_what_a_manifest_is_says_its_header_or_else_the_manifest(
     header: str, document: dict[str, Any], is_taken_for: str
 ) -> None:
     assert media_type_of(header, json.dumps(document).encode()) == is_taken_for
-    assert media_type_of(header, b"<html>") == header.partition(";")[0]
+    assert media_type_of(header, b"<html>") == header.partition(";")[0].lower()
 
 
 def test_a_configuration_that_tells_of_other_layers_is_refused() -> None:

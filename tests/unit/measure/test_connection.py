@@ -236,6 +236,9 @@ def test_an_endpoint_of_a_platform_gets_a_fresh_token_for_each_request() -> None
 
 # Counters.
 
+BEFORE_ANY_DRAFT = b"""# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0"} 0.0
+"""
 PAGE = """# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{{engine="0"}} 0.0
 # TYPE vllm:spec_decode_num_drafts counter
@@ -260,6 +263,13 @@ def test_the_acceptance_of_all_drafts_so_far() -> None:
 def test_a_server_without_counters(answer: Answer) -> None:
     with streaming(answer) as server:
         assert with_url(server.url, HttpConnection.acceptance) is None
+        assert not with_url(server.url, HttpConnection.counts_drafts)
+
+
+def test_a_server_that_has_not_drafted_yet_would_count_drafts() -> None:
+    with streaming(Answer((Part(0.0, BEFORE_ANY_DRAFT),))) as server:
+        assert with_url(server.url, HttpConnection.acceptance) is None
+        assert with_url(server.url, HttpConnection.counts_drafts)
 
 
 class ByVariant:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from reports import example, verdict, with_verdicts
 
-from toolkit.measure.headline import headline, speedup_class
+from toolkit.measure.headline import headline, speedup_class, speedup_of
 from toolkit.measure.measurement import Speedup, Verdict
 
 PAYS = verdict("pays", True, workload="structured")
@@ -80,3 +80,14 @@ def test_without_prices_none_is_told() -> None:
     report = example()
     unpriced = tuple(replace(arm, price_per_million_output_tokens=None) for arm in report.arms)
     assert not any("$" in sentence for sentence in headline(replace(report, arms=unpriced)).sentences)
+
+
+def test_the_speedup_of_an_arm_in_an_open_loop_is_that_at_its_own_rate() -> None:
+    measured = example()
+    arm = next(arm for arm in measured.arms if speedup_of(measured, arm))
+    speedup = speedup_of(measured, arm)
+    assert speedup
+    arms = [replace(arm, concurrency=None, rate=rate) for rate in (1.0, 2.0)]
+    speedups = tuple(replace(speedup, concurrency=None, rate=rate, ratio=1 + rate) for rate in (1.0, 2.0))
+    report = replace(measured, arms=tuple(arms), speedups=speedups)
+    assert tuple(speedup_of(report, arm) for arm in arms) == speedups

@@ -219,6 +219,7 @@ def test_few_tokens_show_nothing() -> None:
     found = judged(answers("p-eagle", greedy(), prompts=2), answers("baseline", greedy(), prompts=2))
     assert found.verdicts[0].holds is None
     assert "Too few tokens to tell: send more prompts" in found.verdicts[0].detail
+    assert "would have been seen" in found.verdicts[0].detail
 
 
 def test_small_gaps_that_are_too_frequent() -> None:
@@ -295,6 +296,13 @@ def test_without_scores_answers_are_compared(identical: int, identical_again: in
     found = judged(arm, connection=NO_SCORES, again=again(identical_again))
     assert [verdict.holds for verdict in found.verdicts] == [holds, None]
     assert f"{identical} of 16 answers are the baseline's" in found.verdicts[0].detail
+
+
+def test_without_scores_a_request_that_failed_is_no_answer() -> None:
+    arm = [replace(one, arm="p-eagle") for one in again(16)]
+    second = [replace(one, outcome="failed") if index < 4 else one for index, one in enumerate(again(16))]
+    (verdict, *_) = judged(arm, connection=NO_SCORES, again=second).verdicts
+    assert "the baseline itself gave the same answer 12 of 12 times" in verdict.detail
 
 
 @dataclass

@@ -341,6 +341,15 @@ def test_a_model_that_reasons_has_room_for_it(wanted: int | None, context: int |
     assert any(f"answers may have {room} tokens" in note for note in found.notes) == (wanted is None)
 
 
+def test_an_arms_own_options_decide() -> None:
+    connection = Reasoning()
+    options = {"max_tokens": 7, "ignore_eos": False, "presence_penalty": 0.5}
+    fixed = replace(workload(1), fixed_length=True)
+    asyncio.run(run(Design((Arm("spec", connection, options=options),), (fixed,), max_tokens=64), sender()))
+
+    assert options.items() <= connection.asked[-1].items()
+
+
 def test_the_models_own_penalties_are_switched_off() -> None:
     """Its generation_config.json may have some, and greedy tokens would not be its first choices."""
     connection = Reasoning()

@@ -62,6 +62,15 @@ def test_each_limit_of_an_slo_counts(limit: str) -> None:
     assert choose([at_k(4)], Aim(slo=Slo(**{limit: 1e-6}))) is None
 
 
+@pytest.mark.parametrize("limit", ["ttft", "tpot", "e2e"])
+def test_a_limit_on_what_was_not_measured_is_not_met(limit: str) -> None:
+    """Such as the time per token of answers of one token."""
+    report = report_at(4)
+    unmeasured = replace(report, arms=tuple(replace(arm, **{limit: None}) for arm in report.arms))
+
+    assert choose([at_k(4, unmeasured)], Aim(slo=Slo(**{limit: 1e6}))) is None
+
+
 def test_for_cost_a_setting_is_judged_at_the_concurrency_that_suits_it_best() -> None:
     slow_alone = at_k(1, report_at(1, {"chat": 0.7}, loads=(1, 32)))
     fast_alone = at_k(3, report_at(3, {"chat": 0.7}, loads=(1, 32)))

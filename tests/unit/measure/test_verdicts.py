@@ -194,6 +194,10 @@ def test_drafts_are_accepted_or_not(acceptance: Acceptance, holds: bool) -> None
     assert only(judged(measured(acceptance=acceptance), "accepted")).holds is holds
 
 
+def test_without_answers_it_is_open_whether_drafts_are_accepted() -> None:
+    assert only(judged([], "accepted", [replace(SPEC, reports_drafts=True)])).holds is None
+
+
 def test_drafts_are_accepted_where_the_best_workload_accepts_them() -> None:
     hopeless = answers("spec", PAYS, Acceptance((999, 1)), "other")
     assert only(judged(measured() + hopeless, "accepted")).holds is True
@@ -248,6 +252,7 @@ def test_the_evidence_of_one_recipe_is_none_against_another_drafter() -> None:
         (Expect(slo=Slo(e2e=0.6, share=0.9)), None),
         (Expect(slo=Slo(ttft=0.06, tpot=0.01, share=0.3)), True),
         (Expect(slo=Slo(ttft=0.01, tpot=0.01, share=0.9)), False),
+        (Expect(slo=Slo(ttft=0.06, tpot=0.001, share=0.9)), False),
         (Expect(speedup=1.5, concurrency=4), None),
     ],
 )

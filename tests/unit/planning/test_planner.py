@@ -69,6 +69,12 @@ def test_what_an_update_needs_removed_is_missing_for_the_update_alone() -> None:
     ]
 
 
+def test_what_is_superseded_is_deleted_unless_it_is_somebody_elses() -> None:
+    there = Observed((Existing("Store", "ours", True, ("e",), {}), Existing("Store", "theirs", False, ("e",), {})))
+    actions = make_plan("recipe", Rules(parts=PlanParts()), ["e"], DESIRED, there).actions
+    assert [action.name for action in actions if action.verb == "delete"] == ["ours"]
+
+
 def test_an_update_sends_its_own_request() -> None:
     assert [action.request for action in planned("Place") if action.kind == "Place"] == [{"Runs": "new"}]
     assert [action.request for action in planned() if action.kind == "Place"] == [{"Runs": "new", "Tags": {}}]

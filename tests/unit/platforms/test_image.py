@@ -14,11 +14,13 @@ from cyclonedx.validation.json import JsonStrictValidator
 from fakes import ACCOUNT
 from pairs import recipe_with, write_hub_pair, write_pair
 
+from toolkit.api.context import arms_of
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image, render, spec_of
 from toolkit.platforms.sagemaker.keys import AwsRollout
+from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
 
@@ -201,6 +203,17 @@ def test_every_variant_of_an_experiment_has_an_image(tmp_path: Path) -> None:
     resources = desired([replace(custom(versioned, bake_drafter=True), rollout=AwsRollout(shadow=True))], ACCOUNT)
     built = {item.request["Image"] for item in resources if item.kind == "Image"}
     assert {item.request["PrimaryContainer"]["Image"] for item in resources if item.kind == "Model"} == built
+
+
+def test_one_build_makes_the_images_of_an_endpoint_and_of_its_baseline(tmp_path: Path) -> None:
+    recipe = recipe_with(on_platform(load(write_pair(tmp_path)), "sagemaker"), role="create")
+    versioned = replace(recipe, engine=recipe.engine.edit(version="0.30.0"))
+    arms = arms_of(custom(versioned, bake_drafter=True), baseline=True)
+    building = RULES.parts.building
+    assert building
+    built = [item.name for item in building.resources(arms, ACCOUNT) if item.kind == "Image"]
+    assert len(built) == 2
+    assert built == [item.name for item in desired(arms, ACCOUNT) if item.kind == "Image"]
 
 
 def test_a_file_that_has_changed_since_is_not_built_under_the_old_tag(tmp_path: Path) -> None:

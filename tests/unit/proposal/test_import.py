@@ -74,8 +74,9 @@ def test_a_tokenizer_of_the_models_own_revision_goes_without_saying(
     assert recipe.get("engine", {}).get("args") == args
 
 
-def test_a_container_gives_version_and_variables_but_no_secret(tmp_path: Path) -> None:
-    recipe, made = imported(DOCKER, tmp_path)
+@pytest.mark.parametrize("program", ["docker", "podman", "nerdctl"])
+def test_a_container_gives_version_and_variables_but_no_secret(program: str, tmp_path: Path) -> None:
+    recipe, made = imported(DOCKER.replace("docker", program, 1), tmp_path)
     assert recipe["speculation"]["method"] == "p-eagle"
     assert recipe["engine"] == {"env": {"VLLM_LOGGING_LEVEL": "DEBUG"}, "version": "0.29.0"}
     assert "HF_TOKEN" in left_out(made)

@@ -240,6 +240,7 @@ def test_every_choice_is_a_comment_with_its_reason_and_what_else_was_possible(tm
     assert "version: 0.30.0  # as in the toolkit's own recipe qwen3-8b/p-eagle; also: 0.31.0, 0.29.0\n" in text
     assert "ml.g6e.2xlarge 2.80 $/h" in text
     assert max(map(len, text.splitlines())) <= 120
+    assert text.endswith("\n")
 
 
 def test_a_comment_cannot_end_its_line(tmp_path: Path) -> None:

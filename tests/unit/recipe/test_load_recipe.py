@@ -99,6 +99,13 @@ def test_the_evidence_of_a_recipe_is_held_to_its_own_keys(tmp_path: Path) -> Non
     assert findings(tmp_path, RECIPE + evidence)[1].hint.startswith("Did you mean `source`?")
 
 
+def test_a_missing_name_is_answered_with_one_of_the_file_s_that_may_be(tmp_path: Path) -> None:
+    path = tmp_path / f"my_{'a' * 40}.v2.yaml"
+    path.write_text(RECIPE.partition("\n")[2])
+    with pytest.raises(RecipeError, match=rf"Add `name: my-{'a' * 40}`"):
+        load(path)
+
+
 def test_all_problems_are_told_at_once_in_the_order_of_their_lines(tmp_path: Path) -> None:
     text = RECIPE.replace("name: tiny", "nam: tiny").replace("0.32.0", "0.32").replace("tokens: 7", "tokens: -1")
     assert [(item.line, item.path) for item in findings(tmp_path, text + "name: tiny\nname: tiny\n")] == [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,13 @@ def test_what_is_written_is_read_again(recipe: Recipe, tmp_path: Path) -> None:
     path = write_lock(recipe, read_models(recipe, nowhere))
     assert path == tmp_path / "recipe.lock.json"
     assert read_lock(path) == read_models(recipe, nowhere)
+    assert json.loads(path.read_text()).keys() == {"target", "drafter"}, "digests only where there are any"
+
+
+def test_digests_are_read_again_each_under_its_own_key(recipe: Recipe) -> None:
+    image, wheel = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+    lock = replace(read_models(recipe, nowhere), images={"vllm:1": image}, wheels={"orjson==3.11.5": wheel})
+    assert read_lock(write_lock(recipe, lock)) == lock
 
 
 def test_a_baseline_locks_its_target_only(recipe: Recipe) -> None:

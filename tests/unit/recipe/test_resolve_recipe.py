@@ -9,7 +9,7 @@ import pytest
 from pairs import RECIPE, write_recipe
 
 from toolkit.engines.arguments import builds
-from toolkit.loading import load, on_platform
+from toolkit.loading import able_types, load, on_platform
 from toolkit.recipe.recipe import Recipe
 
 SHORT = """\
@@ -139,3 +139,15 @@ def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
 def test_an_engine_that_lacks_the_method_is_taken_in_its_own_newest_version(tmp_path: Path) -> None:
     text = TRAINIUM.replace("draft-model", "eagle3").replace("name: neuron", "name: nxd-inference")
     assert load(write_recipe(tmp_path, text)).engine.version == "0.16.0"
+
+
+@pytest.mark.parametrize(
+    ("region", "taken"),
+    [("", {"ml.g6.xlarge", "ml.g7e.2xlarge", "ml.p5e.48xlarge"}), ("eu-west-1", {"ml.g6.xlarge", "ml.p5e.48xlarge"})],
+)
+def test_a_type_is_left_out_where_its_region_is_known_to_lack_it(tmp_path: Path, region: str, taken: set[str]) -> None:
+    """Of ml.p5e.48xlarge no region is known."""
+    text = SHORT.replace("{name: local}", f"{{name: sagemaker{region and f', region: {region}'}}}")
+    recipe = load(write_recipe(tmp_path, text.replace("0.32.0", "0.30.0").replace("./", "org/")))
+    asked = {"ml.g6.xlarge", "ml.g7e.2xlarge", "ml.p5e.48xlarge"}
+    assert asked & {item.name for item in able_types(recipe)} == taken

@@ -15,7 +15,7 @@ from toolkit.catalog.trainium import logical_cores
 from toolkit.loading import load
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.sizing.fit import fit
+from toolkit.sizing.fit import fit, fits
 
 LLAMA = Lock(facts(LLAMA_8B), facts({**LLAMA_8B, "num_hidden_layers": 16}))
 
@@ -103,3 +103,10 @@ def test_instances_that_it_does_not_run_on(tmp_path: Path, method: str, args: st
 )
 def test_logical_cores_are_one_or_two_physical_ones(env: dict[str, str], cores: int) -> None:
     assert logical_cores(TRN2, env) == cores
+
+
+def test_families_with_the_same_chips_are_estimated_each(tmp_path: Path) -> None:
+    """An engine knows some of them only."""
+    found = {one.instance: one for one in fits(recipe(tmp_path), LLAMA, [TRN2, instance("ml.trn2u.48xlarge")])}
+    assert found[TRN2.name].fits
+    assert found["ml.trn2u.48xlarge"].reason.endswith("does not run on trn2u")

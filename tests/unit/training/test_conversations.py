@@ -75,6 +75,14 @@ def test_the_same_question_is_asked_once() -> None:
     assert skipped.text() == "duplicates: 1 (a:2)"
 
 
+@pytest.mark.parametrize(("count", "shown"), [(5, "odd: 5 (1, 2, 3, 4, 5)"), (7, "odd: 7 (1, 2, 3, 4, 5, …)")])
+def test_the_first_five_that_are_skipped_are_named(count: int, shown: str) -> None:
+    skipped = Skipped()
+    for number in range(1, count + 1):
+        skipped.add("odd", str(number))
+    assert skipped.text() == shown
+
+
 def test_conversations_without_an_answer_are_not_kept() -> None:
     skipped = Skipped()
     rows = [("a:1", {"prompt": "Hi"}), ("a:2", {"messages": [USER, ANSWER]})]

@@ -16,6 +16,7 @@ from toolkit.training import checkpoint, progress
 from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.loop import (
+    EVALUATIONS,
     Data,
     Loop,
     Result,
@@ -87,6 +88,24 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights_and_the_same_cu
     assert again.evaluations == result.evaluations
     for name, weights in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], weights), name
+
+
+@pytest.mark.parametrize(("seconds", "saved"), [(0.0, True), (1e9, False)])
+def test_between_two_evaluations_it_is_saved_after_some_time(
+    target: Path, data: Data, tmp_path: Path, seconds: float, saved: bool
+) -> None:
+    there: list[bool] = []
+
+    def stopping() -> bool:
+        there.append((tmp_path / checkpoint.FILE).exists())
+        return len(there) == 2
+
+    long = job(target, tmp_path, steps=2 * EVALUATIONS)
+    head = build_head(long)
+    learner = learner_of(head, long, 20, CPU)
+    with pytest.raises(TrainingStopped):
+        Loop(long, head, learner, data, CPU, stopping=stopping, checkpoint_seconds=seconds).run()
+    assert there == [False, saved]
 
 
 def test_killed_without_a_word_it_goes_on_from_the_last_checkpoint(target: Path, data: Data, tmp_path: Path) -> None:

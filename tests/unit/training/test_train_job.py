@@ -90,6 +90,8 @@ def test_the_card_has_the_figures_of_the_report(finished: Path) -> None:
     assert report["acceptance_length"] == pytest.approx(1 + sum(report["acceptance_per_depth"][:2]), abs=1e-3)
     for key in ("target", "target_revision", "tokens", "held_out_loss", "acceptance_length", "learning_rate"):
         assert str(report[key]) in text, key
+    for depth, share in enumerate(report["acceptance_per_depth"], start=1):
+        assert f"| {depth} | {share:.1%} |" in text
     assert '"parallel_drafting": true' in text
 
 

@@ -21,6 +21,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import entrypoint, process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
 from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant
+from toolkit.platforms.local.lifecycle import Lifecycle, Release
 
 SERVER = """
 import http.server, os, socketserver, sys, time
@@ -55,6 +56,16 @@ class Heard:
     def failed(self, reason: str) -> None:
         self.said.append(("failed", reason))
         self.over.set()
+
+
+@pytest.mark.parametrize(("is_first", "status"), [(True, "Creating"), (False, "RollingBack")])
+def test_only_what_has_an_earlier_release_rolls_back_to_it(is_first: bool, status: str, tmp_path: Path) -> None:
+    spec, containers = EndpointSpec("e", "c", ()), deployment(tmp_path)
+    lifecycle = Lifecycle(spec, threading.RLock())
+    if not is_first:
+        Release(lifecycle, spec, containers).healthy()
+    Release(lifecycle, spec, containers).failing("no memory")
+    assert (lifecycle.status, lifecycle.failure) == (status, "" if is_first else "no memory")
 
 
 @pytest.fixture

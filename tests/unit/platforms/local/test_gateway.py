@@ -141,8 +141,9 @@ def test_while_a_container_restarts_the_service_is_unavailable() -> None:
             ("e", "does not take connections"),
             ("restarting", "No container of endpoint restarting is running"),
         ):
-            with pytest.raises(runtime.exceptions.ServiceUnavailable, match=why):
+            with pytest.raises(runtime.exceptions.ServiceUnavailable, match=why) as refused:
                 runtime.invoke_endpoint(EndpointName=endpoint, Body=b"x")
+            assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
         runtime.close()
 
 

@@ -259,3 +259,16 @@ def test_an_environment_has_32_kib_with_its_names(tmp_path: Path, beyond: int, s
     found = [finding.message for finding in check(filled).findings if finding.code == "container.environment"]
     assert [part for message in found for part in said if part in message] == said
     assert len(found) == len(said)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ml.gr6.4xlarge", "See: toolkit fit {recipe}"),
+        ("ml.trn2.3xlarge", "Use trn2.3xlarge on a cluster (`name: kubernetes`); or see: toolkit fit {recipe}"),
+    ],
+)
+def test_a_type_that_hosts_no_endpoints_is_told_with_where_it_can_be_used(tmp_path: Path, name: str, hint: str) -> None:
+    (finding,) = [one for one in report(tmp_path, types=f"[{name}]") if one.code == "sagemaker.instance-type"]
+    shown = hint.replace("{recipe}", str(tmp_path / "recipe.yaml"))
+    assert (finding.message, finding.hint) == (f"{name} cannot host endpoints", shown)

@@ -17,12 +17,12 @@ from pairs import recipe_with, write_hub_pair, write_pair
 from toolkit.loading import load
 from toolkit.planning.names import content_name, is_content_name
 from toolkit.planning.resources import Account, Resource
-from toolkit.platforms.sagemaker.keys import AwsNetwork, AwsRollout, ComponentSection
+from toolkit.platforms.sagemaker.keys import AwsNetwork, AwsObservability, AwsRollout, ComponentSection
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import ran_before, role_name
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.schema import InstanceType
+from toolkit.recipe.schema import InstanceType, ScalingSection
 from toolkit.recipe.source import ModelSource
 
 
@@ -149,6 +149,25 @@ def config_of(recipe: Recipe) -> dict[str, Any]:
     (found,) = [item.request for item in desired([recipe], ACCOUNT) if item.kind == "EndpointConfig"]
     variant: dict[str, Any] = found["ProductionVariants"][0]
     return variant
+
+
+@pytest.mark.parametrize("key", [None, "alias/ours"])
+def test_captured_prompts_are_encrypted_with_the_recipes_key(recipe: Recipe, key: str | None) -> None:
+    capturing = recipe_with(recipe, kms_key=key, observability=AwsObservability(data_capture_percent=50))
+    (config,) = [item.request for item in desired([capturing], ACCOUNT) if item.kind == "EndpointConfig"]
+    assert config["DataCaptureConfig"].get("KmsKeyId") == key
+
+
+def test_a_candidate_is_one_instance_with_as_many_requests_as_each_of_the_others(recipe: Recipe) -> None:
+    trial = replace(
+        recipe_with(recipe, scaling=ScalingSection(min_instances=4, max_instances=4)), candidate=recipe.speculation
+    )
+    (config,) = [item.request for item in desired([trial], ACCOUNT) if item.kind == "EndpointConfig"]
+    shares = {
+        item["VariantName"]: (item["InitialInstanceCount"], item.get("InitialVariantWeight", 1.0))
+        for item in config["ProductionVariants"]
+    }
+    assert shares == {"AllTraffic": (4, 1.0), "candidate": (1, 0.25)}
 
 
 TYPES = ("ml.g6.xlarge", "ml.g6.2xlarge", "ml.g6.4xlarge", "ml.g6e.xlarge", "ml.g6e.2xlarge")

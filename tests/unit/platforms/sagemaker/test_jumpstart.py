@@ -143,8 +143,10 @@ def test_ways_of_older_and_newer_images(variables: dict[str, str], preset: Prese
     content = gated()
     document = content["HubContentDocument"]
     document["HostingEcrUri"] = LMI
-    document["InferenceEnvironmentVariables"] = [{"Name": k, "Default": v} for k, v in variables.items()]
-    assert parse(content).preset == preset
+    other = {"OPTION_MAX_MODEL_LEN": "4096"}
+    document["InferenceEnvironmentVariables"] = [{"Name": k, "Default": v} for k, v in (other | variables).items()]
+    model = parse(content)
+    assert (model.preset, model.variables_besides_drafting) == (preset, other)
 
 
 def test_an_image_may_be_an_alias() -> None:
