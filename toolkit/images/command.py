@@ -69,9 +69,10 @@ def run(command: Sequence[str], log: Log = _discard, environment: Mapping[str, s
         process = start_process(command, Path(folder), {**own_variables(*BUILDERS), **(environment or {})}, umask=0o022)
         try:
             assert process.stdout is not None
-            for line in io.TextIOWrapper(process.stdout, "utf-8", errors="replace"):
-                lines.append(without_colours(line).rstrip())
-                log(lines[-1])
+            with io.TextIOWrapper(process.stdout, "utf-8", errors="replace") as said:
+                for line in said:
+                    lines.append(without_colours(line).rstrip())
+                    log(lines[-1])
             return Ended(process.wait(), tuple(lines))
         finally:
             _end(process)
