@@ -25,8 +25,8 @@ case "$1" in
   info) echo 'x86_64 [["driver-type","io.containerd.snapshotter.v1"]]' ;;
   build) shift; exec buildah build --quiet --tls-verify=false "$@" ;;
   push)
-    buildah push --quiet --tls-verify=false --format oci --digestfile digest "$2" "docker://$2"
-    echo "1: digest: $(cat digest) size: 1000" ;;
+    buildah push --quiet --tls-verify=false --format oci --digestfile DIGEST "$2" "docker://$2"
+    echo "1: digest: $(cat DIGEST) size: 1000" ;;
 esac
 """
 
@@ -122,7 +122,7 @@ def test_what_an_engine_pushes_as_oci_gets_its_tag_as_schema_2(
 ) -> None:
     program = tmp_path / "bin" / "docker"
     program.parent.mkdir()
-    program.write_text(OCI_ENGINE)
+    program.write_text(OCI_ENGINE.replace("DIGEST", str(tmp_path / "digest")))
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     with own_storage(tmp_path):
