@@ -28,6 +28,7 @@ from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
 from standin_leftovers import leftovers
+from standin_roles import Alarms
 from standin_runtime import Invocation, ModelError, Reply
 from standin_training import Training
 
@@ -79,6 +80,7 @@ class StandIn:
         self._services: dict[str, tuple[SageMakerWithComponents, ScriptedHost]] = {}
         self._lock = threading.RLock()
         self._control = control_application(lambda region: self._in(region)[0])
+        self._alarms = Alarms(lambda region: self._in(region)[0])
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self._server = control_server(self._application, listening)
             self.url = "http://{}:{}".format(*listening.getsockname())
@@ -214,6 +216,8 @@ class StandIn:
                 self._canned.scaling.must_be_deletable(call)
             if str(call) == "sagemaker:UpdateEndpoint":
                 self._canned.scaling.must_be_updatable(call)
+            if call.service == "sagemaker" and call.operation in ("UpdateEndpoint", "UpdateInferenceComponent"):
+                self._alarms.must_be_visible(call)
             canned = self._canned.answer(call)
         except ModelError as refused:
             return refused.answer()

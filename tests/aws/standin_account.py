@@ -13,9 +13,10 @@ from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.ecr.models import ecr_backends
-from moto.iam.models import iam_backends
+from moto.iam.models import Role
 from moto.s3.models import s3_backends
 from standin_registry import OwnRegistry
+from standin_roles import role_of
 
 from toolkit.catalog import lookup
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -76,7 +77,7 @@ class AccountRules:
     def examine(self, region: Region, operation: str, request: Request) -> None:
         """Raise ServiceError when the account does not have what the request names."""
         if "ExecutionRoleArn" in request:
-            _examine_role(region, request["ExecutionRoleArn"])
+            _examine_role(request["ExecutionRoleArn"])
         for container in _containers(request):
             if "Image" in container:
                 self._examine_image(region, container)
@@ -142,18 +143,21 @@ def iam_action(service: str, operation: str) -> str:
     return f"{prefix}:{_ACTIONS.get((service, operation), operation)}"
 
 
-def _examine_role(region: Region, arn: str) -> None:
-    backend = iam_backends[ACCOUNT][region.partition]
-    role = next((role for role in backend.roles.values() if role.arn == arn), None)
-    statements = json.loads(role.assume_role_policy_document)["Statement"] if role else []
-    if not any(_trusts_sagemaker(statement) for statement in statements):
+def _examine_role(arn: str) -> None:
+    role = role_of(arn)
+    if role is None or not trusts_sagemaker(role):
         raise ServiceError(
             f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
             "'sagemaker.amazonaws.com' to assume the role."
         )
 
 
-def _trusts_sagemaker(statement: Mapping[str, Any]) -> bool:
+def trusts_sagemaker(role: Role) -> bool:
+    """Whether the role's trust policy lets SageMaker take it."""
+    return any(map(_lets_sagemaker, json.loads(role.assume_role_policy_document)["Statement"]))
+
+
+def _lets_sagemaker(statement: Mapping[str, Any]) -> bool:
     services, actions = statement.get("Principal", {}).get("Service", []), statement["Action"]
     return (
         statement["Effect"] == "Allow"

@@ -13,7 +13,7 @@ from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
-from toolkit.platforms.sagemaker.kinds.monitoring import rollback_alarms
+from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import (
@@ -348,7 +348,7 @@ def _step(recipe: Recipe) -> dict[str, Any]:
 
 def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     """The alarms that roll an update back."""
-    names = [*rollback_alarms(recipe, variants), *aws_rollout(recipe).alarms]
+    names = alarms_of_updates(recipe, variants)
     return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 

@@ -10,7 +10,7 @@ from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.keys import aws, aws_observability
+from toolkit.platforms.sagemaker.keys import aws, aws_observability, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
 from toolkit.platforms.sagemaker.kinds.log_group import has_alarms, has_dashboard
 from toolkit.platforms.sagemaker.rules import metrics, widgets
@@ -125,6 +125,11 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     if not has_alarms(recipe):
         return []
     return [alarm_prefix(recipe.name) + _what("errors", variant, variants) for variant in variants]
+
+
+def alarms_of_updates(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+    """Names of all alarms that roll back an update: ours, and those that the recipe names."""
+    return [*rollback_alarms(recipe, variants), *aws_rollout(recipe).alarms]
 
 
 def alarm_prefix(name: str) -> str:

@@ -12,9 +12,10 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 _LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
 IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+# Developer guide, deployment-guardrails-configuration: the execution role needs it for the alarms of an update.
+ALARM_ACTION = "cloudwatch:DescribeAlarms"
 # From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
 _VPC_ACTIONS = [
     "ec2:CreateNetworkInterface",
@@ -142,8 +145,20 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
-    statements = _statements(recipe, account, log_group(recipe), deployment.data, captures)
+    seen = [sees_alarms(recipe, account)] if on_aws(recipe) and alarms_of_updates(recipe, variants(recipe)) else []
+    statements = _statements(recipe, account, log_group(recipe), deployment.data, [*captures, *seen])
     return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
+
+
+def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
+    """The statement by which SageMaker may look, as the role, at the alarms that roll back the recipe's updates.
+
+    An alarm that the recipe names may be a composite one, which is seen only with a permission on everything (API
+    reference, DescribeAlarms).
+    """
+    prefix = f"arn:{account.partition}:cloudwatch:{account.region}:{account.id}:alarm:"
+    ours = [f"{prefix}{name}" for name in rollback_alarms(recipe, variants(recipe))]
+    return allow(ALARM_ACTION, ["*"] if aws_rollout(recipe).alarms else ours)
 
 
 def job_role(
