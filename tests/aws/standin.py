@@ -226,12 +226,16 @@ class StandIn:
         if canned is not None:
             return canned
         answer = HttpAnswer.of(self._control, environ)
-        if call.service == "sagemaker" and answer.status.startswith("200"):
+        if answer.status.startswith("200"):
             self._went_well(call)
         return answer
 
     def _went_well(self, call: Call) -> None:
         """What has been described takes its next status; scalable targets go with their endpoint."""
+        if str(call) in ("iam:CreateRole", "iam:PutRolePolicy"):
+            self.account.role_changed(call.request["RoleName"])
+        if call.service != "sagemaker":
+            return
         host = self._in(call.region)[1]
         if call.operation == "DescribeEndpoint":
             host.described("endpoint", call.request["EndpointName"])
