@@ -28,7 +28,7 @@ from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
 from standin_leftovers import leftovers
-from standin_roles import Alarms
+from standin_roles import Alarms, must_fit
 from standin_runtime import Invocation, ModelError, Reply
 from standin_training import Training
 
@@ -218,6 +218,8 @@ class StandIn:
                 self._canned.scaling.must_be_updatable(call)
             if call.service == "sagemaker" and call.operation in ("UpdateEndpoint", "UpdateInferenceComponent"):
                 self._alarms.must_be_visible(call)
+            if str(call) == "iam:PutRolePolicy":
+                must_fit(call)
             canned = self._canned.answer(call)
         except ModelError as refused:
             return refused.answer()

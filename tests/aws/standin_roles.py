@@ -13,6 +13,8 @@ from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 from toolkit.platforms.local.service import SageMaker
 
+_MOST_INLINE = 10_240
+
 
 def role_of(arn: str) -> Role | None:
     """The role of that ARN."""
@@ -25,6 +27,19 @@ def allows(role: Role, action: str, resource: str) -> bool:
     policies = [*role.policies.values(), *role.managed_policies.values()]
     results = {IAMPolicy(policy).is_action_permitted(action, resource) for policy in policies}
     return PermissionResult.PERMITTED in results and PermissionResult.DENIED not in results
+
+
+def must_fit(call: Call) -> None:
+    """Raise ServiceError when PutRolePolicy would give a role more than 10,240 characters of inline policies.
+
+    IAM user guide, reference_iam-quotas: "IAM doesn't count white space". The words are AWS's.
+    """
+    name, put = call.request["RoleName"], {call.request["PolicyName"]: call.request["PolicyDocument"]}
+    role = next((role for role in iam_backends[ACCOUNT]["aws"].roles.values() if role.name == name), None)
+    policies = {**role.policies, **put} if role else put
+    if sum(len("".join(document.split())) for document in policies.values()) > _MOST_INLINE:
+        message = f"Maximum policy size of {_MOST_INLINE} bytes exceeded for role {name}"
+        raise ServiceError(message, code="LimitExceeded")
 
 
 class Alarms:

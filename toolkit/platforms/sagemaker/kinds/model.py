@@ -16,7 +16,7 @@ from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, owner_of
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
+from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
 from toolkit.recipe.recipe import Recipe
@@ -113,7 +113,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
-    role = role_arn(account, endpoint_name(recipe))
+    role = role_arn(account, recipe.name)
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not aws(recipe).inference_component:
         body |= network(recipe)
