@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation, unless
+from toolkit.platforms.sagemaker.rules.changes import described, selected
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -266,6 +268,16 @@ class ContentKind(AwsKind):
         Tags are ignored, and keys that the request does not have.
         """
         return not _holds(existing.state["Content"], self.content(resource.request))
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        held = existing.state.get("Content")
+        if held is None:
+            return Changes()
+        content = self.content(resource.request)
+        wanted = {key: value for key, value in content.items() if value or key in held}  # AWS leaves empty ones out
+        return described(selected(held, tuple(wanted)), wanted)
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a request or a description to compare."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG, content_name, is_content_name
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
@@ -26,6 +27,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
     shadows,
     variants,
 )
+from toolkit.platforms.sagemaker.rules.changes import CONFIG_KEYS, of_request, selected
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import LARGEST_VOLUME_GB
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
 # realtime-endpoints-heterogeneous), at most an hour.
 _PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
 _SPARE_VOLUME_GB = 30
+# Developer guide, deployment-guardrails: the old fleet goes when the new one is healthy and takes the traffic.
+_MINUTES = lookup.platform("sagemaker").endpoint_seconds // 60
+_UPDATE_ON_AWS = f"starts new containers, about {_MINUTES} min, while the old ones serve"
 # botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
 _HIGHEST_THRESHOLD = 1024
 _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
@@ -220,6 +225,7 @@ def _state(clients: Clients, name: str) -> dict[str, Any]:
         "Models": sorted(model for model in models if model),
         "Instances": instances,
         "Variants": instance_types(described),
+        "Content": selected(described, CONFIG_KEYS),
     }
 
 
@@ -250,6 +256,17 @@ class EndpointKind(SageMakerKind):
         return Decision(
             "reuse", "is in service with this configuration" if in_service else f"is {status.lower()} already"
         )
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        """From the configuration that it runs or is about to run, with the content of its models."""
+        running = observed.get("EndpointConfig", existing.state["EndpointConfigName"])
+        wanted = resource.request["EndpointConfigName"]
+        config = next((item for item in desired if (item.kind, item.name) == ("EndpointConfig", wanted)), None)
+        content = running.state.get("Content") if running else None
+        effect = _UPDATE_ON_AWS if self.on_aws else "restarts the containers"
+        return of_request(config, content, CONFIG_KEYS, desired, observed, effect)
 
     def serves(self, request: Mapping[str, Any]) -> str:
         return str(request["EndpointConfigName"])

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -17,6 +18,7 @@ from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.changes import described
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group, log_groups
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -119,6 +121,11 @@ class RolePolicyKind(AwsKind):
         except documents.Unfit:
             same = False
         return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        return Changes(described(existing.state["PolicyDocument"], resource.request["PolicyDocument"]).items)
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         role, _, policy = existing.name.partition("/")
