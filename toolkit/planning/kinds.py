@@ -53,6 +53,10 @@ class Kind:
         """What an update of the resource changes, as far as it is known."""
         return Changes()
 
+    def calls(self, action: Action, existing: Existing | None) -> tuple[Mapping[str, Any], ...]:
+        """The API calls of the action that change something, as `service`, `operation` and `request`."""
+        return ()
+
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         """The request that deletes it; `endpoint` is the endpoint being removed."""
         return {}

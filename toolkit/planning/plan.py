@@ -29,9 +29,10 @@ _SIGNS: Mapping[str, tuple[str, Tone]] = {
 
 @dataclass(frozen=True)
 class Action:
-    """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: too short to show).
+    """One step. `request` is all that it needs, `expected_seconds` a typical duration (0: too short to show).
 
-    `changes` says what an update makes different from what exists: each value as `path`, `from` and `to`.
+    `changes` says what an update makes different from what exists: each value as `path`, `from` and `to`. `calls` are
+    the API calls that change something, as `service`, `operation` and `request`; copying files has none of its own.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Action:
     request: Mapping[str, Any] = field(repr=False)
     expected_seconds: int = 0
     changes: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    calls: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 

@@ -51,12 +51,16 @@ def make_plan(
         for item in superseded
         if not of_kind[item.kind].is_kept
     ]
+    actions = (*_with_removals(changes, transition.removed_first, of_kind), *deletes)
     kept = [of_kind[item.kind].kept_note(item) for item in superseded if of_kind[item.kind].is_kept]
     return Plan(
         recipe,
         rules.name,
         tuple(endpoints),
-        (*_with_removals(changes, transition.removed_first, of_kind), *deletes),
+        tuple(
+            replace(action, calls=of_kind[action.kind].calls(action, observed.get(action.kind, action.name)))
+            for action in actions
+        ),
         price_per_hour,
         observed.fingerprint(),
         price_before,

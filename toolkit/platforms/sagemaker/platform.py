@@ -130,7 +130,7 @@ class SageMakerPlatform:
                 try:
                     held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
-                    make_bucket(self.clients, request, account.partition)
+                    make_bucket(self.clients, request, account)
                     held.enter_context(lease(endpoint, store))
             yield
 

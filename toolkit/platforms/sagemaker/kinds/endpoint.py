@@ -12,7 +12,7 @@ from toolkit.planning.names import ENDPOINT_TAG, content_name, is_content_name
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability, aws_rollout
-from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates
 from toolkit.platforms.sagemaker.kinds.role import role_arn
@@ -44,8 +44,6 @@ from toolkit.platforms.sagemaker.rules.updates import instance_types
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from types_boto3_sagemaker.type_defs import TagTypeDef
-
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
@@ -286,8 +284,15 @@ class EndpointKind(SageMakerKind):
             "Running": answer["EndpointConfigName"],
             "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
             "Ran": tags.get(PREVIOUS_TAG, ""),
+            "Arn": answer["EndpointArn"],
+            "Tries": _tries_candidate(answer),
         }
         return tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
+
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        state = existing.state if existing else {}
+        remembering = () if state.get("Tries", True) else (_remember(state["Arn"], state["Ran"], state["Running"]),)
+        return *remembering, ApiCall("sagemaker", "UpdateEndpoint", request)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
@@ -296,8 +301,8 @@ class EndpointKind(SageMakerKind):
         if running == wanted:  # an update that was in progress has led to this
             return
         # The trial of a candidate is not remembered: after it, a rollback does what it would have done before it.
-        if not any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", [])):
-            _remember(clients, arn, running)
+        if not _tries_candidate(described):
+            _remember(arn, sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running).send(clients)
         try:
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
@@ -369,8 +374,11 @@ def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 
-def _remember(clients: Clients, arn: str, running: str) -> None:
+def _tries_candidate(described: Mapping[str, Any]) -> bool:
+    return any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", []))
+
+
+def _remember(arn: str, before: str | None, running: str) -> ApiCall:
     """Tag the endpoint with the configuration that it runs, before an update, as what a rollback brings back."""
-    names = remembered(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
-    previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
-    clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+    previous = {"Key": PREVIOUS_TAG, "Value": remembered(before, running)}
+    return ApiCall("sagemaker", "AddTags", {"ResourceArn": arn, "Tags": [previous]})

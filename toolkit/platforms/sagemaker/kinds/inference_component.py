@@ -14,6 +14,7 @@ from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, R
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
+    ApiCall,
     Look,
     SageMakerKind,
     Work,
@@ -86,12 +87,16 @@ class InferenceComponentKind(SageMakerKind):
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        return (ApiCall("sagemaker", "UpdateInferenceComponent", request),)
+
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)
         if self._status(clients, name) == ("InService", wanted):
             return  # an update that was in progress has led to this
         try:
-            clients.sagemaker.update_inference_component(**request)
+            for each in self.updating(request, None):
+                each.send(clients)
         except clients.refusal:
             status, models = self._status(clients, name)
             # It was not changing before, so this must be our own earlier call, whose answer was lost.

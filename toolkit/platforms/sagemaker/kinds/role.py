@@ -15,7 +15,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.changes import described
@@ -79,11 +79,11 @@ class RoleKind(AwsKind):
         if tags is not None:
             yield tagged(self.kind, role_name(name, look.account), tags.get(ENDPOINT_TAG), {})
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.iam.create_role(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "CreateRole", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.iam.delete_role(RoleName=name)
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "DeleteRole", {"RoleName": name}),)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
@@ -140,11 +140,11 @@ class RolePolicyKind(AwsKind):
                     shared = item.endpoints == (ALL_COMPONENTS,)
                     yield replace(item, endpoints=look.components(name) or (name,)) if shared else item
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.iam.put_role_policy(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "PutRolePolicy", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.iam.delete_role_policy(**request)
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "DeleteRolePolicy", request),)
 
 
 def role_arn(account: Account, owner: str) -> str:
