@@ -28,6 +28,7 @@ from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
 from standin_http import Call, HttpAnswer, error, read_call
 from standin_leftovers import leftovers
+from standin_roles import Alarms, must_fit
 from standin_runtime import Invocation, ModelError, Reply
 from standin_training import Training
 
@@ -79,6 +80,7 @@ class StandIn:
         self._services: dict[str, tuple[SageMakerWithComponents, ScriptedHost]] = {}
         self._lock = threading.RLock()
         self._control = control_application(lambda region: self._in(region)[0])
+        self._alarms = Alarms(lambda region: self._in(region)[0])
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self._server = control_server(self._application, listening)
             self.url = "http://{}:{}".format(*listening.getsockname())
@@ -214,6 +216,10 @@ class StandIn:
                 self._canned.scaling.must_be_deletable(call)
             if str(call) == "sagemaker:UpdateEndpoint":
                 self._canned.scaling.must_be_updatable(call)
+            if call.service == "sagemaker" and call.operation in ("UpdateEndpoint", "UpdateInferenceComponent"):
+                self._alarms.must_be_visible(call)
+            if str(call) == "iam:PutRolePolicy":
+                must_fit(call)
             canned = self._canned.answer(call)
         except ModelError as refused:
             return refused.answer()
@@ -222,12 +228,16 @@ class StandIn:
         if canned is not None:
             return canned
         answer = HttpAnswer.of(self._control, environ)
-        if call.service == "sagemaker" and answer.status.startswith("200"):
+        if answer.status.startswith("200"):
             self._went_well(call)
         return answer
 
     def _went_well(self, call: Call) -> None:
         """What has been described takes its next status; scalable targets go with their endpoint."""
+        if str(call) in ("iam:CreateRole", "iam:PutRolePolicy"):
+            self.account.role_changed(call.request["RoleName"])
+        if call.service != "sagemaker":
+            return
         host = self._in(call.region)[1]
         if call.operation == "DescribeEndpoint":
             host.described("endpoint", call.request["EndpointName"])

@@ -13,9 +13,10 @@ from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.ecr.models import ecr_backends
-from moto.iam.models import iam_backends
+from moto.iam.models import Role
 from moto.s3.models import s3_backends
 from standin_registry import OwnRegistry
+from standin_roles import role_of
 
 from toolkit.catalog import lookup
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -55,7 +56,8 @@ class AccountRules:
 
     `images` are those of AWS's registries, as "repository:tag", by default all of images.json. `quotas` are instances
     by type, {"ml.g6e.xlarge": 4}; a type that is not there has no limit. `denied` are actions that the caller may not
-    take, "sagemaker:CreateModel": SimulatePrincipalPolicy says so, and the calls get AccessDenied.
+    take, "sagemaker:CreateModel": SimulatePrincipalPolicy says so, and the calls get AccessDenied. `iam_is_late` is how
+    often SageMaker does not see yet what a role may read after the role or its policy was changed.
     """
 
     def __init__(self) -> None:
@@ -64,6 +66,8 @@ class AccountRules:
         self.registries = frozenset(lookup.registries().values())
         self.quotas: dict[str, int] = {}
         self.denied: set[str] = set()
+        self.iam_is_late = 0
+        self._late: dict[str, int] = {}
         self.reset()
 
     def reset(self) -> None:
@@ -72,15 +76,21 @@ class AccountRules:
         images = json.loads((lookup.FOLDER / "images.json").read_text())["images"]
         self.images = {f"{image['repository']}:{image['tag']}" for image in images}
         self.quotas, self.denied = {}, set()
+        self.iam_is_late, self._late = 0, {}
+
+    def role_changed(self, name: str) -> None:
+        """A role was made, or its policy was put: SageMaker sees it later."""
+        self._late[name] = self.iam_is_late
 
     def examine(self, region: Region, operation: str, request: Request) -> None:
         """Raise ServiceError when the account does not have what the request names."""
         if "ExecutionRoleArn" in request:
-            _examine_role(region, request["ExecutionRoleArn"])
+            _examine_role(request["ExecutionRoleArn"])
         for container in _containers(request):
             if "Image" in container:
                 self._examine_image(region, container)
             for uri in _model_data(container):
+                self._must_be_readable(region, request.get("ExecutionRoleArn", ""), uri)
                 self._examine_model_data(region, uri)
         for alarm in request.get("DeploymentConfig", {}).get("AutoRollbackConfiguration", {}).get("Alarms", []):
             if alarm["AlarmName"] not in cloudwatch_backends[ACCOUNT][region.name].alarms:
@@ -125,6 +135,22 @@ class AccountRules:
         if not exists:
             raise ServiceError(f"Requested image {uri} not found.")
 
+    def _must_be_readable(self, region: Region, role: str, uri: str) -> None:
+        """IAM user guide, troubleshoot_general: changes are not always visible at once.
+
+        The words are those of philschmid/llm-sagemaker-sample#2.
+        """
+        name = role.rpartition("/")[2]
+        if self._late.get(name, 0) > 0:
+            self._late[name] -= 1
+            raise ServiceError(
+                f'Could not access model data at {uri}. Please ensure that the role "{role}" exists and that its trust '
+                'relationship policy allows the action "sts:AssumeRole" for the service principal '
+                '"sagemaker.amazonaws.com". Also ensure that the role has "s3:GetObject" permissions and that the '
+                f"object is located in {region.name}. If your Model uses multiple models or uncompressed models, "
+                'please ensure that the role has "s3:ListBucket" permission.'
+            )
+
     def _examine_model_data(self, region: Region, uri: str) -> None:
         bucket, _, prefix = uri.removeprefix("s3://").partition("/")
         if bucket in (f"jumpstart-cache-prod-{region.name}", f"jumpstart-private-cache-prod-{region.name}"):
@@ -142,18 +168,21 @@ def iam_action(service: str, operation: str) -> str:
     return f"{prefix}:{_ACTIONS.get((service, operation), operation)}"
 
 
-def _examine_role(region: Region, arn: str) -> None:
-    backend = iam_backends[ACCOUNT][region.partition]
-    role = next((role for role in backend.roles.values() if role.arn == arn), None)
-    statements = json.loads(role.assume_role_policy_document)["Statement"] if role else []
-    if not any(_trusts_sagemaker(statement) for statement in statements):
+def _examine_role(arn: str) -> None:
+    role = role_of(arn)
+    if role is None or not trusts_sagemaker(role):
         raise ServiceError(
             f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
             "'sagemaker.amazonaws.com' to assume the role."
         )
 
 
-def _trusts_sagemaker(statement: Mapping[str, Any]) -> bool:
+def trusts_sagemaker(role: Role) -> bool:
+    """Whether the role's trust policy lets SageMaker take it."""
+    return any(map(_lets_sagemaker, json.loads(role.assume_role_policy_document)["Statement"]))
+
+
+def _lets_sagemaker(statement: Mapping[str, Any]) -> bool:
     services, actions = statement.get("Principal", {}).get("Service", []), statement["Action"]
     return (
         statement["Effect"] == "Allow"

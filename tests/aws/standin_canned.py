@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from standin_account import AccountRules, digest_of
+from standin_account import AccountRules, digest_of, trusts_sagemaker
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, must_be_valid, page, xml_answer
+from standin_roles import allows, role_of
 from standin_runtime import Runtime
 from standin_scaling import Scaling
 from standin_training import Training
@@ -68,9 +69,16 @@ class Canned:
         return self.scaling.leftovers()
 
     def _simulate(self, call: Call) -> HttpAnswer:
+        """Of an execution role what its policies say, of anybody else that all is allowed but what tests deny."""
+        role = role_of(call.request["PolicySourceArn"])
+        evaluated = role if role and trusts_sagemaker(role) else None
+
+        def is_refused(action: str, resource: str) -> bool:
+            return action in self._account.denied or bool(evaluated and not allows(evaluated, action, resource))
+
         members = "".join(
             f"<member><EvalActionName>{action}</EvalActionName><EvalResourceName>{resource}</EvalResourceName>"
-            f"<EvalDecision>{'implicitDeny' if action in self._account.denied else 'allowed'}</EvalDecision>"
+            f"<EvalDecision>{'implicitDeny' if is_refused(action, resource) else 'allowed'}</EvalDecision>"
             "<MatchedStatements/><MissingContextValues/></member>"
             for action in call.request["ActionNames"]
             for resource in call.request.get("ResourceArns", ["*"])

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
-from standin_user import User, one
+from standin_user import IMAGE, TRUST, User, one
 
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.planning.plan import Action
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.execute import FreshRoles
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 FROM_HUB = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ")
@@ -28,10 +32,83 @@ def missing(kind: str, name: str) -> str:
 
 def execute(standin: StandIn, kind: str, name: str, verb: Any, request: dict[str, Any]) -> list[float]:
     """Execute one action; the pauses that it took."""
+    return execute_all(standin, Action(kind, name, verb, "", request))
+
+
+def execute_all(standin: StandIn, *actions: Action, seconds_each: float = 0.0) -> list[float]:
+    """Execute actions, each of which takes that long; the pauses that they took."""
     pauses: list[float] = []
-    platform = SageMakerPlatform(Clients(standin.session()), sleep=pauses.append, poll_seconds=0.0)
-    platform.execute(Action(kind, name, verb, "", request), Silent())
+    moments = itertools.count()
+    fresh = FreshRoles(clock=lambda: next(moments) * seconds_each)
+    platform = SageMakerPlatform(Clients(standin.session()), sleep=pauses.append, fresh_roles=fresh)
+    for action in actions:
+        platform.execute(action, Silent())
     return pauses
+
+
+RIGHTS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+
+
+def role_actions(name: str) -> tuple[Action, Action]:
+    role = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(TRUST)}
+    policy = {"RoleName": name, "PolicyName": "p", "PolicyDocument": json.dumps(RIGHTS)}
+    return (
+        Action("Role", name, "create", "", role),
+        Action("RolePolicy", f"{name}/p", "create", "", policy),
+    )
+
+
+def model_action(user: User, role: str) -> Action:
+    container = {"Image": IMAGE, "ModelDataSource": user.weights}
+    request = {"ModelName": "m", "ExecutionRoleArn": role, "PrimaryContainer": container}
+    return Action("Model", "m", "create", "", request)
+
+
+def test_a_role_that_was_just_made_may_not_read_the_weights_yet(standin: StandIn, user: User) -> None:
+    """The words of philschmid/llm-sagemaker-sample#2."""
+    standin.account.iam_is_late = 3
+    model = model_action(user, user.role.replace("execution", "new"))
+    assert execute_all(standin, *role_actions("new"), model) == [5.0, 5.0, 5.0]
+    assert user.sagemaker.describe_model(ModelName="m")
+
+
+def test_a_policy_that_was_just_changed_may_not_be_known_yet(standin: StandIn, user: User) -> None:
+    standin.account.iam_is_late = 1
+    _, policy = role_actions("execution")
+    assert execute_all(standin, replace(policy, verb="update"), model_action(user, user.role)) == [5.0]
+
+
+@pytest.mark.parametrize("age", [None, 301.0], ids=["of somebody else", "of an hour ago"])
+def test_a_role_that_has_long_been_there_and_may_not_read_is_an_error(
+    standin: StandIn, user: User, age: float | None
+) -> None:
+    standin.account.iam_is_late = 100
+    made = role_actions("old")
+    for action in made if age is None else ():
+        execute_all(standin, action)
+    actions = made if age else ()
+    with pytest.raises(PlatformError, match="Could not access model data"):
+        execute_all(standin, *actions, model_action(user, user.role.replace("execution", "old")), seconds_each=age or 0)
+    assert [call.operation for call in standin.calls].count("CreateModel") == 1
+
+
+def test_rights_that_never_come_are_an_error_after_a_minute(standin: StandIn, user: User) -> None:
+    standin.account.iam_is_late = 100
+    with pytest.raises(PlatformError, match="Could not access model data"):
+        execute_all(standin, *role_actions("new"), model_action(user, user.role.replace("execution", "new")))
+    assert [call.operation for call in standin.calls].count("CreateModel") == 12
+
+
+def test_alarms_that_a_changed_policy_lets_the_role_see(standin: StandIn, user: User) -> None:
+    """IAM's words; that SageMaker answers an update with them is unverified."""
+    user.deploy("ep")
+    user.create_config("new", one("ep"))
+    _, policy = role_actions("execution")
+    words = "is not authorized to perform: cloudwatch:DescribeAlarms on resource: a"
+    denied = f"User: arn:aws:sts::123456789012:assumed-role/execution/SageMaker {words}"
+    standin.faults.fail("UpdateEndpoint", "ValidationException", denied, times=2)
+    update = Action("Endpoint", "ep", "update", "", {"EndpointName": "ep", "EndpointConfigName": "new"})
+    assert execute_all(standin, replace(policy, verb="update"), update) == [5.0, 5.0]
 
 
 def test_a_model_that_was_just_created_may_not_be_known_yet(standin: StandIn, user: User) -> None:

@@ -15,6 +15,8 @@ from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import write_whole
+from toolkit.planning.changes import shown
+from toolkit.text import inert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
-    from toolkit.planning.plan import Plan
+    from toolkit.planning.plan import Action, Plan
 
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
@@ -92,6 +94,9 @@ def plan(
             help="Save the plan to this file for `toolkit deploy --plan`, or the template without printing it."
         ),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also show each value that an update changes in a request.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
@@ -113,14 +118,25 @@ def plan(
     options = ("--platform", platform) if platform else ()
     deploy = ("deploy", recipe, *options, "--baseline" if baseline else None)
     then = deploy if planned.changes else ("invoke", planned.endpoints[0], "Hello", *options)
-    answer(planned.to_dict(), as_json or form == "json", lambda: plan_text(planned), then=() if out else then)
+    answer(
+        planned.to_dict(),
+        as_json or form == "json",
+        lambda: plan_text(planned, verbose=verbose),
+        then=() if out else then,
+    )
 
 
-def plan_text(plan: Plan, *, cost: bool = True) -> str:
-    """A plan as a table, with what it costs, and its notes."""
+def plan_text(plan: Plan, *, cost: bool = True, verbose: bool = False) -> str:
+    """A plan as a table, with what it costs, and its notes; if `verbose`, with each value that it changes."""
     actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
     summary = f"{plan.size} on {plan.platform}" + (f", {plan.cost}" if cost else "")
-    return "\n".join([actions, "", paragraphs([summary, *plan.notes, *plan.unpinned_lines])])
+    changed = [_changes_text(action) for action in plan.changes if verbose and action.changes]
+    return "\n".join([actions, "", *changed, paragraphs([summary, *plan.notes, *plan.unpinned_lines])])
+
+
+def _changes_text(action: Action) -> str:
+    lines = (f"  {item['path']}: {shown(item['from'])} -> {shown(item['to'])}" for item in action.changes)
+    return "\n".join([f"{action}:", *map(inert, lines), ""])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from toolkit.planning.changes import Changes
 from toolkit.planning.plan import Action, Plan, Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 
@@ -45,6 +46,16 @@ class Kind:
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         """What to do with the resource; `existing` is ours unless `may_be_foreign`. Raises PlatformError."""
         return Decision("create", "does not exist") if existing is None else Decision("reuse", "exists")
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        """What an update of the resource changes, as far as it is known."""
+        return Changes()
+
+    def calls(self, action: Action, existing: Existing | None) -> tuple[Mapping[str, Any], ...]:
+        """The API calls of the action that change something, as `service`, `operation` and `request`."""
+        return ()
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         """The request that deletes it; `endpoint` is the endpoint being removed."""

@@ -13,6 +13,7 @@ from toolkit import documents
 from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, table
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.planning.changes import NOTHING, differing, shown
 from toolkit.text import inert
 
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
@@ -28,7 +29,11 @@ _SIGNS: Mapping[str, tuple[str, Tone]] = {
 
 @dataclass(frozen=True)
 class Action:
-    """One step. `request` is the exact API request, `expected_seconds` a typical duration (0: too short to show)."""
+    """One step. `request` is all that it needs, `expected_seconds` a typical duration (0: too short to show).
+
+    `changes` says what an update makes different from what exists: each value as `path`, `from` and `to`. `calls` are
+    the API calls that change something, as `service`, `operation` and `request`; copying files has none of its own.
+    """
 
     kind: str
     name: str
@@ -36,6 +41,8 @@ class Action:
     reason: str
     request: Mapping[str, Any] = field(repr=False)
     expected_seconds: int = 0
+    changes: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    calls: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
@@ -155,8 +162,6 @@ def _show(action: Action) -> tuple[object, ...]:
     )
 
 
-_LONGEST = 120
-_NOTHING = object()
 _TAG = ", request.Tags."
 
 
@@ -165,9 +170,9 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
 
     Reasons, notes and prices do nothing, and are not compared.
     """
-    lines = [*_differ([], _scope(saved), _scope(derived))]
+    lines = [*_differ((), _scope(saved), _scope(derived))]
     for title, ours, theirs in _pairs(saved, derived):
-        lines += _differ([title], _done(ours), _done(theirs))
+        lines += _differ((title,), _done(ours), _done(theirs))
     return sorted(lines, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
 
 
@@ -198,35 +203,14 @@ def _pairs(saved: Plan, derived: Plan) -> Iterator[tuple[str, Action | None, Act
 
 
 def _done(action: Action | None) -> Any:
-    return {"name": action.name, "verb": action.verb, "request": action.request} if action else _NOTHING
+    return {"name": action.name, "verb": action.verb, "request": action.request} if action else NOTHING
 
 
-def _differ(path: list[str], saved: Any, derived: Any) -> Iterator[str]:
-    saved, derived = _parse(saved), _parse(derived)
-    if isinstance(saved, Mapping) and isinstance(derived, Mapping):
-        for key in dict.fromkeys((*derived, *saved)):
-            yield from _differ([*path, str(key)], saved.get(key, _NOTHING), derived.get(key, _NOTHING))
-    elif isinstance(saved, list) and isinstance(derived, list) and len(saved) == len(derived):
-        for number, (ours, theirs) in enumerate(zip(saved, derived, strict=True)):
-            yield from _differ([*path, str(number)], ours, theirs)
-    elif saved != derived:
-        action, *keys = path
+def _differ(path: tuple[str, ...], saved: Any, derived: Any) -> Iterator[str]:
+    for (action, *keys), ours, theirs in differing(path, saved, derived):
         at = f"{action}, {'.'.join(keys)}" if keys else action
-        yield f"{at}: saved {_short(saved)} / derived {_short(derived)}"
-
-
-def _parse(value: Any) -> Any:
-    """Policies and dashboards are JSON in a string: what they say is compared."""
-    if not (isinstance(value, str) and value.startswith(("{", "["))):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError):
-        return value
+        yield f"{at}: saved {_short(ours)} / derived {_short(theirs)}"
 
 
 def _short(value: Any) -> str:
-    if value is _NOTHING:
-        return "nothing"
-    text = json.dumps(value, default=str)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return "nothing" if value is NOTHING else shown(json.dumps(value, default=str))

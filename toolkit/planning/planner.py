@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.errors import PlatformError
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Kind, PlanRules, Transition
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
@@ -36,7 +37,9 @@ def make_plan(
     of_kind = {kind.kind: kind for kind in rules.kinds}
     transition = parts.transition(desired, observed) if parts.transition else Transition(tuple(desired))
     remaining = _without(observed, transition.removed_first)
-    changes = [_action(resource, remaining, of_kind[resource.kind]) for resource in transition.desired]
+    changes = [
+        _action(resource, transition.desired, remaining, of_kind[resource.kind]) for resource in transition.desired
+    ]
     order = list(of_kind)
     superseded = sorted(
         _superseded(rules, endpoints, desired, remaining, changes),
@@ -48,12 +51,16 @@ def make_plan(
         for item in superseded
         if not of_kind[item.kind].is_kept
     ]
+    actions = (*_with_removals(changes, transition.removed_first, of_kind), *deletes)
     kept = [of_kind[item.kind].kept_note(item) for item in superseded if of_kind[item.kind].is_kept]
     return Plan(
         recipe,
         rules.name,
         tuple(endpoints),
-        (*_with_removals(changes, transition.removed_first, of_kind), *deletes),
+        tuple(
+            replace(action, calls=of_kind[action.kind].calls(action, observed.get(action.kind, action.name)))
+            for action in actions
+        ),
         price_per_hour,
         observed.fingerprint(),
         price_before,
@@ -85,7 +92,7 @@ def _with_removals(
     return [*again[:first], *removed, *again[first:]]
 
 
-def _action(resource: Resource, observed: Observed, rule: Kind) -> Action:
+def _action(resource: Resource, desired: Sequence[Resource], observed: Observed, rule: Kind) -> Action:
     existing = observed.get(resource.kind, resource.name)
     if existing and not existing.ours and not rule.may_be_foreign:
         hint = "Give the recipe another `name:`. The toolkit only changes resources with its own tag."
@@ -95,7 +102,10 @@ def _action(resource: Resource, observed: Observed, rule: Kind) -> Action:
     if request is None:
         request = resource.update if decision.verb == "update" and resource.update else resource.request
     name = decision.name or resource.name
-    return Action(resource.kind, name, decision.verb, decision.reason, request, decision.expected_seconds)
+    is_update = existing and decision.verb in ("update", "replace")
+    changes = rule.changes(resource, existing, desired, observed) if existing and is_update else Changes()
+    reason = f"{changes.words}; {decision.reason}" if changes.words else decision.reason
+    return Action(resource.kind, name, decision.verb, reason, request, decision.expected_seconds, changes.items)
 
 
 def _superseded(

@@ -59,7 +59,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Resource:
-    """A resource that shall exist. `request` is the exact API request that makes it, JSON all through.
+    """A resource that shall exist. `request` is what its kind makes it from, JSON all through.
 
     `Weights` has no single API call: its request lists bucket, prefix and where its files come from. They are shared by
     content; a `WeightsReference` is the object in S3 that says that one endpoint uses them. `Artifacts` are made by a

@@ -25,10 +25,12 @@ from toolkit.platforms.sagemaker.images import is_missing_image
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds.image import image_uri, image_uris
+from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates
+from toolkit.platforms.sagemaker.kinds.role import ALARM_ACTION, sees_alarms
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
 from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.checks.account import (
     AccountFacts,
     ExecutionRole,
@@ -91,7 +93,7 @@ def examine(
     except (PlatformError, UsageError) as error:
         role_problem = error
     else:
-        role = _role(reading, found.arn) if found else None
+        role = _execution_role(reading, found.arn, recipe, account) if found else None
     with_role = replace(account, role=role.arn if role else None)
     scales_now = not scales and _scales_now(reading, recipe)
     needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False, scales_now=scales_now)
@@ -146,6 +148,17 @@ def _role(reading: Reading, arn: str) -> ExecutionRole:
         return ExecutionRole(arn)
     role = found["Role"]
     return ExecutionRole(arn, role is not None, check_trust(role["AssumeRolePolicyDocument"]) if role else None)
+
+
+def _execution_role(reading: Reading, arn: str, recipe: Recipe, account: Account) -> ExecutionRole:
+    """The execution role that was found, and whether it may look at the alarms that roll an update back."""
+    role = _role(reading, arn)
+    if role.exists is False or not alarms_of_updates(recipe, variants(recipe)):
+        return role
+    needed = Permission((ALARM_ACTION,), tuple(sees_alarms(recipe, account)["Resource"]))
+    ask = partial(_find_refused, reading.clients, arn, needed, account.region)
+    refused = reading.ask(f"the policies of {arn}", "iam:SimulatePrincipalPolicy", ask)
+    return replace(role, denied=needed if refused else None)
 
 
 def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], region: str) -> Iterator[Permission]:

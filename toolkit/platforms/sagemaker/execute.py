@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from botocore.exceptions import ClientError
@@ -25,28 +27,54 @@ _NOT_KNOWN_YET: Mapping[re.Pattern[str], str] = {
         "waiting until AWS knows what was just created"
     ),
 }
+# What a role may do is not known everywhere at once either. These are errors too, so only a role of which this run has
+# changed something is waited for: CreateModel (philschmid/llm-sagemaker-sample#2), and IAM's own words.
+_OF_A_ROLE = re.compile(
+    r'Could not access model data at .* role "\S+/(?P<named>[^"/]+)" exists|'
+    r"assumed-role/(?P<taken>[^/]+)/\S+ is not authorized to perform"
+)
+_FRESH_SECONDS = 300.0
 _EXISTS = ("already existing", "already exists")
 
 
-def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None]) -> None:
+@dataclass(frozen=True)
+class FreshRoles:
+    """Roles that this run has made or given other rights, by name, and when."""
+
+    clock: Callable[[], float] = time.monotonic
+    _changed: dict[str, float] = field(default_factory=dict)
+
+    def note(self, action: Action) -> None:
+        """Remember what the action has done to a role."""
+        if action.kind in ("Role", "RolePolicy"):
+            self._changed[action.request["RoleName"]] = self.clock()
+
+    def may_explain(self, message: str) -> bool:
+        """Whether AWS's refusal may be because a role's rights are not known everywhere yet."""
+        found = _OF_A_ROLE.search(message)
+        changed = self._changed.get(found["named"] or found["taken"]) if found else None
+        return changed is not None and self.clock() - changed < _FRESH_SECONDS
+
+
+def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
     """Make the resource with the action's own request, under the lease; one of ours that exists already stays.
 
     Raises PlatformError when what exists is another's, or an endpoint that runs something else.
     """
     try:
-        _retry(lambda: kind.create(work, action.request), work, sleep)
+        _retry(lambda: kind.create(work, action.request), work, sleep, fresh_roles)
     except ClientError as error:
         if not any(words in message_of(error) for words in _EXISTS):
             raise
         _require_ours(kind, work.clients, action)
 
 
-def update(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None]) -> None:
+def update(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
     """Change the existing resource with the action's own request."""
-    _retry(lambda: kind.update(work, action.request), work, sleep)
+    _retry(lambda: kind.update(work, action.request), work, sleep, fresh_roles)
 
 
-def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None]) -> None:
+def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
     """Call again while AWS does not know yet what the request names, for a minute."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -54,6 +82,8 @@ def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None])
         except ClientError as error:
             message = message_of(error)
             waiting = next((text for words, text in _NOT_KNOWN_YET.items() if words.search(message)), None)
+            if fresh_roles.may_explain(message):
+                waiting = "waiting until the role's new rights are known everywhere"
             if waiting is None or attempt == _ATTEMPTS:
                 raise
             work.progress.update(waiting)

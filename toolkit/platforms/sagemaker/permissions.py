@@ -143,7 +143,7 @@ def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
     making = "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
     creates = aws(recipe).role == "create"
     yield _allow("iam", f"{reading} {making}" if creates else reading, *ours)
-    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, hosts(recipe))
+    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, _names_and_hosts(recipe))
     if roles := (account.role,) if account.role else passed if creates else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
 
@@ -153,7 +153,7 @@ def _role_arns(account: Account, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    names = (f"{group}{rest}" for name in _names_to_watch(recipe) for group in log_groups(name) for rest in ("", ":*"))
+    names = (f"{group}{rest}" for name in _names_and_hosts(recipe) for group in log_groups(name) for rest in ("", ":*"))
     reading = "DescribeLogStreams GetLogEvents ListTagsForResource DescribeMetricFilters"
     making = "CreateLogGroup PutRetentionPolicy TagResource PutMetricFilter DeleteMetricFilter DeleteLogGroup"
     verbs = f"{reading} {making}" if _watches(recipe) else reading
@@ -162,7 +162,7 @@ def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 def _monitoring(recipe: Recipe, account: Account) -> Iterator[Permission]:
     prefix = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
-    dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _names_to_watch(recipe))
+    dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _names_and_hosts(recipe))
     making = "PutDashboard DeleteDashboards" if _watches(recipe) else ""
     yield _allow("cloudwatch", f"GetDashboard {making}", *dashboards)
     making = "PutMetricAlarm DeleteAlarms TagResource" if _watches(recipe) else ""
@@ -204,13 +204,13 @@ def hosts(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _roles(recipe: Recipe) -> tuple[str, ...]:
-    """Whose roles are made or, when all goes, looked for: the endpoints', and those of jobs that compile or train."""
-    names = (*_arms(recipe), *hosts(recipe))
-    return tuple(dict.fromkeys((*hosts(recipe), *map(compiler, names), *map(trainer, names))))
+    """Whose roles are made or, when all goes, looked for: these names', and those of jobs that compile or train."""
+    names = _names_and_hosts(recipe)
+    return tuple(dict.fromkeys((*names, *map(compiler, names), *map(trainer, names))))
 
 
-def _names_to_watch(recipe: Recipe) -> tuple[str, ...]:
-    """The names in alarms, dashboards and log groups: an endpoint's or an inference component's."""
+def _names_and_hosts(recipe: Recipe) -> tuple[str, ...]:
+    """The names in roles, alarms, dashboards and log groups: an endpoint's or an inference component's."""
     return tuple(dict.fromkeys((*hosts(recipe), *_arms(recipe))))
 
 
@@ -219,7 +219,7 @@ def _watches(recipe: Recipe) -> bool:
 
 
 def _alarms(recipe: Recipe, account: Account) -> tuple[str, ...]:
-    return _arns(account, "cloudwatch", "alarm:", *(f"{alarm_prefix(name)}*" for name in _names_to_watch(recipe)))
+    return _arns(account, "cloudwatch", "alarm:", *(f"{alarm_prefix(name)}*" for name in _names_and_hosts(recipe)))
 
 
 def _arns(account: Account, service: str, kind: str, *names: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +72,7 @@ class SageMakerPlatform:
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
     studio_metadata: Path = STUDIO_METADATA
+    fresh_roles: execute.FreshRoles = field(default_factory=execute.FreshRoles)
 
     def account(self, recipe: Recipe | None = None) -> Account:
         with aws_errors("reading the AWS identity"):
@@ -129,7 +130,7 @@ class SageMakerPlatform:
                 try:
                     confirm = held.enter_context(lease(endpoint, store))
                 except self.clients.s3.exceptions.NoSuchBucket:
-                    make_bucket(self.clients, request, account.partition)
+                    make_bucket(self.clients, request, account)
                     confirm = held.enter_context(lease(endpoint, store))
             yield aws_errors(f"locking {endpoint}")(confirm)
 
@@ -162,9 +163,10 @@ class SageMakerPlatform:
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
                 self._wait_settled(action, progress)
             if action.verb in ("create", "replace"):
-                execute.create(kind, work, action, self.sleep)
+                execute.create(kind, work, action, self.sleep, self.fresh_roles)
             elif action.verb == "update":
-                execute.update(kind, work, action, self.sleep)
+                execute.update(kind, work, action, self.sleep, self.fresh_roles)
+            self.fresh_roles.note(action)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
 

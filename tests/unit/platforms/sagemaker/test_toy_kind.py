@@ -87,7 +87,7 @@ def test_it_is_planned_made_found_and_removed(recipe: Recipe) -> None:
     assert (made.verb, made.request) == ("create", {"TopicName": "hub"})
 
     work = Work(cast(Clients, clients), Told(), open_files, lambda request, progress: None)
-    execute.create(TOPIC, work, made, lambda seconds: None)
+    execute.create(TOPIC, work, made, lambda seconds: None, execute.FreshRoles())
     assert clients.topics == {"hub": {"TopicName": "hub"}}
     (found,) = [item for item in planned(recipe, resources, seen(clients)) if item.kind == "Topic"]
     assert found.verb == "reuse"

@@ -5,15 +5,19 @@ None of it imports an SDK: boto3's clients are passed in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation, unless
+from toolkit.platforms.sagemaker.rules.changes import described, selected
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
@@ -87,6 +91,20 @@ class Work:
     build: Callable[[Mapping[str, Any], Progress], None]
 
 
+@dataclass(frozen=True)
+class ApiCall:
+    """A call of AWS's API; `service` is boto3's name."""
+
+    service: str
+    operation: str
+    request: Mapping[str, Any]
+
+    def send(self, clients: Clients) -> Any:
+        """Make the call."""
+        method = re.sub(r"(?<!^)(?=[A-Z])", "_", self.operation).lower()
+        return getattr(getattr(clients, self.service.replace("-", "_")), method)(**self.request)
+
+
 class AwsKind(Kind):
     """A kind of AWS resource. The methods here are the defaults; by default it has no form in CloudFormation.
 
@@ -125,15 +143,36 @@ class AwsKind(Kind):
         """The existing resources of one endpoint or inference component."""
         return ()
 
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        """The calls that create it."""
+        return ()
+
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        """The calls that change an existing one to the request."""
+        return self.creating(request)
+
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        """The calls that delete it."""
+        return ()
+
+    def calls(self, action: Action, existing: Existing | None) -> tuple[Mapping[str, Any], ...]:
+        verb, request = action.verb, action.request
+        removed = self.deleting(action.name, request) if verb in ("delete", "replace") else ()
+        made = self.creating(request) if verb in ("create", "replace") else ()
+        changed = self.updating(request, existing) if verb == "update" else ()
+        return tuple(asdict(each) for each in (*removed, *made, *changed))
+
     def create(self, work: Work, request: Any) -> None:
-        raise NotImplementedError(self.kind)
+        for each in self.creating(request):
+            each.send(work.clients)
 
     def update(self, work: Work, request: Any) -> None:
         """Change an existing one to the request. By default, creating it again does that."""
         self.create(work, request)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        raise NotImplementedError(self.kind)
+        for each in self.deleting(name, request):
+            each.send(clients)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         """The tags of an existing one; empty for a kind without tags."""
@@ -189,9 +228,9 @@ class AwsKind(Kind):
 
 
 class SageMakerKind(AwsKind):
-    """A kind of SageMaker's own: `create_model`, `describe_model` and `delete_model` take its `ModelName`.
+    """A kind of SageMaker's own: CreateModel, DescribeModel and DeleteModel take its `ModelName`.
 
-    `call` is its name in these calls, such as `model`.
+    `call` is its name in boto3's methods, such as `model`.
     """
 
     call: str = ""
@@ -199,11 +238,11 @@ class SageMakerKind(AwsKind):
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {f"{self.kind}Name": existing.name}
 
-    def create(self, work: Work, request: Any) -> None:
-        getattr(work.clients.sagemaker, f"create_{self.call}")(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("sagemaker", f"Create{self.kind}", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        getattr(clients.sagemaker, f"delete_{self.call}")(**{f"{self.kind}Name": name})
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("sagemaker", f"Delete{self.kind}", {f"{self.kind}Name": name}),)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         return sagemaker_tags(clients, self.describe(clients, name)[f"{self.kind}Arn"])
@@ -266,6 +305,16 @@ class ContentKind(AwsKind):
         Tags are ignored, and keys that the request does not have.
         """
         return not _holds(existing.state["Content"], self.content(resource.request))
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        held = existing.state.get("Content")
+        if held is None:
+            return Changes()
+        content = self.content(resource.request)
+        wanted = {key: value for key, value in content.items() if value or key in held}  # AWS leaves empty ones out
+        return described(selected(held, tuple(wanted)), wanted)
 
     def content(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a request or a description to compare."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work
 from toolkit.platforms.sagemaker.kinds.role import policy
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
@@ -79,13 +79,23 @@ class BucketKind(AwsKind):
             everyone = sorted({user for users in uses.values() for user in users})
             yield Existing("Bucket", name, True, tuple(everyone), {"Bucket": name})
 
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        _, account, region = request["Bucket"].split("-", 2)
+        return _making(request, Account(account, region))
+
     def create(self, work: Work, request: Any) -> None:
         """Does nothing: the bucket was created by `make_bucket` before, because the lease is stored in it."""
 
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        """With our own lease."""
+        lease = ApiCall("s3", "DeleteObject", {"Bucket": request["Bucket"], "Key": request["Lease"]})
+        return lease, ApiCall("s3", "DeleteBucket", {"Bucket": request["Bucket"]})
+
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """Delete it with our own lease. A bucket with somebody else's lease or weights is kept."""
-        clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Lease"])
-        unless(clients, partial(clients.s3.delete_bucket, Bucket=request["Bucket"]), has_code("BucketNotEmpty"))
+        """A bucket with somebody else's lease or weights is kept."""
+        lease, own = self.deleting(name, request)
+        lease.send(clients)
+        unless(clients, partial(own.send, clients), has_code("BucketNotEmpty"))
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Any) -> dict[str, Any]:
         return {
@@ -128,20 +138,27 @@ def bucket(account: Account) -> Resource:
     return Resource("Bucket", name, {"Bucket": name, **location})
 
 
-def make_bucket(clients: Clients, request: Any, partition: str) -> None:
+def make_bucket(clients: Clients, request: Any, account: Account) -> None:
     """Create the bucket, unless it exists, and close it.
 
     A caller without TLS, as on the local platform, gets no TLS policy: it would lock the caller out.
     """
-    s3, name, owner = clients.s3, request["Bucket"], clients.account_id
-    unless(clients, partial(s3.create_bucket, **request), has_code("BucketAlreadyOwnedByYou"))
-    block, rules = _PUBLIC_ACCESS_BLOCK, _ENCRYPTION
-    s3.put_public_access_block(Bucket=name, PublicAccessBlockConfiguration=block, ExpectedBucketOwner=owner)
-    s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration=rules, ExpectedBucketOwner=owner)
-    if s3.meta.endpoint_url.startswith("https:"):
-        arn = f"arn:{partition}:s3:::{name}"
-        tls_only = json.dumps(_tls_only([arn, f"{arn}/*"]))
-        s3.put_bucket_policy(Bucket=name, Policy=tls_only, ExpectedBucketOwner=owner)
+    made, *closed, tls_only = _making(request, account)
+    unless(clients, partial(made.send, clients), has_code("BucketAlreadyOwnedByYou"))
+    over_tls = clients.s3.meta.endpoint_url.startswith("https:")
+    for each in (*closed, tls_only) if over_tls else closed:
+        each.send(clients)
+
+
+def _making(request: Any, account: Account) -> tuple[ApiCall, ...]:
+    name, arn = request["Bucket"], f"arn:{account.partition}:s3:::{request['Bucket']}"
+    own = {"Bucket": name, "ExpectedBucketOwner": account.id}
+    return (
+        ApiCall("s3", "CreateBucket", request),
+        ApiCall("s3", "PutPublicAccessBlock", {**own, "PublicAccessBlockConfiguration": _PUBLIC_ACCESS_BLOCK}),
+        ApiCall("s3", "PutBucketEncryption", {**own, "ServerSideEncryptionConfiguration": _ENCRYPTION}),
+        ApiCall("s3", "PutBucketPolicy", {**own, "Policy": json.dumps(_tls_only([arn, f"{arn}/*"]))}),
+    )
 
 
 def _tls_only(resources: Sequence[Any]) -> dict[str, Any]:
@@ -191,11 +208,11 @@ class WeightsReferenceKind(AwsKind):
                     name = f"{weights}/{user}"
                     yield Existing(self.kind, name, True, (user,), {"Bucket": bucket, "Key": f"{USES_PREFIX}{name}"})
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.s3.put_object(**request, Body=b"")
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("s3", "PutObject", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.s3.delete_object(**request)
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("s3", "DeleteObject", request),)
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:
         """Without it, `toolkit destroy` of another endpoint would delete the weights as unused."""

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit.catalog import lookup
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG, content_name, is_content_name
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import PrefixRoutingSection, aws, aws_observability, aws_rollout
-from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, Look, SageMakerKind, Work, owner_of, sagemaker_tags, tagged
 from toolkit.platforms.sagemaker.kinds.model import PAGES, model_of, network
-from toolkit.platforms.sagemaker.kinds.monitoring import rollback_alarms
+from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import (
@@ -26,6 +27,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
     shadows,
     variants,
 )
+from toolkit.platforms.sagemaker.rules.changes import CONFIG_KEYS, of_request, selected
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import LARGEST_VOLUME_GB
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
@@ -42,8 +44,6 @@ from toolkit.platforms.sagemaker.rules.updates import instance_types
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
-    from types_boto3_sagemaker.type_defs import TagTypeDef
-
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
@@ -51,6 +51,9 @@ if TYPE_CHECKING:
 # realtime-endpoints-heterogeneous), at most an hour.
 _PROVISION_SECONDS_PER_POOL, _LONGEST_PROVISION_SECONDS = 900, 3600
 _SPARE_VOLUME_GB = 30
+# Developer guide, deployment-guardrails: the old fleet goes when the new one is healthy and takes the traffic.
+_MINUTES = lookup.platform("sagemaker").endpoint_seconds // 60
+_UPDATE_ON_AWS = f"starts new containers, about {_MINUTES} min, while the old ones serve"
 # botocore 1.44.5, PrefixAwareRoutingConfig: the largest ConcurrencyThreshold.
 _HIGHEST_THRESHOLD = 1024
 _VARIANT_FIELDS = ("AcceleratorType", "AcceleratorPartitionLayouts", "RoutingConfig.RoutingStrategy=KV_AWARE")
@@ -220,6 +223,7 @@ def _state(clients: Clients, name: str) -> dict[str, Any]:
         "Models": sorted(model for model in models if model),
         "Instances": instances,
         "Variants": instance_types(described),
+        "Content": selected(described, CONFIG_KEYS),
     }
 
 
@@ -251,6 +255,17 @@ class EndpointKind(SageMakerKind):
             "reuse", "is in service with this configuration" if in_service else f"is {status.lower()} already"
         )
 
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        """From the configuration that it runs or is about to run, with the content of its models."""
+        running = observed.get("EndpointConfig", existing.state["EndpointConfigName"])
+        wanted = resource.request["EndpointConfigName"]
+        config = next((item for item in desired if (item.kind, item.name) == ("EndpointConfig", wanted)), None)
+        content = running.state.get("Content") if running else None
+        effect = _UPDATE_ON_AWS if self.on_aws else "restarts the containers"
+        return of_request(config, content, CONFIG_KEYS, desired, observed, effect)
+
     def serves(self, request: Mapping[str, Any]) -> str:
         return str(request["EndpointConfigName"])
 
@@ -269,8 +284,15 @@ class EndpointKind(SageMakerKind):
             "Running": answer["EndpointConfigName"],
             "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
             "Ran": tags.get(PREVIOUS_TAG, ""),
+            "Arn": answer["EndpointArn"],
+            "Tries": _tries_candidate(answer),
         }
         return tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
+
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        state = existing.state if existing else {}
+        remembering = () if state.get("Tries", True) else (_remember(state["Arn"], state["Ran"], state["Running"]),)
+        return *remembering, ApiCall("sagemaker", "UpdateEndpoint", request)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
@@ -279,8 +301,8 @@ class EndpointKind(SageMakerKind):
         if running == wanted:  # an update that was in progress has led to this
             return
         # The trial of a candidate is not remembered: after it, a rollback does what it would have done before it.
-        if not any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", [])):
-            _remember(clients, arn, running)
+        if not _tries_candidate(described):
+            _remember(arn, sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running).send(clients)
         try:
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
@@ -348,12 +370,15 @@ def _step(recipe: Recipe) -> dict[str, Any]:
 
 def _rollback(recipe: Recipe, variants: Sequence[str]) -> dict[str, Any]:
     """The alarms that roll an update back."""
-    names = [*rollback_alarms(recipe, variants), *aws_rollout(recipe).alarms]
+    names = alarms_of_updates(recipe, variants)
     return {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": name} for name in names]}} if names else {}
 
 
-def _remember(clients: Clients, arn: str, running: str) -> None:
+def _tries_candidate(described: Mapping[str, Any]) -> bool:
+    return any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", []))
+
+
+def _remember(arn: str, before: str | None, running: str) -> ApiCall:
     """Tag the endpoint with the configuration that it runs, before an update, as what a rollback brings back."""
-    names = remembered(sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running)
-    previous: TagTypeDef = {"Key": PREVIOUS_TAG, "Value": names}
-    clients.sagemaker.add_tags(ResourceArn=arn, Tags=[previous])
+    previous = {"Key": PREVIOUS_TAG, "Value": remembered(before, running)}
+    return ApiCall("sagemaker", "AddTags", {"ResourceArn": arn, "Tags": [previous]})

@@ -16,7 +16,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.image import ImageStore, address, base_address, render, request_of, store_of
 from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing, unless
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
@@ -67,15 +67,20 @@ class RepositoryKind(AwsKind):
             if described := _describe(look.clients, name):
                 yield tagged(self.kind, name, _owner(look.clients, described["repositoryArn"]), {})
 
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        rule = {"repositoryName": request["repositoryName"], "lifecyclePolicyText": request["lifecyclePolicyText"]}
+        own = {key: value for key, value in request.items() if key != "lifecyclePolicyText"}
+        return ApiCall("ecr", "CreateRepository", own), ApiCall("ecr", "PutLifecyclePolicy", rule)
+
     def create(self, work: Work, request: Any) -> None:
         """Create it with its lifecycle rule; repeated, only set the rule."""
-        ecr, name = work.clients.ecr, request["repositoryName"]
+        made, kept = self.creating(request)
         try:
-            ecr.create_repository(**{key: value for key, value in request.items() if key != "lifecyclePolicyText"})
+            made.send(work.clients)
         except work.clients.refusal as error:
             if code_of(error) != "RepositoryAlreadyExistsException" or not _is_ours(work.clients, request):
                 raise
-        ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=request["lifecyclePolicyText"])
+        kept.send(work.clients)
 
 
 def repositories(recipe: Recipe) -> list[Resource]:

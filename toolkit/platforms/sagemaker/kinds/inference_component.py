@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
+    ApiCall,
     Look,
     SageMakerKind,
     Work,
@@ -23,6 +25,7 @@ from toolkit.platforms.sagemaker.kinds.base import (
 from toolkit.platforms.sagemaker.kinds.endpoint import rolling_update, startup
 from toolkit.platforms.sagemaker.kinds.model import model_of
 from toolkit.platforms.sagemaker.rules.arms import VARIANT, endpoint_name
+from toolkit.platforms.sagemaker.rules.changes import COMPONENT_KEYS, of_request, selected
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import tags
 from toolkit.recipe.recipe import Recipe
@@ -64,6 +67,12 @@ class InferenceComponentKind(SageMakerKind):
             return Decision("update", f"is {status.lower()} already")  # wait until it is in service
         return Decision("reuse", "is in service with this model")
 
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        content = existing.state.get("Content")
+        return of_request(resource, content, COMPONENT_KEYS, desired, observed, "restarts its copies")
+
     def observe(self, look: Look) -> Iterator[Existing]:
         for name in look.endpoints:
             if described := look.once(describe_component, name):
@@ -74,15 +83,20 @@ class InferenceComponentKind(SageMakerKind):
                         "EndpointName": described["EndpointName"],
                         "Status": described["InferenceComponentStatus"],
                         "Models": models_of(described),
+                        "Content": selected(described, COMPONENT_KEYS),
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
+
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        return (ApiCall("sagemaker", "UpdateInferenceComponent", request),)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)
         if self._status(clients, name) == ("InService", wanted):
             return  # an update that was in progress has led to this
         try:
-            clients.sagemaker.update_inference_component(**request)
+            for each in self.updating(request, None):
+                each.send(clients)
         except clients.refusal:
             status, models = self._status(clients, name)
             # It was not changing before, so this must be our own earlier call, whose answer was lost.

@@ -11,7 +11,7 @@ from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless
 from toolkit.platforms.sagemaker.keys import aws_observability
-from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, capitalized, key_values
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, ContentKind, Look, Work, capitalized, key_values
 from toolkit.platforms.sagemaker.rules import metrics
 from toolkit.platforms.sagemaker.rules.metrics import ACCEPTED, DRAFTED
 from toolkit.platforms.sagemaker.rules.names import on_aws
@@ -62,24 +62,40 @@ class LogGroupKind(ContentKind):
         for group in metrics.log_groups(name):
             if described := look.once(_describe, group):
                 tags = look.clients.logs.list_tags_for_resource(resourceArn=_arn(described))["tags"]
-                state = {"RetentionInDays": described.get("retentionInDays"), "Tagged": tags.get(ENDPOINT_TAG) == name}
+                state = {
+                    "Arn": _arn(described),
+                    "RetentionInDays": described.get("retentionInDays"),
+                    "Tagged": tags.get(ENDPOINT_TAG) == name,
+                }
                 yield Existing(self.kind, group, True, (name,), state)
 
-    def create(self, work: Work, request: Any) -> None:
-        """Also takes over a group that SageMaker itself has created, for an endpoint without alarms."""
-        logs, group, tags = work.clients.logs, request["logGroupName"], request["tags"]
-        existing = _find(work.clients, group)
-        if existing is None:
-            ask = partial(logs.create_log_group, logGroupName=group, tags=tags)
-            # It exists when our own earlier call has just created it, whose answer was lost.
-            unless(work.clients, ask, has_code("ResourceAlreadyExistsException"))
-        else:
-            logs.tag_resource(resourceArn=_arn(existing), tags=tags)
-        if existing is None or "retentionInDays" not in existing:
-            logs.put_retention_policy(logGroupName=group, retentionInDays=request["RetentionInDays"])
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        named = {"logGroupName": request["logGroupName"]}
+        return ApiCall("logs", "CreateLogGroup", {**named, "tags": request["tags"]}), _keeping(request)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.logs.delete_log_group(logGroupName=name)
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        """Takes over a group that SageMaker itself has created, for an endpoint without alarms."""
+        if existing is None:
+            return self.creating(request)
+        tagging = ApiCall("logs", "TagResource", {"resourceArn": existing.state["Arn"], "tags": request["tags"]})
+        return (tagging,) if existing.state["RetentionInDays"] else (tagging, _keeping(request))
+
+    def create(self, work: Work, request: Any) -> None:
+        """Also takes over one that is there by now."""
+        group = request["logGroupName"]
+        described = _find(work.clients, group)
+        if described is not None:
+            state = {"Arn": _arn(described), "RetentionInDays": described.get("retentionInDays")}
+            for each in self.updating(request, Existing(self.kind, group, True, (), state)):
+                each.send(work.clients)
+            return
+        made, kept = self.creating(request)
+        # It exists when our own earlier call has just created it, whose answer was lost.
+        unless(work.clients, partial(made.send, work.clients), has_code("ResourceAlreadyExistsException"))
+        kept.send(work.clients)
+
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("logs", "DeleteLogGroup", {"logGroupName": name}),)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
         return capitalized({**request, "tags": key_values(request.get("tags", {}))})
@@ -109,16 +125,21 @@ class MetricFilterKind(ContentKind):
                     for item in page["metricFilters"]:
                         yield self.described(_name(group, item["filterName"]), name, item)
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.logs.put_metric_filter(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("logs", "PutMetricFilter", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         group, _, filter_name = name.partition(":")
-        clients.logs.delete_metric_filter(logGroupName=group, filterName=filter_name)
+        return (ApiCall("logs", "DeleteMetricFilter", {"logGroupName": group, "filterName": filter_name}),)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
         transformations = [capitalized(each) for each in request["metricTransformations"]]
         return capitalized({**request, "metricTransformations": transformations})
+
+
+def _keeping(request: Mapping[str, Any]) -> ApiCall:
+    keys = {"logGroupName": request["logGroupName"], "retentionInDays": request["RetentionInDays"]}
+    return ApiCall("logs", "PutRetentionPolicy", keys)
 
 
 def has_alarms(recipe: Recipe) -> bool:

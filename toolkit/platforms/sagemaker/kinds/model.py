@@ -16,7 +16,8 @@ from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind, owner_of
 from toolkit.platforms.sagemaker.kinds.image import image_uri
 from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
-from toolkit.platforms.sagemaker.rules.arms import arms, endpoint_name
+from toolkit.platforms.sagemaker.rules.arms import arms
+from toolkit.platforms.sagemaker.rules.changes import MODEL_KEYS, selected
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
 from toolkit.recipe.recipe import Recipe
@@ -86,7 +87,7 @@ def read_models(look: Look, endpoint: str) -> list[Existing]:
     clients = look.clients
     pages = clients.sagemaker.get_paginator("list_models").paginate(NameContains=endpoint, PaginationConfig=PAGES)
     return [
-        Existing("Model", item["ModelName"], True, (endpoint,), {"Prefixes": _prefixes(clients, item["ModelName"])})
+        Existing("Model", item["ModelName"], True, (endpoint,), _state(clients, item["ModelName"]))
         for page in pages
         for item in page["Models"]
         if is_content_name(endpoint, item["ModelName"]) and owner_of(clients, item["ModelArn"]) == endpoint
@@ -113,7 +114,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
-    role = role_arn(account, endpoint_name(recipe))
+    role = role_arn(account, recipe.name)
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not aws(recipe).inference_component:
         body |= network(recipe)
@@ -145,8 +146,13 @@ def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
     return sources
 
 
-def _prefixes(clients: Clients, name: str) -> list[str]:
-    container: Mapping[str, Any] = clients.sagemaker.describe_model(ModelName=name).get("PrimaryContainer", {})
+def _state(clients: Clients, name: str) -> dict[str, Any]:
+    described: Mapping[str, Any] = clients.sagemaker.describe_model(ModelName=name)
+    prefixes = _prefixes(described.get("PrimaryContainer", {}))
+    return {"Prefixes": prefixes, "Content": selected(described, MODEL_KEYS)}
+
+
+def _prefixes(container: Mapping[str, Any]) -> list[str]:
     sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
     uris = [source.get("S3DataSource", {}).get("S3Uri", "") for source in sources]
     return [uri.removeprefix("s3://").partition("/")[2] for uri in uris]

@@ -10,8 +10,8 @@ from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.keys import aws, aws_observability
-from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, by_key
+from toolkit.platforms.sagemaker.keys import aws, aws_observability, aws_rollout
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, ContentKind, Look, by_key
 from toolkit.platforms.sagemaker.kinds.log_group import has_alarms, has_dashboard
 from toolkit.platforms.sagemaker.rules import metrics, widgets
 from toolkit.platforms.sagemaker.rules.arms import variants
@@ -63,11 +63,11 @@ class AlarmKind(ContentKind):
                 if owner in (name, None):
                     yield self.described(alarm, owner, description)
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.cloudwatch.put_metric_alarm(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("cloudwatch", "PutMetricAlarm", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.cloudwatch.delete_alarms(AlarmNames=[name])
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("cloudwatch", "DeleteAlarms", {"AlarmNames": [name]}),)
 
 
 class DashboardKind(ContentKind):
@@ -95,11 +95,11 @@ class DashboardKind(ContentKind):
         if answer:
             yield self.described(dashboard, widgets.owner(answer["DashboardBody"]), answer)
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.cloudwatch.put_dashboard(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("cloudwatch", "PutDashboard", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.cloudwatch.delete_dashboards(DashboardNames=[name])
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("cloudwatch", "DeleteDashboards", {"DashboardNames": [name]}),)
 
 
 def alarms(recipe: Recipe, variants: Sequence[str]) -> list[Resource]:
@@ -125,6 +125,11 @@ def rollback_alarms(recipe: Recipe, variants: Sequence[str]) -> list[str]:
     if not has_alarms(recipe):
         return []
     return [alarm_prefix(recipe.name) + _what("errors", variant, variants) for variant in variants]
+
+
+def alarms_of_updates(recipe: Recipe, variants: Sequence[str]) -> list[str]:
+    """Names of all alarms that roll back an update: ours, and those that the recipe names."""
+    return [*rollback_alarms(recipe, variants), *aws_rollout(recipe).alarms]
 
 
 def alarm_prefix(name: str) -> str:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
+from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, Work, by_key, tagged
-from toolkit.platforms.sagemaker.rules.arms import endpoint_name
-from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
+from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
+from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
+from toolkit.platforms.sagemaker.rules.changes import described
+from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group, log_groups
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
 
 _LOG_ACTIONS = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"]
 IMAGE_ACTIONS = ["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:BatchCheckLayerAvailability"]
+# Developer guide, deployment-guardrails-configuration: the execution role needs it for the alarms of an update.
+ALARM_ACTION = "cloudwatch:DescribeAlarms"
+ALL_COMPONENTS = "all.components"
+"""Name of the policy of an endpoint for components; no recipe's, which have no dots."""
 # From AWS's guide to SageMaker in a VPC; none of them can be restricted to one VPC.
 _VPC_ACTIONS = [
     "ec2:CreateNetworkInterface",
@@ -71,11 +79,11 @@ class RoleKind(AwsKind):
         if tags is not None:
             yield tagged(self.kind, role_name(name, look.account), tags.get(ENDPOINT_TAG), {})
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.iam.create_role(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "CreateRole", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.iam.delete_role(RoleName=name)
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "DeleteRole", {"RoleName": name}),)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         return by_key(clients.iam.list_role_tags(RoleName=name)["Tags"])
@@ -96,7 +104,7 @@ class RoleKind(AwsKind):
 
 
 class RolePolicyKind(AwsKind):
-    """An inline policy for each recipe: components that share an endpoint share its role, each with its own policy."""
+    """The inline policy of a role: a recipe's, named after it, or what all components of an endpoint have in common."""
 
     kind = "RolePolicy"
 
@@ -114,36 +122,68 @@ class RolePolicyKind(AwsKind):
             same = False
         return Decision("reuse", "exists") if same else Decision("update", "its permissions have changed")
 
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        return Changes(described(existing.state["PolicyDocument"], resource.request["PolicyDocument"]).items)
+
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         role, _, policy = existing.name.partition("/")
         return {"RoleName": role, "PolicyName": policy}
 
     def observe(self, look: Look) -> Iterator[Existing]:
-        """Policies of our roles, each belonging to the recipe in its name."""
+        """Policies of our roles, each belonging to the recipe in its name, or to all components of the endpoint."""
         for name in (*look.names, *_job_owners(look)):
             if ENDPOINT_TAG in (look.once(_role_tags, name) or {}):
                 role = role_name(name, look.account)
-                yield from (unless_missing(look.clients, partial(_policies, look.clients, role)) or ())
+                for item in unless_missing(look.clients, partial(_policies, look.clients, role)) or ():
+                    shared = item.endpoints == (ALL_COMPONENTS,)
+                    yield replace(item, endpoints=look.components(name) or (name,)) if shared else item
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.iam.put_role_policy(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "PutRolePolicy", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.iam.delete_role_policy(**request)
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "DeleteRolePolicy", request),)
 
 
-def role_arn(account: Account, endpoint: str) -> str:
-    """ARN of the role of the endpoint's containers: the one that was found, or the one to create."""
-    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(endpoint, account)}"
+def role_arn(account: Account, owner: str) -> str:
+    """ARN of the role of a recipe, an endpoint or jobs: the one that was found, or the one to create."""
+    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(owner, account)}"
 
 
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
-    """Role and policy to create; empty if a role was found."""
+    """Roles and policies to create; empty if a role was found.
+
+    A component has a role of its own, which its model names: "access model artifacts and docker image" and "permissions
+    the inference code needs" are asked of that one (API reference, CreateModel). So a container reads no other recipe's
+    weights, and the role of the endpoint does not grow with each of its components: IAM has a limit to that.
+    """
     recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
-    statements = _statements(recipe, account, log_group(recipe), deployment.data, captures)
-    return _role_and_policy(role_name(endpoint, account), tags(recipe, endpoint), recipe, account, statements)
+    seen = [sees_alarms(recipe, account)] if on_aws(recipe) and alarms_of_updates(recipe, variants(recipe)) else []
+    own = _statements(recipe, account, [log_group(recipe)], deployment.data, [*captures, *seen])
+    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own)
+    if aws(recipe).inference_component is None:
+        return roles
+    # Of whichever of them rolls an update of the endpoint back. Which role writes a component's log is not documented.
+    alarms = allow(ALARM_ACTION, "*")
+    groups = [log_groups(endpoint)[0], log_groups("*")[1]]
+    shared = _statements(recipe, account, groups, (), [*captures, alarms])
+    name = role_name(endpoint, account)
+    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared), *roles]
+
+
+def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
+    """The statement by which SageMaker may look, as the role, at the alarms that roll back the recipe's updates.
+
+    An alarm that the recipe names may be a composite one, which is seen only with a permission on everything (API
+    reference, DescribeAlarms).
+    """
+    prefix = f"arn:{account.partition}:cloudwatch:{account.region}:{account.id}:alarm:"
+    ours = [f"{prefix}{name}" for name in rollback_alarms(recipe, variants(recipe))]
+    return allow(ALARM_ACTION, ["*"] if aws_rollout(recipe).alarms else ours)
 
 
 def job_role(
@@ -159,8 +199,8 @@ def job_role(
         allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
         _list(bucket, [prefix]),
     ]
-    statements = _statements(recipe, account, TRAINING_LOG_GROUP, data, written)
-    return _role_and_policy(role_name(owner, account), tags(recipe), recipe, account, statements)
+    statements = _statements(recipe, account, [TRAINING_LOG_GROUP], data, written)
+    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements)
 
 
 def _job_owners(look: Look) -> list[str]:
@@ -186,7 +226,7 @@ def _policies(clients: Clients, role: str) -> list[Existing]:
 
 
 def _role_and_policy(
-    name: str, its_tags: list[dict[str, str]], recipe: Recipe, account: Account, statements: list[dict[str, Any]]
+    name: str, its_tags: list[dict[str, str]], policy_name: str, account: Account, statements: list[dict[str, Any]]
 ) -> list[Resource]:
     if account.role:
         return []
@@ -202,18 +242,19 @@ def _role_and_policy(
         },
     }
     create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), "Tags": its_tags}
-    put = {"RoleName": name, "PolicyName": recipe.name, "PolicyDocument": json.dumps(policy(*statements))}
-    return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{recipe.name}", put)]
+    put = {"RoleName": name, "PolicyName": policy_name, "PolicyDocument": json.dumps(policy(*statements))}
+    return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{policy_name}", put)]
 
 
 def _statements(
-    recipe: Recipe, account: Account, group: str, data: Sequence[ModelData], also: Sequence[dict[str, Any]]
+    recipe: Recipe, account: Account, groups: Sequence[str], data: Sequence[ModelData], also: Sequence[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     arn = f"arn:{account.partition}"
-    logs = f"{arn}:logs:{account.region}:{account.id}:log-group:{group}"
+    prefix = f"{arn}:logs:{account.region}:{account.id}:log-group:"
+    logs = [f"{prefix}{group}{rest}" for group in groups for rest in ("", ":*")]
     statements = [
         *_storage(arn, data),
-        allow(_LOG_ACTIONS, [logs, f"{logs}:*"]),
+        allow(_LOG_ACTIONS, logs),
     ]
     if on_aws(recipe):
         statements.append(allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.base import ContentKind, Look, Work, key_values
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, ContentKind, Look, Work, key_values
 from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, no_copy, owner_of_alarm, read_alarms
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.names import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 # A container takes minutes to start, while requests keep failing: a shorter cooldown would add a copy every minute.
 _FROM_ZERO_COOLDOWN = 900
 
+ANSWERED_ARN = "<PolicyARN of PutScalingPolicy's answer>"
+
 
 class ScalableTargetKind(ContentKind):
     """Deleting it also deletes its policies."""
@@ -48,11 +51,11 @@ class ScalableTargetKind(ContentKind):
             found = self.described(target["ResourceId"], its_tags.get(ENDPOINT_TAG), target)
             yield replace(found, state={**found.state, "Tags": its_tags})
 
-    def create(self, work: Work, request: Any) -> None:
-        work.clients.application_autoscaling.register_scalable_target(**request)
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("application-autoscaling", "RegisterScalableTarget", request),)
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.application_autoscaling.deregister_scalable_target(**scalable(name))
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        return (ApiCall("application-autoscaling", "DeregisterScalableTarget", scalable(name)),)
 
     def tags(self, clients: Clients, name: str) -> Mapping[str, str]:
         client = clients.application_autoscaling
@@ -114,19 +117,33 @@ class ScalingPolicyKind(ContentKind):
             if policy_name not in found:  # its endpoint was deleted by somebody else
                 yield self.described(policy_name, owner_of_alarm(look.clients, alarm), {"Alarm": alarm})
 
-    def create(self, work: Work, request: Any) -> None:
+    def creating(self, request: Any) -> tuple[ApiCall, ...]:
+        """Before the first call is made, the ARN that it answers stands as `ANSWERED_ARN`."""
         keys = {key: value for key, value in request.items() if key != "Alarm"}
-        policy = work.clients.application_autoscaling.put_scaling_policy(**keys)["PolicyARN"]
-        if "Alarm" in request:
-            work.clients.cloudwatch.put_metric_alarm(**request["Alarm"], AlarmActions=[policy])
+        policy = ApiCall("application-autoscaling", "PutScalingPolicy", keys)
+        if "Alarm" not in request:
+            return (policy,)
+        return policy, ApiCall("cloudwatch", "PutMetricAlarm", {**request["Alarm"], "AlarmActions": [ANSWERED_ARN]})
+
+    def create(self, work: Work, request: Any) -> None:
+        policy, *alarms = self.creating(request)
+        arn = policy.send(work.clients)["PolicyARN"]
+        for alarm in alarms:
+            replace(alarm, request={**alarm.request, "AlarmActions": [arn]}).send(work.clients)
+
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
+        """The alarm first: without its policy it could not be found again."""
+        resource_id, _, policy = name.rpartition("/")
+        own = {"PolicyName": policy, **scalable(resource_id)}
+        alarm = ApiCall("cloudwatch", "DeleteAlarms", {"AlarmNames": [scale_from_zero_alarm(resource_id)]})
+        removed = ApiCall("application-autoscaling", "DeleteScalingPolicy", own)
+        return (alarm, removed) if policy == FROM_ZERO else (removed,)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        """Delete the alarm first: without its policy it could not be found again."""
-        resource_id, _, policy = name.rpartition("/")
-        if policy == FROM_ZERO:
-            names = [scale_from_zero_alarm(resource_id)]
-            unless_missing(clients, lambda: clients.cloudwatch.delete_alarms(AlarmNames=names))
-        clients.application_autoscaling.delete_scaling_policy(PolicyName=policy, **scalable(resource_id))
+        *alarms, policy = self.deleting(name, request)
+        for alarm in alarms:
+            unless_missing(clients, partial(alarm.send, clients))
+        policy.send(clients)
 
     def properties(self, item: Resource, request: Mapping[str, Any], resources: Sequence[Resource]) -> dict[str, Any]:
         return {key: value for key, value in request.items() if key != "Alarm"}

@@ -22,7 +22,7 @@ from toolkit.planning.names import ARTIFACTS_PREFIX, ENDPOINT_TAG
 from toolkit.planning.plan import Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_denied, unless, unless_missing
-from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look, SageMakerKind, Work, owner_of, sagemaker_tags
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, SageMakerKind, Work, owner_of, sagemaker_tags
 from toolkit.platforms.sagemaker.kinds.model import read_models
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import bucket_name
@@ -230,12 +230,16 @@ class TrainingJobKind(SageMakerKind):
         for item in look.wanted(self.kind):
             yield Existing(self.kind, item.name, True, (), _state(look, item))
 
-    def update(self, work: Work, request: Any) -> None:
-        """Does nothing: the job runs already."""
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        """None: the job runs already."""
+        return ()
 
-    def delete(self, clients: Clients, name: str, request: Any) -> None:
+    def update(self, work: Work, request: Any) -> None:
+        """Does nothing."""
+
+    def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         """Stop it; it remains in SageMaker's list."""
-        clients.sagemaker.stop_training_job(TrainingJobName=name)
+        return (ApiCall("sagemaker", "StopTrainingJob", {"TrainingJobName": name}),)
 
     def is_going(self, clients: Clients, name: str) -> bool:
         """Whether it has ended, or is stopping."""

@@ -42,11 +42,15 @@ class Permission:
 
 @dataclass(frozen=True)
 class ExecutionRole:
-    """The execution role of endpoints. `exists` and `trusted` (by SageMaker) are None if we may not read it."""
+    """The execution role of endpoints. `exists` and `trusted` (by SageMaker) are None if we may not read it.
+
+    `denied` is the permission for the alarms of an update, if its policies do not grant it.
+    """
 
     arn: str
     exists: bool | None = None
     trusted: bool | None = None
+    denied: Permission | None = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,11 @@ def _role(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
         message = f"SageMaker is not allowed to assume the role {facts.role.arn}"
         hint = f"Add to its trust policy: {json.dumps(_TRUST)}"
         yield Finding("account.role-trust", message, path, hint=hint)
+    elif facts.role and facts.role.denied:
+        actions = ", ".join(facts.role.denied.actions)
+        message = f"the execution role {facts.role.arn} may not {actions} on the alarms that roll back an update"
+        hint = f"Add to its policies: {json.dumps(facts.role.denied.statement())}"
+        yield Finding("account.role-permissions", message, path, hint=hint)
 
 
 def _permissions(facts: AccountFacts) -> Iterator[Finding]:
