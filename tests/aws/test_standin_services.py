@@ -133,11 +133,20 @@ def test_a_component_is_invoked_by_its_name(standin: StandIn, user: User) -> Non
 
 
 def test_permissions_are_simulated(standin: StandIn, user: User) -> None:
+    """Of the caller what tests deny; of an execution role what its policies say."""
     standin.account.denied.add("sagemaker:CreateModel")
-    actions = ["sagemaker:CreateModel", "sagemaker:CreateEndpoint"]
-    answer = user.session.client("iam").simulate_principal_policy(PolicySourceArn=user.role, ActionNames=actions)
-    decisions = {item["EvalActionName"]: item["EvalDecision"] for item in answer["EvaluationResults"]}
-    assert decisions == {"sagemaker:CreateModel": "implicitDeny", "sagemaker:CreateEndpoint": "allowed"}
+    iam = user.session.client("iam")
+    statement = {"Effect": "Allow", "Action": "sagemaker:Create*", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    iam.put_role_policy(RoleName="execution", PolicyName="p", PolicyDocument=document)
+    actions = ["sagemaker:CreateModel", "sagemaker:CreateEndpoint", "sagemaker:DeleteEndpoint"]
+
+    def decisions(source: str) -> list[str]:
+        answer = iam.simulate_principal_policy(PolicySourceArn=source, ActionNames=actions)
+        return [item["EvalDecision"] for item in answer["EvaluationResults"]]
+
+    assert decisions("arn:aws:iam::123456789012:user/moto") == ["implicitDeny", "allowed", "allowed"]
+    assert decisions(user.role) == ["implicitDeny", "allowed", "implicitDeny"]
 
 
 def test_quotas_are_listed_by_pages_and_got_by_code(standin: StandIn, user: User) -> None:

@@ -66,7 +66,7 @@ def expect_closed(s3: Stubber) -> None:
 
 
 def make(s3: Stubber) -> None:
-    make_bucket(cast(Clients, OnlyS3(s3.client)), bucket(ACCOUNT).request, ACCOUNT.partition)
+    make_bucket(cast(Clients, OnlyS3(s3.client)), bucket(ACCOUNT).request, ACCOUNT)
 
 
 def test_the_bucket_is_closed_as_soon_as_it_is_made(s3: Stubber) -> None:

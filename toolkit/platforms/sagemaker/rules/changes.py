@@ -77,9 +77,10 @@ def described(before: Any, after: Any, effect: str = "") -> Changes:
 
 def _expand(value: Any, models: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        name = next((name for name in _NAMES if value and all(name in each for each in value)), None)
-        if name is None:
+        by_name = [name for name in _NAMES if all(isinstance(each, Mapping) and name in each for each in value)]
+        if not value or not by_name:
             return [_expand(each, models) for each in value]
+        name = by_name[0]
         return {each[name]: _expand({k: v for k, v in each.items() if k != name}, models) for each in value}
     if not isinstance(value, Mapping):
         return value
