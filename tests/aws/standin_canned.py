@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moto.s3.models import s3_backends
+from moto.s3.models import FakeMultipart, s3_backends
 from standin_account import AccountRules, digest_of
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
@@ -51,6 +51,7 @@ class Canned:
             "sagemaker:DescribeHubContent": self._hub_content,
             "sagemaker:ListHubContents": self._hub_summaries,
             "ecr:BatchGetImage": self._images_of_aws,
+            "s3:CompleteMultipartUpload": _must_exist,
             "s3:ListParts": _parts,
             **account.registry.operations,
         }
@@ -171,12 +172,24 @@ def _hub_arns(item: Mapping[str, Any], region: Region) -> dict[str, str]:
     return {"HubArn": f"{prefix}:hub/{item['HubName']}", "HubContentArn": f"{prefix}:hub-content/{content}"}
 
 
-def _parts(call: Call) -> HttpAnswer | None:
-    """The parts of an upload with their SHA-256, which moto leaves out; a page has a thousand."""
+def _upload(call: Call) -> FakeMultipart:
     bucket = s3_backends[ACCOUNT]["aws"].buckets.get(call.request["Bucket"])
     upload = bucket.multiparts.get(call.request["UploadId"]) if bucket else None
     if upload is None:
-        return None
+        raise ServiceError("The specified upload does not exist.", code="NoSuchUpload")
+    return upload
+
+
+def _must_exist(call: Call) -> None:
+    """moto completes an upload, and has no answer where there is none; the same call may come twice."""
+    key = s3_backends[ACCOUNT]["aws"].get_object(call.request["Bucket"], call.request["Key"])
+    if not (key and key.multipart and key.multipart.id == call.request["UploadId"]):
+        _upload(call)
+
+
+def _parts(call: Call) -> HttpAnswer:
+    """The parts of an upload with their SHA-256, which moto leaves out; a page has a thousand."""
+    upload = _upload(call)
     later = [number for number in upload.partlist if number > int(call.request.get("PartNumberMarker", 0))]
     shown, sha256 = later[:_PAGE_OF_PARTS], upload.metadata.get("x-amz-checksum-algorithm") == "SHA256"
     parts = ""

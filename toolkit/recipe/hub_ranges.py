@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import urllib3
@@ -43,9 +43,10 @@ class HubRanges:
     hub's redirects and decides which host gets the token, and where they lead is asked for again only when it fails.
     """
 
-    def __init__(self, files: HubFiles, connections: int) -> None:
+    def __init__(self, files: HubFiles, connections: int, sleep: Callable[[float], object] = time.sleep) -> None:
         self._files = files
         self._connections = connections
+        self._sleep = sleep
         self._found: dict[str, httpx.Response] = {}
         self._pools: dict[str, urllib3.PoolManager] = {}
 
@@ -74,7 +75,7 @@ class HubRanges:
                     )
                     raise HubError(message, hint="The same command carries on with what is missing.") from error
             self._found.pop(name, None)  # an address that the hub signed has its time
-            time.sleep(pause)
+            self._sleep(pause)
 
     def _ask(self, name: str, start: int, end: int) -> Iterator[bytes]:
         self._found[name] = found = self._found.get(name) or self._files.find(name)
@@ -110,8 +111,8 @@ def _open_pool(proxy: str, connections: int) -> urllib3.PoolManager:
     trust = httpx.create_ssl_context()
     if not proxy:
         return urllib3.PoolManager(maxsize=connections, timeout=_TIMEOUT, ssl_context=trust)
-    login = urlsplit(proxy)
-    headers = urllib3.make_headers(proxy_basic_auth=f"{login.username}:{login.password}") if login.username else None
+    login = unquote(urlsplit(proxy).netloc.rpartition("@")[0])
+    headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
     return urllib3.ProxyManager(proxy, maxsize=connections, timeout=_TIMEOUT, ssl_context=trust, proxy_headers=headers)
 
 
