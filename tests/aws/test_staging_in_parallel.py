@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import random
 import re
 import signal
@@ -16,12 +17,14 @@ from typing import Any
 
 import pytest
 from hub import COMMIT, Hub, hub
+from slow_hub import Speed, slow_hub
 from standin import StandIn
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.staging import stage_weights
+from toolkit.platforms.sagemaker.transfer import IN_FLIGHT_BYTES
 from toolkit.platforms.sagemaker.upload import RANGE_BYTES
 from toolkit.recipe.content import PART_BYTES, manifest
 from toolkit.recipe.hub import HubFiles, hub_client
@@ -195,3 +198,32 @@ def test_two_commands_may_send_the_same_file(clients: Clients, server: Hub, stan
     session.events.register("before-call.s3.CompleteMultipartUpload", overtake)
     stage(Clients(session), server)
     assert (body(clients) == CONTENT, uploads(standin)) == (True, [])
+
+
+MEASURED = """
+import resource, sys
+from slow_hub import COMMIT, Servers
+from toolkit.apply.progress import Silent
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.staging import stage_weights
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+servers = Servers(*sys.argv[1:])
+clients = Clients(servers.session())
+request = {"Bucket": "bucket", "Prefix": "weights/", "Hub": "org/model", "Revision": COMMIT, "Mark": "staged/model"}
+with servers.files() as files:
+    clients.uploads, files.sizes()
+    before = peak()
+    stage_weights(clients, request, Silent(), lambda source: files)
+print(peak() - before)
+"""
+
+
+def test_memory_is_bounded_while_everything_waits_for_one_range() -> None:
+    """The first range, without which nothing can be hashed in order, comes when no other one is asked for any more."""
+    at_once = IN_FLIGHT_BYTES - RANGE_BYTES
+    with slow_hub(Speed(1e10, 0.0, late=at_once), [IN_FLIGHT_BYTES + 6 * RANGE_BYTES]) as servers:
+        command = [sys.executable, "-c", MEASURED, servers.hub_url, servers.s3_url]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+        output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert 0.8 * at_once < int(output) < 1e9
