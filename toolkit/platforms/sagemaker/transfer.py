@@ -88,13 +88,13 @@ class Transfer:
             self._senders.put(partial(self._send, upload, number, part))
         return _nothing
 
-    def _send(self, upload: Upload, number: int, part: bytearray) -> _Step:
+    def _send(self, upload: Upload, number: int, part: bytes) -> _Step:
         if upload.is_small:
             return partial(self._end, upload, upload.put(part))
         upload.send(number, part)
         return partial(self._sent, upload, number, part)
 
-    def _sent(self, upload: Upload, number: int, part: bytearray) -> None:
+    def _sent(self, upload: Upload, number: int, part: bytes) -> None:
         self._rate.count(len(part))
         for size in upload.let_go(number, part):
             if upload.file.in_ranges:

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless
@@ -51,14 +51,15 @@ class Target:
     clients: Clients
     bucket: str
     prefix: str
-    encryption: Mapping[str, str]
+    encryption: Mapping[str, Any]
 
     def unfinished(self) -> dict[str, str]:
         """By key, the upload in parts that was begun last and never completed; none where one may not look."""
         pages = self.clients.uploads.get_paginator("list_multipart_uploads")
-        ask = partial(list, pages.paginate(Bucket=self.bucket, Prefix=self.prefix))
+        ask = partial(list[Any], pages.paginate(Bucket=self.bucket, Prefix=self.prefix))
         listed = [one for page in unless(self.clients, ask, is_denied) or [] for one in page.get("Uploads", [])]
-        return {one["Key"]: one["UploadId"] for one in sorted(listed, key=lambda one: one["Initiated"])}
+        ours = [one for one in listed if one.get("ChecksumAlgorithm") == "SHA256"]
+        return {one["Key"]: one["UploadId"] for one in sorted(ours, key=lambda one: one["Initiated"])}
 
 
 class Upload:
@@ -71,7 +72,7 @@ class Upload:
         self.room = threading.Semaphore(max(1, RANGE_BYTES // self._part))
         """Of a file that is not in ranges: how many of its parts may still be held."""
         self._target, self._id = target, unfinished
-        self._where = {"Bucket": target.bucket, "Key": target.prefix + file.name}
+        self._where: Mapping[str, Any] = {"Bucket": target.bucket, "Key": target.prefix + file.name}
         self._s3 = target.clients.uploads
         self._lock = threading.Lock()
         self._is_begun = self._is_discarded = False
@@ -86,27 +87,31 @@ class Upload:
         step = max(RANGE_BYTES, self._part) if self.file.in_ranges else max(size, 1)
         return ((start, min(start + step, size)) for start in range(0, max(size, 1), step))
 
-    def read(self, start: int, end: int) -> Iterator[tuple[int, bytearray]]:
+    def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The parts of a range, with their numbers, as they come."""
-        part, filled = bytearray(min(self._part, end - start)), 0
-        for piece in self.file.read(start, end) if end > start else ():
-            rest = memoryview(piece)
-            while rest:
-                taken, rest = rest[: len(part) - filled], rest[len(part) - filled :]
-                part[filled : filled + len(taken)] = taken
-                filled += len(taken)
-                if filled == len(part):
-                    start += filled
-                    yield (start - 1) // self._part + 1, part
-                    part, filled = bytearray(min(self._part, end - start)), 0
         if self.file.size == 0:
-            yield 1, part
-        elif start < end:
+            yield 1, b""
+            return
+        pieces, missing = list[bytes](), min(self._part, end - start)
+        for piece in self.file.read(start, end):
+            rest = piece
+            while rest:
+                pieces.append(rest[:missing])
+                rest = rest[missing:]
+                missing -= len(pieces[-1])
+                if not missing:
+                    part = b"".join(pieces)
+                    pieces.clear()
+                    start += len(part)
+                    yield (start - 1) // self._part + 1, part
+                    missing = min(self._part, end - start)
+        if start < end:
             self.discard()
-            message = f"{self.file.label} ends after {start + filled} of {self.file.size} bytes"
+            found = start + min(self._part, end - start) - missing
+            message = f"{self.file.label} ends after {found} of {self.file.size} bytes"
             raise PlatformError(message, hint="Wait until it is complete, then plan and deploy again.")
 
-    def put(self, data: bytearray) -> str:
+    def put(self, data: bytes) -> str:
         """Send all of a small file; S3's SHA-256 of it."""
         sha256 = hashlib.sha256(data)
         self._digest.add(1, data)
@@ -116,11 +121,11 @@ class Upload:
             **self._where,
             **_checked(checksum),
             Body=data,
-            **self._target.encryption,  # type: ignore[arg-type]
+            **self._target.encryption,
         )
         return self._arrived(sha256.hexdigest())
 
-    def send(self, number: int, data: bytearray) -> None:
+    def send(self, number: int, data: bytes) -> None:
         """Send a part that S3 does not have."""
         if not self._begin():
             return
@@ -128,13 +133,13 @@ class Upload:
         checksum, there = base64.b64encode(self._digests[number]).decode(), self._there.get(number, {})
         etag = there.get("ETag", "")
         if there.get("ChecksumSHA256") != checksum:
-            where = {**self._where, "UploadId": self._id}
-            ask = partial(self._s3.upload_part, **where, **_checked(checksum), PartNumber=number, Body=data)
+            what = {**self._where, **_checked(checksum), "UploadId": self._id, "PartNumber": number}
+            ask = partial(self._s3.upload_part, **what, Body=data)
             answer = unless(self._target.clients, ask, _IS_GONE)
             etag = answer["ETag"] if answer else ""
         self._sent[number] = {"PartNumber": number, "ETag": etag, "ChecksumSHA256": checksum}
 
-    def let_go(self, number: int, data: bytearray) -> list[int]:
+    def let_go(self, number: int, data: bytes) -> list[int]:
         """Take a part, once it was sent, into the digest; sizes of those that nothing needs any more."""
         return self._digest.add(number, data)
 
@@ -147,7 +152,7 @@ class Upload:
         numbers = sorted(self._sent)
         sha256 = hashlib.sha256(b"".join(self._digests[number] for number in numbers)).hexdigest()
         self._must_be_the_file(sha256)
-        parts = {"Parts": [self._sent[number] for number in numbers]}
+        parts: Any = {"Parts": [self._sent[number] for number in numbers]}
         ask = partial(self._s3.complete_multipart_upload, **self._where, UploadId=self._id, MultipartUpload=parts)
         unless(self._target.clients, ask, _IS_GONE)  # and what is there instead may be the same
         return self._arrived(sha256)
@@ -167,7 +172,7 @@ class Upload:
                 return not self._is_discarded
             if self._id:
                 pages = self._s3.get_paginator("list_parts").paginate(**self._where, UploadId=self._id)
-                found = unless(self._target.clients, partial(list, pages), is_denied, _IS_GONE)
+                found = unless(self._target.clients, partial(list[Any], pages), is_denied, _IS_GONE)
                 self._there = {part["PartNumber"]: part for page in found or [] for part in page.get("Parts", [])}
                 if found is None:
                     self._id = ""
@@ -175,7 +180,7 @@ class Upload:
                 begun = self._s3.create_multipart_upload(
                     **self._where,
                     ChecksumAlgorithm="SHA256",
-                    **self._target.encryption,  # type: ignore[arg-type]
+                    **self._target.encryption,
                 )
                 self._id = begun["UploadId"]
             self._is_begun = True
@@ -211,11 +216,11 @@ class _DigestInOrder:
         self._kind, _, self._said = file.hub.partition(":")
         blob = b"blob %d\0" % file.size
         self._hash = hashlib.sha256() if self._kind == "sha256" else hashlib.sha1(blob, usedforsecurity=False)
-        self._waiting: dict[int, bytearray] = {}
+        self._waiting: dict[int, bytes] = {}
         self._next = 1
         self.taken = 0
 
-    def add(self, number: int, data: bytearray) -> list[int]:
+    def add(self, number: int, data: bytes) -> list[int]:
         """Sizes of the parts whose turn has come with this one; all at once where the hub says nothing."""
         if not self._said:
             self.taken += len(data)
@@ -236,6 +241,6 @@ class _DigestInOrder:
         return f"another {self._kind} digest than the hub says: {found}" if wrong else ""
 
 
-def _checked(checksum: str) -> dict[str, str]:
+def _checked(checksum: str) -> dict[str, Any]:
     """S3 refuses what arrives with another SHA-256."""
     return {"ChecksumAlgorithm": "SHA256", "ChecksumSHA256": checksum}
