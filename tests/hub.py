@@ -15,7 +15,12 @@ TOKEN = "hf_test"
 
 
 class Hub(ThreadingHTTPServer):
-    """Serves `repositories`, folders by id, at one commit; `gated` ones want the token. Notes paths and bytes sent."""
+    """Serves `repositories`, folders by id, at one commit; `gated` ones want the token. Notes paths and bytes sent.
+
+    What goes wrong, on demand: `refusals` are statuses and headers of the next answers to requests for files, `cuts`
+    the bytes after which the next long ones break off, `lie_at` a byte of every file that is sent as another one. From
+    byte `hold_at` on, nothing of a file is sent before `go`. `logins` are those for a proxy that were seen.
+    """
 
     daemon_threads = True
 
@@ -25,6 +30,16 @@ class Hub(ThreadingHTTPServer):
         self.gated = gated
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.sent: dict[str, int] = {}
+        self.has_ranges = True
+        self.refusals: list[tuple[int, dict[str, str]]] = []
+        self.cuts: list[int] = []
+        self.lie_at: int | None = None
+        self.hold_at: int | None = None
+        self.go = threading.Event()
+        self.logins: set[str] = set()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of clients that go away."""
 
 
 @contextmanager
@@ -67,6 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Hub
 
     def do_GET(self) -> None:
+        self.server.logins.update(self.headers.get_all("Proxy-Authorization", []))
         repo, revision, file = _asked(self.path.partition("?")[0].strip("/").removeprefix("api/models/"))
         folder = self.server.repositories.get(repo)
         if folder is None or revision not in ("main", COMMIT):
@@ -79,18 +95,34 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(folder / file)
 
     def _file(self, path: Path) -> None:
-        content, status = path.read_bytes(), 200
-        if wanted := self.headers.get("Range"):
-            first, last = wanted.removeprefix("bytes=").split("-")
-            content, status = content[int(first) : int(last) + 1], 206
+        if self.server.refusals:
+            status, headers = self.server.refusals.pop(0)
+            self._answer(status, b"", headers)
+            return
+        content, status = bytearray(path.read_bytes()), 200
+        if self.server.lie_at is not None:
+            content[self.server.lie_at] ^= 1
+        start = 0
+        if (wanted := self.headers.get("Range")) and self.server.has_ranges:
+            start, last = (int(number) for number in wanted.removeprefix("bytes=").split("-"))
+            content, status = content[start : last + 1], 206
         self.server.sent[path.name] = self.server.sent.get(path.name, 0) + len(content)
-        self._answer(status, content)
+        first = len(content) if self.server.hold_at is None else max(0, self.server.hold_at - start)
+        self._answer(status, content[:first], length=len(content))
+        if first < len(content):
+            self.server.go.wait()
+            self.wfile.write(content[first:])
 
-    def _answer(self, status: int, body: bytes) -> None:
+    def _answer(
+        self, status: int, body: bytes | bytearray, headers: dict[str, str] | None = None, length: int | None = None
+    ) -> None:
         self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
+        length = len(body) if length is None else length
+        for name, value in {"Content-Length": str(length), **(headers or {})}.items():
+            self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        is_cut = self.server.cuts and len(body) > self.server.cuts[0]
+        self.wfile.write(body[: self.server.cuts.pop(0)] if is_cut else body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

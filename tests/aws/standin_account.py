@@ -39,6 +39,7 @@ _ACTIONS = {
     ("s3", "ListBuckets"): "ListAllMyBuckets",
     ("s3", "HeadObject"): "GetObject",
     ("s3", "ListMultipartUploads"): "ListBucketMultipartUploads",
+    ("s3", "ListParts"): "ListMultipartUploadParts",
     ("s3", "CreateMultipartUpload"): "PutObject",
     ("s3", "UploadPart"): "PutObject",
     ("s3", "CompleteMultipartUpload"): "PutObject",

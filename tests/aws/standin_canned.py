@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from moto.s3.models import FakeMultipart, s3_backends
 from standin_account import AccountRules, digest_of, trusts_sagemaker
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
@@ -20,6 +22,7 @@ from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.service import SageMaker
 
 _NO_QUOTA = "NoSuchResourceException"
+_PAGE_OF_PARTS = 1000
 _JSON_SERVICES = ("application-autoscaling", "service-quotas", "pricing")
 
 
@@ -49,6 +52,8 @@ class Canned:
             "sagemaker:DescribeHubContent": self._hub_content,
             "sagemaker:ListHubContents": self._hub_summaries,
             "ecr:BatchGetImage": self._images_of_aws,
+            "s3:CompleteMultipartUpload": _must_exist,
+            "s3:ListParts": _parts,
             **account.registry.operations,
         }
 
@@ -173,3 +178,33 @@ def _hub_arns(item: Mapping[str, Any], region: Region) -> dict[str, str]:
     prefix = f"arn:{region.partition}:sagemaker:{region.name}:aws"
     content = "/".join(item[key] for key in ("HubName", "HubContentType", "HubContentName", "HubContentVersion"))
     return {"HubArn": f"{prefix}:hub/{item['HubName']}", "HubContentArn": f"{prefix}:hub-content/{content}"}
+
+
+def _upload(call: Call) -> FakeMultipart:
+    bucket = s3_backends[ACCOUNT]["aws"].buckets.get(call.request["Bucket"])
+    upload = bucket.multiparts.get(call.request["UploadId"]) if bucket else None
+    if upload is None:
+        raise ServiceError("The specified upload does not exist.", code="NoSuchUpload")
+    return upload
+
+
+def _must_exist(call: Call) -> None:
+    """moto completes an upload, and has no answer where there is none; the same call may come twice."""
+    key = s3_backends[ACCOUNT]["aws"].get_object(call.request["Bucket"], call.request["Key"])
+    if not (key and key.multipart and key.multipart.id == call.request["UploadId"]):
+        _upload(call)
+
+
+def _parts(call: Call) -> HttpAnswer:
+    """The parts of an upload with their SHA-256, which moto leaves out; a page has a thousand."""
+    upload = _upload(call)
+    later = [number for number in upload.partlist if number > int(call.request.get("PartNumberMarker", 0))]
+    shown, sha256 = later[:_PAGE_OF_PARTS], upload.metadata.get("x-amz-checksum-algorithm") == "SHA256"
+    parts = ""
+    for number in shown:
+        checksum = base64.b64encode(hashlib.sha256(upload.parts[number].value).digest()).decode() if sha256 else ""
+        parts += f"<Part><PartNumber>{number}</PartNumber><ETag>{upload.parts[number].etag}</ETag>"
+        parts += f"<ChecksumSHA256>{checksum}</ChecksumSHA256></Part>"
+    more = "".join(f"<NextPartNumberMarker>{number}</NextPartNumberMarker>" for number in shown[-1:])
+    page = f"<IsTruncated>{str(len(later) > len(shown)).lower()}</IsTruncated>{more}{parts}"
+    return HttpAnswer("200 OK", [("Content-Type", "text/xml")], f"<ListPartsResult>{page}</ListPartsResult>".encode())

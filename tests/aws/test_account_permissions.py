@@ -44,6 +44,7 @@ WITHOUT_A_CALL = {
     "logs:DeleteLogGroup",
     "logs:TagResource",
     "s3:AbortMultipartUpload",
+    "s3:ListMultipartUploadParts",
     "s3:PutBucketPolicy",  # only over TLS, which the stand-in does not speak
     "sagemaker:AddTags",
     "sagemaker:CallWithBearerToken",

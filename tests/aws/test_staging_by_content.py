@@ -22,7 +22,8 @@ from toolkit.platforms.sagemaker.kinds.base import Look
 from toolkit.platforms.sagemaker.observe import observe
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.names import bucket_name
-from toolkit.platforms.sagemaker.staging import stage_weights, stored_sha256
+from toolkit.platforms.sagemaker.staging import stage_weights
+from toolkit.platforms.sagemaker.stored import stored_sha256
 from toolkit.recipe.content import manifest
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.model_files import ModelFiles

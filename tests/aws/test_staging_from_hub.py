@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from hub import COMMIT, TOKEN, Hub, hub
-from standin import ACCOUNT, Crash, StandIn, crash_at
+from standin import ACCOUNT, Crash, StandIn
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
@@ -88,11 +88,18 @@ def test_the_mark_comes_last(clients: Clients, server: Hub, standin: StandIn) ->
 def test_what_arrived_whole_before_an_interruption_is_not_sent_again(
     clients: Clients, server: Hub, standin: StandIn
 ) -> None:
+    marks = []
+
+    def die(params: dict[str, Any], **_: object) -> None:
+        marks.extend([params] if params["url_path"] == f"/{MARK}" else [])
+        if len(marks) == 2:
+            raise Crash("before the second file's mark")
+
     dying = standin.session()
-    crash_at(dying, 6, "before")  # after looking at what is there (two calls), and one file (three)
+    dying.events.register("before-call.s3.PutObject", die)
     with pytest.raises(Crash):
         stage(Clients(dying), server)
-    (arrived,) = [key.removeprefix(PREFIX) for key in objects(clients) if key != MARK]
+    (arrived,) = json.loads(objects(clients)[MARK])["files"]
     server.sent.clear()
     stage(clients, server)
     assert arrived not in server.sent

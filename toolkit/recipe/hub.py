@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from http import HTTPStatus
@@ -107,10 +108,26 @@ class HubFiles:
             message = f"{answer.url} answered with something else than a repository: {error}"
             raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
 
+    def find(self, name: str) -> httpx.Response:
+        """Where a file lies: the answer to a request for its first byte, after all redirects. Only its head is read.
+
+        Raises HubError, whose cause is httpx's.
+        """
+        path = f"{self._path}/resolve/{self.revision}/{name}"
+        with self._hub_errors(path):
+            asked = self._client.build_request("GET", path, headers={"Range": "bytes=0-0"})
+            answer = documents.follow(self._client, asked)
+            answer.close()
+            return answer.raise_for_status()
+
     def _get(self, path: str, limits: documents.Limits = documents.LIMITS, **options: Any) -> httpx.Response:
+        with self._hub_errors(path):
+            return documents.request(self._client, "GET", path, limits, **options).raise_for_status()
+
+    @contextmanager
+    def _hub_errors(self, path: str) -> Iterator[None]:
         try:
-            answer = documents.request(self._client, "GET", path, limits, **options)
-            answer.raise_for_status()
+            yield
         except httpx.HTTPStatusError as error:
             raise HubError(
                 f"{self._repo}@{self._wanted}: {error.request.url} answered {error.response.status_code}",
@@ -122,7 +139,6 @@ class HubFiles:
         except (httpx.InvalidURL, documents.Unfit) as error:
             message = f"{self._repo}@{self._wanted}: the hub's answer for {path} cannot be used: {error}"
             raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
-        return answer
 
 
 def hub_client(

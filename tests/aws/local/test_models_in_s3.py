@@ -13,7 +13,8 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import UnreadableModel
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.objects import S3Files
-from toolkit.platforms.sagemaker.staging import stage_weights, stored_sha256
+from toolkit.platforms.sagemaker.staging import stage_weights
+from toolkit.platforms.sagemaker.stored import stored_sha256
 from toolkit.recipe.content import manifest
 from toolkit.recipe.model_files import read_folder, read_model
 from toolkit.recipe.source import ModelSource

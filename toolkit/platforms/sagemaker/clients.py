@@ -42,6 +42,8 @@ _RUNTIME = Config(
     tcp_keepalive=True,
 )
 
+# Weights are sent with the SHA-256 of each part, which is signed: hashing them again for the signature adds nothing.
+_UPLOADS = Config(max_pool_connections=32, s3={"payload_signing_enabled": False})
 
 # AWS answers in tenths of a second, or there is no network.
 _CONNECT_SECONDS = 3
@@ -86,6 +88,11 @@ class Clients:
     @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
         return self._session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
+
+    @cached_property
+    def uploads(self) -> S3Client:
+        """S3 for the parts of large files, which carry their own checksums, by many threads."""
+        return self._session.client("s3", config=self._config.merge(_UPLOADS))
 
     def upload(
         self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int, encryption: Mapping[str, str]

@@ -22,7 +22,7 @@ from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_miss
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
-from toolkit.platforms.sagemaker.staging import object_sizes
+from toolkit.platforms.sagemaker.stored import object_sizes
 from toolkit.recipe.content import PART_BYTES, part_bytes
 from toolkit.recipe.folder import model_files
 from toolkit.recipe.model_files import LARGEST_DOCUMENT

@@ -103,7 +103,8 @@ def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     yield _allow("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
     yield _allow("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
-    yield _allow("s3", "GetObject PutObject DeleteObject AbortMultipartUpload", f"{bucket}/*")
+    yield _allow("s3", "GetObject PutObject DeleteObject", f"{bucket}/*")
+    yield _allow("s3", "AbortMultipartUpload ListMultipartUploadParts", f"{bucket}/*")
 
 
 def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:

@@ -5,24 +5,21 @@ What S3 holds is told by its own SHA-256 of an object, never by its size alone.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hashlib
-import io
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolkit import documents
 from toolkit.apply.progress import Progress
-from toolkit.errors import PlatformError, UnreadableModel
+from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
-from toolkit.recipe.content import PART_BYTES, ContentHash, part_bytes
+from toolkit.platforms.sagemaker.stored import object_sizes, stored_sha256
+from toolkit.platforms.sagemaker.transfer import CONNECTIONS, Transfer
+from toolkit.platforms.sagemaker.upload import RANGE_BYTES, File, Target, Upload
+from toolkit.recipe.content import PART_BYTES
 from toolkit.recipe.model_files import ModelFiles, staged_names
 from toolkit.recipe.source import ModelSource
 
@@ -34,9 +31,8 @@ if TYPE_CHECKING:
 
 # DeleteObjects takes at most 1000 keys.
 _DELETE_BATCH = 1000
-_PIECE_BYTES = 32 * 1024**2
+_PIECE_BYTES = 1024**2
 _TIMEOUT_SECONDS = 30.0
-_THREADS = 8
 # A model has tens of files, with about 200 bytes of each in the mark.
 _MOST_MARK_BYTES = 4 * 1024**2
 
@@ -56,17 +52,21 @@ def stage_weights(clients: Clients, request: Mapping[str, Any], progress: Progre
     same_size = [prefix + file.name for file in files if sizes.get(prefix + file.name) == file.size]
     stored = stored_sha256(clients, bucket, same_size)
     arrived: dict[str, StagedFile] = {}
+    missing = []
     for file in files:
         before = mark.files.get(file.name)
         known = file.sha256 or (before.sha256 if before and before.hub == file.hub else None)
         if known is None or stored.get(prefix + file.name) != known:
-            progress.update(f"{file.name} ({file.size / 1e6:.1f} MB)")
-            known = _send(clients, request, file)
-            if "Mark" in request:
-                arrived[file.name] = StagedFile(hub=file.hub, sha256=known)
-                _write_mark(clients, request, Mark(files={**mark.files, **arrived}))
+            missing.append(file)
         elif before:
             arrived[file.name] = before
+
+    def note(file: File, sha256: str) -> None:
+        if "Mark" in request:
+            arrived[file.name] = StagedFile(hub=file.hub, sha256=sha256)
+            _write_mark(clients, request, Mark(files={**mark.files, **arrived}))
+
+    _send(clients, request, missing, progress, note)
     if "Mark" in request:
         _write_mark(clients, request, Mark(complete=True, files=arrived))
 
@@ -75,24 +75,20 @@ def _write_mark(clients: Clients, request: Mapping[str, Any], mark: Mark) -> Non
     clients.s3.put_object(Bucket=request["Bucket"], Key=request["Mark"], Body=mark.model_dump_json().encode())
 
 
-def _send(clients: Clients, request: Mapping[str, Any], file: _File) -> str:
-    """Upload the file; S3's SHA-256 of it. An object that is something else is removed again. Raises PlatformError."""
-    bucket, key = request["Bucket"], request["Prefix"] + file.name
+def _send(
+    clients: Clients,
+    request: Mapping[str, Any],
+    files: Sequence[File],
+    progress: Progress,
+    note: Callable[[File, str], None],
+) -> None:
     encryption = (
         {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": request["KmsKeyId"]} if "KmsKeyId" in request else {}
     )
-    with file.open() as stream:
-        clients.upload(stream, bucket, key, PART_BYTES, part_bytes(file.size), encryption)
-        stored = stored_sha256(clients, bucket, [key]).get(key)
-        try:
-            sent = file.sha256 or _digest(stream)
-            if stored != sent:
-                what = f"{file.name} changed after it was planned, or on its way"
-                raise PlatformError(f"{what}: S3 has SHA-256 {stored}, not {sent}", hint="Plan and deploy again.")
-        except PlatformError:
-            clients.s3.delete_object(Bucket=bucket, Key=key)
-            raise
-    return sent
+    target = Target(clients, request["Bucket"], request["Prefix"], encryption)
+    unfinished = target.unfinished() if any(file.size >= PART_BYTES for file in files) else {}
+    uploads = [Upload(target, file, unfinished.get(target.prefix + file.name, "")) for file in files]
+    Transfer(uploads, progress, note).run()
 
 
 def delete_prefix(clients: Clients, bucket: str, prefix: str) -> None:
@@ -116,21 +112,7 @@ def _with_token(clients: Clients, request: Mapping[str, Any], open_files: OpenFi
     return lambda source: HubFiles(source.model, source.revision, hub_client(token=token))
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file to send: its name under the prefix, its size in bytes, how to open it.
-
-    `sha256` is its ContentHash, None for one of the hub, where only sending it tells; `hub` is the hub's digest of it.
-    """
-
-    name: str
-    size: int
-    open: Callable[[], IO[bytes]]
-    sha256: str | None = None
-    hub: str = ""
-
-
-def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
+def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[File]:
     if "Hub" in request:
         files = open_files(ModelSource(model=request["Hub"], revision=request["Revision"]))
         return _on_the_hub(files, code=request.get("Code", False))
@@ -139,92 +121,64 @@ def _files(request: Mapping[str, Any], open_files: OpenFiles) -> list[_File]:
     texts, folder = request.get("Content", {}), Path(request.get("Source", ""))
     return [
         _from_request(
-            file,
-            partial(io.BytesIO, texts[file["path"]].encode()) if texts else partial((folder / file["path"]).open, "rb"),
+            file, partial(_cut, texts[file["path"]].encode()) if texts else partial(_read, folder / file["path"])
         )
         for file in request["Files"]
     ]
 
 
-def _download(url: str, file: Mapping[str, Any]) -> IO[bytes]:
+def _cut(content: bytes, start: int, end: int) -> Iterator[bytes]:
+    yield content[start:end]
+
+
+def _read(path: Path, start: int, end: int) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        while start < end and (piece := stream.read(min(end - start, _PIECE_BYTES))):
+            start += len(piece)
+            yield piece
+
+
+def _download(url: str, file: Mapping[str, Any], start: int, end: int) -> Iterator[bytes]:
     """The content of a small file. Raises PlatformError."""
     import httpx
 
     try:
         with httpx.Client(timeout=_TIMEOUT_SECONDS) as client:
             limits = documents.Limits(file["size"])
-            return io.BytesIO(documents.request(client, "GET", url, limits).raise_for_status().content)
+            yield documents.request(client, "GET", url, limits).raise_for_status().content[start:end]
     except (httpx.HTTPError, documents.Unfit) as error:
         message = f"{file['path']}, which the containers need to start, cannot be downloaded from {url}: {error}"
         hint = "Deploy from a machine that reaches that address, or use an engine.version that does not need the file."
         raise PlatformError(message, hint=hint) from error
 
 
-def _from_request(file: Mapping[str, Any], opened: Callable[[], IO[bytes]]) -> _File:
+def _from_request(file: Mapping[str, Any], read: Callable[[int, int], Iterator[bytes]]) -> File:
     """A file that the request lists with its content."""
-    return _File(file["path"], file["size"], opened, file["sha256"])
+    return File(file["path"], file["size"], read, file["path"], file["sha256"])
 
 
-def _on_the_hub(files: ModelFiles, *, code: bool) -> list[_File]:
-    try:
-        sizes, digests = files.sizes(), files.digests()
-    except UnreadableModel as error:
-        raise PlatformError(error.message, hint=error.hint) from error
+def _on_the_hub(files: ModelFiles, *, code: bool) -> list[File]:
+    from toolkit.recipe.hub import HubFiles  # imports httpx
+    from toolkit.recipe.hub_ranges import HubRanges
+
+    assert isinstance(files, HubFiles)
+    ranges = HubRanges(files, CONNECTIONS)
+    sizes, digests = files.sizes(), files.digests()
+    names = staged_names(sizes, code=code)
+    large = next((name for name in names if sizes[name] > RANGE_BYTES), None)
+    in_ranges = large is None or ranges.has_ranges(large)
     return [
-        _File(name, sizes[name], partial(_open_on_the_hub, files, name, sizes[name]), hub=digests.get(name, ""))
-        for name in staged_names(sizes, code=code)
+        File(
+            name,
+            sizes[name],
+            partial(ranges.read, name),
+            f"{files.location}/{name}",
+            hub=digests.get(name, ""),
+            in_ranges=in_ranges,
+        )
+        for name in names
     ]
-
-
-def _open_on_the_hub(files: ModelFiles, name: str, size: int) -> IO[bytes]:
-    return io.BufferedReader(_HubFile(files, name, size), _PIECE_BYTES)
-
-
-def _digest(stream: IO[bytes]) -> str:
-    """The ContentHash of what was read of a file of the hub. Raises PlatformError."""
-    raw = cast(io.BufferedReader, stream).raw
-    assert isinstance(raw, _HubFile)
-    return raw.verified()
-
-
-class _HubFile(io.RawIOBase):
-    """A file of the hub that is read from its beginning to its end, in pieces, hashed, and never kept."""
-
-    def __init__(self, files: ModelFiles, name: str, size: int) -> None:
-        self._files, self._name, self._size, self._position = files, name, size, 0
-        self._content = ContentHash(size)
-        self._kind, _, self._digest = files.digests().get(name, "").partition(":")
-        blob = b"blob %d\0" % size
-        self._whole = hashlib.sha256() if self._kind == "sha256" else hashlib.sha1(blob, usedforsecurity=False)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        end = min(self._size, self._position + len(buffer))
-        if end == self._position:
-            return 0
-        try:
-            piece = self._files.read(self._name, self._position, end)
-        except UnreadableModel as error:
-            raise PlatformError(error.message, hint=error.hint) from error
-        if not piece:
-            raise PlatformError(
-                f"{self._files.location}/{self._name} ends after {self._position} of {self._size} bytes"
-            )
-        self._content.update(piece)
-        self._whole.update(piece)
-        buffer[: len(piece)] = piece
-        self._position += len(piece)
-        return len(piece)
-
-    def verified(self) -> str:
-        """The ContentHash of what was read. Raises PlatformError when it is not what the hub says it is."""
-        if self._digest and self._whole.hexdigest() != self._digest:
-            what = f"{self._files.location}/{self._name}"
-            message = f"{what} arrived with another {self._kind} digest than the hub says: {self._whole.hexdigest()}"
-            raise PlatformError(message, hint="Try again; if it stays so, what lies in between changes files.")
-        return self._content.hexdigest()
 
 
 class StagedFile(BaseModel):
@@ -259,29 +213,3 @@ def read_mark(clients: Clients, bucket: str, key: str) -> Mark:
         return Mark.model_validate_json(answer["Body"].read(_MOST_MARK_BYTES))
     except ValidationError:
         return Mark()
-
-
-def stored_sha256(clients: Clients, bucket: str, keys: Iterable[str]) -> dict[str, str]:
-    """By key, S3's SHA-256 of each object as ContentHash computes it; without those that it has none of."""
-
-    def look(key: str) -> tuple[str, str]:
-        head = partial(clients.s3.head_object, Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        answer: Any = unless_missing(clients, head) or {}
-        return key, _hexadecimal(answer.get("ChecksumSHA256", ""))
-
-    with ThreadPoolExecutor(_THREADS) as threads:
-        return {key: sha256 for key, sha256 in threads.map(look, keys) if sha256}
-
-
-def _hexadecimal(checksum: str) -> str:
-    """Of S3's base64; that of an object in parts ends in their number: `…-12`."""
-    try:
-        return base64.b64decode(checksum.partition("-")[0], validate=True).hex()
-    except binascii.Error:
-        return ""
-
-
-def object_sizes(clients: Clients, bucket: str, prefix: str) -> dict[str, int]:
-    """Sizes of all objects under a prefix, by key."""
-    pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {item["Key"]: item["Size"] for page in pages for item in page.get("Contents", [])}

@@ -25,13 +25,8 @@ from toolkit.platforms.sagemaker.rules.names import (
     WEIGHTS_PREFIX,
     bucket_name,
 )
-from toolkit.platforms.sagemaker.staging import (
-    delete_prefix,
-    object_sizes,
-    read_mark,
-    stage_weights,
-    stored_sha256,
-)
+from toolkit.platforms.sagemaker.staging import delete_prefix, read_mark, stage_weights
+from toolkit.platforms.sagemaker.stored import object_sizes, stored_sha256
 
 if TYPE_CHECKING:
     from types_boto3_s3.type_defs import (
