@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         first = len(content) if self.server.hold_at is None else max(0, self.server.hold_at - start)
         self._answer(status, content[:first], length=len(content))
         if first < len(content):
-            self.server.go.wait()
+            self.server.go.wait(60)
             self.wfile.write(content[first:])
 
     def _answer(

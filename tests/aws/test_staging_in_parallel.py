@@ -189,6 +189,20 @@ def test_an_upload_that_is_removed_meanwhile_is_said(clients: Clients, server: H
     assert body(clients) == CONTENT
 
 
+def test_rate_and_time_left_are_shown(clients: Clients, server: Hub) -> None:
+    told: list[str] = []
+
+    class Told(Silent):
+        def update(self, text: str, detail: str = "") -> None:
+            told.append(text)
+            server.go.set()  # the rest comes when it has told of the half
+
+    server.hold_at = 3 * PART_BYTES
+    files = HubFiles("org/target", COMMIT, hub_client(server.url))
+    stage_weights(clients, REQUEST, Told(), lambda source: files)
+    assert re.fullmatch(r"25 of 42 MB, \d+\.\d MB/s, 0:\d\d left", told[0])
+
+
 def test_two_commands_may_send_the_same_file(clients: Clients, server: Hub, standin: StandIn) -> None:
     def overtake(**_: object) -> None:
         session.events.unregister("before-call.s3.CompleteMultipartUpload", overtake)
@@ -222,7 +236,7 @@ print(peak() - before)
 def test_memory_is_bounded_while_everything_waits_for_one_range() -> None:
     """The first range, without which nothing can be hashed in order, comes when no other one is asked for any more."""
     at_once = IN_FLIGHT_BYTES - RANGE_BYTES
-    with slow_hub(Speed(1e10, 0.0, late=at_once), [IN_FLIGHT_BYTES + 6 * RANGE_BYTES]) as servers:
+    with slow_hub(Speed(1e10, 0.0, late=at_once), [IN_FLIGHT_BYTES + 16 * RANGE_BYTES]) as servers:
         command = [sys.executable, "-c", MEASURED, servers.hub_url, servers.s3_url]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
         output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

@@ -99,6 +99,7 @@ def test_an_address_that_has_expired_is_asked_for_anew(ranges: HubRanges, server
     read(ranges, 0, 10)
     server.refusals[:] = [(403, {})]
     assert read(ranges, 0, SIZE) == CONTENT
+    assert server.sent[NAME] == 10 + SIZE + 2
 
 
 def test_without_ranges_the_rest_is_skipped(ranges: HubRanges, server: Hub) -> None:

@@ -88,7 +88,8 @@ def _send(
     target = Target(clients, request["Bucket"], request["Prefix"], encryption)
     unfinished = target.unfinished() if any(file.size >= PART_BYTES for file in files) else {}
     uploads = [Upload(target, file, unfinished.get(target.prefix + file.name, "")) for file in files]
-    Transfer(uploads, progress, note).run()
+    if uploads:
+        Transfer(uploads, progress, note).run()
 
 
 def delete_prefix(clients: Clients, bucket: str, prefix: str) -> None:

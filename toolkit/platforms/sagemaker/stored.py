@@ -19,14 +19,16 @@ _THREADS = 8
 
 def stored_sha256(clients: Clients, bucket: str, keys: Iterable[str]) -> dict[str, str]:
     """By key, S3's SHA-256 of each object as ContentHash computes it; without those that it has none of."""
-
-    def look(key: str) -> tuple[str, str]:
-        head = partial(clients.s3.head_object, Bucket=bucket, Key=key, ChecksumMode="ENABLED")
-        answer: Any = unless_missing(clients, head) or {}
-        return key, _hexadecimal(answer.get("ChecksumSHA256", ""))
-
+    look = partial(sha256_of, clients, bucket)
     with ThreadPoolExecutor(_THREADS) as threads:
-        return {key: sha256 for key, sha256 in threads.map(look, keys) if sha256}
+        return {key: sha256 for key, sha256 in threads.map(lambda key: (key, look(key)), keys) if sha256}
+
+
+def sha256_of(clients: Clients, bucket: str, key: str) -> str:
+    """The same of one object, empty where S3 has none."""
+    head = partial(clients.s3.head_object, Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    answer: Any = unless_missing(clients, head) or {}
+    return _hexadecimal(answer.get("ChecksumSHA256", ""))
 
 
 def _hexadecimal(checksum: str) -> str:

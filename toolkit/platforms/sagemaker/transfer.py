@@ -54,7 +54,7 @@ class Transfer:
         try:
             for upload in self._uploads:
                 for start, end in upload.ranges():
-                    cost = min(end - start, RANGE_BYTES)
+                    cost = end - start if upload.file.in_ranges else min(end, RANGE_BYTES)
                     while self._held and self._held + cost > IN_FLIGHT_BYTES:
                         self._step()
                     self._held += cost

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless
-from toolkit.platforms.sagemaker.stored import stored_sha256
+from toolkit.platforms.sagemaker.stored import sha256_of
 from toolkit.recipe.content import PART_BYTES, part_bytes
 
 if TYPE_CHECKING:
@@ -198,10 +198,10 @@ class Upload:
             self._refuse(f"SHA-256 {sha256}, not {file.sha256}")
 
     def _arrived(self, sha256: str) -> str:
-        stored = stored_sha256(self._target.clients, self._target.bucket, [self._where["Key"]])
-        if stored != {self._where["Key"]: sha256}:
+        stored = sha256_of(self._target.clients, self._target.bucket, self._where["Key"])
+        if stored != sha256:
             self._s3.delete_object(**self._where)
-            self._refuse(f"S3 has SHA-256 {stored.get(self._where['Key'])}, not {sha256}")
+            self._refuse(f"S3 has SHA-256 {stored or None}, not {sha256}")
         return sha256
 
     def _refuse(self, found: str) -> NoReturn:
