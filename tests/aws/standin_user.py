@@ -93,6 +93,10 @@ class User:
     def _make_role(self) -> str:
         iam = self.session.client("iam")
         role: str = iam.create_role(RoleName="execution", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
+        # As AmazonSageMakerFullAccess has it: AWS wants it of the role for updates with alarms.
+        allowed = {"Effect": "Allow", "Action": "cloudwatch:DescribeAlarms", "Resource": "*"}
+        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
+        iam.put_role_policy(RoleName="execution", PolicyName="alarms", PolicyDocument=policy)
         return role
 
     def _make_weights(self, region: str) -> dict[str, Any]:

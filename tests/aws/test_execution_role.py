@@ -88,6 +88,7 @@ def test_a_role_that_may_not_look_at_alarms_is_refused(standin: StandIn, user: U
     user.deploy("ep")
     user.create_config("other", one("ep"))
     make_alarm(standin, "errors")
+    user.session.client("iam").delete_role_policy(RoleName="execution", PolicyName="alarms")
     config: Any = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "errors"}]}}
     with pytest.raises(ClientError, match=DENIED):
         user.sagemaker.update_endpoint(EndpointName="ep", EndpointConfigName="other", DeploymentConfig=config)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from types_boto3_iam.type_defs import ContextEntryTypeDef, EvaluationResultTypeDef
 
 _ATTEMPTS = 3
+_SIMULATION = "iam:SimulatePrincipalPolicy"
 
 
 def account_findings(recipe: Recipe) -> Iterator[Finding]:
@@ -93,18 +94,19 @@ def examine(
     except (PlatformError, UsageError) as error:
         role_problem = error
     else:
-        role = _execution_role(reading, found.arn, recipe, account) if found else None
+        role = _role(reading, found.arn) if found else None
     with_role = replace(account, role=role.arn if role else None)
     scales_now = not scales and _scales_now(reading, recipe)
     needed = permissions(recipe, with_role, scaling_role_exists=scaling_role is not False, scales_now=scales_now)
     missing_image, image_problem = _image(reading, recipe, account)
+    denied = tuple(_find_denied(reading, caller["Arn"], needed, region))
     subnets, missing_subnets = read_subnets(reading, aws_network(recipe).subnets, region)
     return AccountFacts(
         region,
         caller["Arn"],
-        role=role,
+        role=role and _with_denied(reading, role, recipe, account),
         role_problem=role_problem,
-        denied=tuple(_find_denied(reading, caller["Arn"], needed, region)),
+        denied=denied,
         quotas=tuple(_quotas(reading, recipe, account)),
         missing_image=missing_image,
         image_problem=image_problem,
@@ -150,14 +152,14 @@ def _role(reading: Reading, arn: str) -> ExecutionRole:
     return ExecutionRole(arn, role is not None, check_trust(role["AssumeRolePolicyDocument"]) if role else None)
 
 
-def _execution_role(reading: Reading, arn: str, recipe: Recipe, account: Account) -> ExecutionRole:
-    """The execution role that was found, and whether it may look at the alarms that roll an update back."""
-    role = _role(reading, arn)
-    if role.exists is False or not alarms_of_updates(recipe, variants(recipe)):
+def _with_denied(reading: Reading, role: ExecutionRole, recipe: Recipe, account: Account) -> ExecutionRole:
+    """The execution role, with whether it may look at the alarms that roll an update back."""
+    is_refused = any(one.action == _SIMULATION for one in reading.unread)  # as it was for the caller's permissions
+    if is_refused or role.exists is False or not alarms_of_updates(recipe, variants(recipe)):
         return role
     needed = Permission((ALARM_ACTION,), tuple(sees_alarms(recipe, account)["Resource"]))
-    ask = partial(_find_refused, reading.clients, arn, needed, account.region)
-    refused = reading.ask(f"the policies of {arn}", "iam:SimulatePrincipalPolicy", ask)
+    ask = partial(_find_refused, reading.clients, role.arn, needed, account.region)
+    refused = reading.ask(f"the policies of {role.arn}", _SIMULATION, ask)
     return replace(role, denied=needed if refused else None)
 
 
@@ -165,7 +167,7 @@ def _find_denied(reading: Reading, caller: str, needed: Sequence[Permission], re
     """Those of the permissions that the caller lacks. The account's root user lacks none."""
     if caller.endswith(":root"):
         return
-    what, action = "your permissions", "iam:SimulatePrincipalPolicy"
+    what, action = "your permissions", _SIMULATION
     source = caller
     if ":user/" not in caller:
         role = reading.ask(what, "iam:GetRole", lambda: assumed_role(reading.clients, caller))

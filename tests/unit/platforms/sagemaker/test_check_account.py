@@ -97,6 +97,13 @@ def test_a_role_that_sagemaker_may_not_take(recipe: Recipe) -> None:
     assert json.loads(finding.hint.partition(": ")[2])["Principal"] == {"Service": "sagemaker.amazonaws.com"}
 
 
+def test_a_role_that_may_not_see_the_alarms_of_an_update(recipe: Recipe) -> None:
+    denied = Permission(("cloudwatch:DescribeAlarms",), ("arn:aws:cloudwatch:us-west-2:1:alarm:ours",))
+    finding = only(recipe, replace(GOOD, role=ExecutionRole(ROLE, exists=True, trusted=True, denied=denied)))
+    assert (finding.code, finding.path) == ("account.role-permissions", "platform.role")
+    assert json.loads(finding.hint.partition(": ")[2]) == denied.statement()
+
+
 def test_a_role_that_we_may_not_look_at_is_taken_for_good(recipe: Recipe) -> None:
     assert not findings(recipe, replace(GOOD, role=ExecutionRole(ROLE)))
 
