@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 
 import pytest
 
@@ -76,7 +77,7 @@ def served(command: list[str], opt_ml: Path, variables: Mapping[str, str]) -> It
     env = {
         "PATH": f"{BIN}:{os.environ['PATH']}",
         "HOME": str(opt_ml.parent),
-        "TMPDIR": str(opt_ml.parent),
+        "TMPDIR": gettempdir(),  # short: paths of sockets end at 107 characters
         "SUPERVISOR_CONFIG_PATH": str(opt_ml.parent / "supervisord.conf"),
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "VLLM_CPU_KVCACHE_SPACE": "1",
