@@ -100,20 +100,17 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     speculation, drafter = recipe.speculation, lock.drafter
     if speculation and speculation.drafter and drafter:
         speculation = speculation.edit(revision=_revision(speculation.drafter, drafter))
+    models = [
+        (source, facts)
+        for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
+        if source and facts
+    ]
     return replace(
         sized,
         target=recipe.target.edit(revision=_revision(recipe.target, lock.target)),
         speculation=speculation,
-        staged_files={
-            source.model: facts.files
-            for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
-            if source and facts and _knows(source, facts)
-        },
-        other_files={
-            source.model: others
-            for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
-            if source and facts and (others := _others(source, facts, recipe))
-        },
+        staged_files={source.model: facts.files for source, facts in models if _knows(source, facts)},
+        other_files={source.model: _others(source, facts, recipe) for source, facts in models},
         image_digests=lock.images,
         wheel_digests=lock.wheels,
         target_type=str(lock.target.config.get("model_type", "")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, ClassVar
@@ -94,13 +93,11 @@ class Clients:
         """S3 for the parts of large files, which carry their own checksums, by many threads."""
         return self._session.client("s3", config=self._config.merge(_UPLOADS))
 
-    def upload(
-        self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int, encryption: Mapping[str, str]
-    ) -> None:
+    def upload(self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int) -> None:
         """Send a stream to S3 with SHA-256 checksums: in one piece below `whole_below` bytes, else in parts."""
         # The classic client: that of AWS's common runtime chooses parts of its own.
         parts = TransferConfig(whole_below, multipart_chunksize=part, preferred_transfer_client="classic")
-        self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256", **encryption}, Config=parts)
+        self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256"}, Config=parts)
 
     @cached_property
     def _session(self) -> boto3.Session:

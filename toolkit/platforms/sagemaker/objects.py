@@ -82,7 +82,7 @@ def put_head(clients: Clients, folder: Path, address: str, progress: Progress) -
         name, size = file.relative_to(folder).as_posix(), file.stat().st_size
         progress.update(f"{name} ({size / 1e6:.1f} MB)")
         with file.open("rb") as stream:
-            clients.upload(stream, bucket, f"{prefix.rstrip('/')}/{name}", PART_BYTES, part_bytes(size), {})
+            clients.upload(stream, bucket, f"{prefix.rstrip('/')}/{name}", PART_BYTES, part_bytes(size))
 
 
 def _download(clients: Clients, bucket: str, key: str, folder: Path, name: str) -> None:
