@@ -59,7 +59,7 @@ def test_no_input_becomes_part_of_a_script(step: dict[str, Any]) -> None:
 def test_each_variable_comes_from_an_input_that_exists() -> None:
     text = str(ACTION["runs"])
     unread = {name for name in ACTION["inputs"] if f"inputs.{name}" not in text}
-    assert unread == {name for name, found in ACTION["inputs"].items() if "deprecationMessage" in found} == {"version"}
+    assert unread == set()
     assert STEPS["Deploy"]["if"] == "inputs.deploy == 'true'"
     assert STEPS["Deploy"]["run"].endswith("--yes\n") or STEPS["Deploy"]["run"].endswith("--yes")
 
