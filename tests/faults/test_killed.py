@@ -37,7 +37,7 @@ main()
 Capture = pytest.CaptureFixture[str]
 VICTIMS = ("command", "daemon", "keeper", "entrypoint", "engine")
 COMMANDS = ("deploy", "update", "destroy", "invoke", "bench")
-ROUNDS = 35 if EVERY_FAULT else 5
+ROUNDS = 100 if EVERY_FAULT else 5
 ROUNDS_WITH_VLLM = 5 if EVERY_FAULT else 0
 LENGTHS = ("max_model_len: 1024", "max_model_len: 512")
 

@@ -96,10 +96,15 @@ def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
 
 
 def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm) -> None:
-    """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before."""
+    """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before.
+
+    The repaired arm comes first, since the other's answers differ each time. One right arm in a hundred fails by chance,
+    so it is held to a lower level than the verdict.
+    """
     asked = {"prompts": prompts(0), "batch": 16, "temperature": 0.8}
-    found = judged(vllm, asked, {**asked, "repaired": True})
-    assert [lossless for lossless, _ in holds(found)] == [False, True], [one["details"] for one in found]
+    repaired, broken = judged(vllm, {**asked, "repaired": True}, asked)
+    assert repaired["lossless"]["p_value"] > 0.001, repaired["details"]
+    assert broken["holds"][0] is False, broken["details"]
 
 
 def test_another_quantization_or_dtype_of_the_target(vllm: ForkedVllm, tmp_path: Path) -> None:
