@@ -80,6 +80,22 @@ def test_the_plan_shows_what_jumpstart_serves(recipe: Path) -> None:
     )
 
 
+def test_code_beside_jumpstarts_weights_is_named_and_not_run(recipe: Path, standin: StandIn, tmp_path: Path) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for name in ("model.py", "requirements.txt"):
+        (hostile / name).write_text("")
+    upload(standin, WEIGHTS, hostile)
+    locked(recipe)
+    named = f"jumpstart:{GPT_OSS} (target.model) is used where it is, with files that no engine reads or runs: "
+    assert f"{named}model.py, requirements.txt" in toolkit.plan(recipe).notes
+
+    toolkit.deploy(recipe, progress=Silent())
+    environment = container(standin)["Environment"]
+    assert environment["STANDARD_AUTO_INSTALL_REQ"] == "false"
+    assert environment["CUSTOM_SCRIPT_FILENAME"] == "/dev/null/none.py"
+
+
 def test_planning_takes_what_a_pull_request_may(recipe: Path, standin: StandIn) -> None:
     standin.calls.clear()
     toolkit.plan(recipe)

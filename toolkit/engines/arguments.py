@@ -42,11 +42,11 @@ _NOT_FOR_SUPERVISORD = re.compile(r"%|\s[;#]")
 def left_out_notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan: the models' files that no engine reads, which are not copied, or not run where they are."""
     for key, source in recipe.models.items():
-        known = recipe.other_files.get(source.model, ())
+        known = recipe.other_files.get((key, source.model), ())
         if names := left_out(source.folder, code=recipe.runs_model_code) if source.folder else known:
             rest = len(names) - _SHOWN_FILES
             shown = ", ".join(names[:_SHOWN_FILES]) + (f" and {rest} more" if rest > 0 else "")
-            if source.kind == "s3":
+            if source.kind in ("s3", "jumpstart"):
                 yield f"{source.model} ({key}) is used where it is, with files that no engine reads or runs: {shown}"
                 continue
             yield f"Of {key} these files are not copied, as the engine does not read them: {shown}"

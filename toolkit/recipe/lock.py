@@ -100,17 +100,14 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
     speculation, drafter = recipe.speculation, lock.drafter
     if speculation and speculation.drafter and drafter:
         speculation = speculation.edit(revision=_revision(speculation.drafter, drafter))
-    models = [
-        (source, facts)
-        for source, facts in ((recipe.target, lock.target), (recipe.drafter, drafter))
-        if source and facts
-    ]
+    facts_of = zip(recipe.models.items(), (lock.target, drafter), strict=False)
+    models = [(key, source, facts) for (key, source), facts in facts_of if facts]
     return replace(
         sized,
         target=recipe.target.edit(revision=_revision(recipe.target, lock.target)),
         speculation=speculation,
-        staged_files={source.model: facts.files for source, facts in models if _knows(source, facts)},
-        other_files={source.model: _others(source, facts, recipe) for source, facts in models},
+        staged_files={source.model: facts.files for _, source, facts in models if _knows(source, facts)},
+        other_files={(key, source.model): _others(source, facts, recipe) for key, source, facts in models},
         image_digests=lock.images,
         wheel_digests=lock.wheels,
         target_type=str(lock.target.config.get("model_type", "")),

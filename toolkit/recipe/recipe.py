@@ -85,7 +85,7 @@ class Recipe:
     target_type: str = ""
     download_timeout: int | None = None
     staged_files: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
-    other_files: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
+    other_files: Mapping[tuple[str, str], Sequence[str]] = field(repr=False, default_factory=dict)
     image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
     baseline_of: SpeculationSection | None = field(default=None, repr=False)
