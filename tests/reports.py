@@ -27,7 +27,7 @@ PRICE_PER_HOUR = 4.20
 
 
 def times(median: float) -> Percentiles:
-    return Percentiles(median, median * 1.3, median * 2.1)
+    return Percentiles(median, median * 1.3, median * 2.1, 200)
 
 
 def arm(name: str, workload: str, concurrency: int, tokens_per_second: float) -> ArmReport:

@@ -98,8 +98,8 @@ def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
 def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm) -> None:
     """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before.
 
-    The repaired arm comes first, since the other's answers differ each time. One right arm in a hundred fails by chance,
-    so it is held to a lower level than the verdict.
+    The repaired arm comes first, since the other's answers differ each time. One right arm in a hundred fails by
+    chance, so it is held to a lower level than the verdict.
     """
     asked = {"prompts": prompts(0), "batch": 16, "temperature": 0.8}
     repaired, broken = judged(vllm, {**asked, "repaired": True}, asked)

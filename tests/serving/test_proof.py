@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from safetensors.torch import load_file, save_file
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
+from toolkit.measure.design import Cache
 from toolkit.measure.report import BenchReport
 
 pytestmark = pytest.mark.serving
@@ -33,6 +35,21 @@ def test_p_eagle_is_on_lossless_and_accepted(endpoint: Endpoint) -> None:
     assert speculative["structured"].acceptance_length >= 7
     assert {arm.identical for arm in speculative.values()} == {1.0}
     assert [arm.requests for arm in proof.arms] == [4] * 4
+
+
+@pytest.mark.parametrize(("cache", "least", "most"), [("cold", 0.0, 0.0), ("warm", 0.3, 1.0)])
+def test_a_prompt_that_is_asked_again_is_read_anew_or_found_in_the_cache(
+    endpoint: Endpoint, tmp_path: Path, cache: Cache, least: float, most: float
+) -> None:
+    prompts = tmp_path / "long.jsonl"
+    prompts.write_text(json.dumps({"prompt": "Count from 105 to 130. " * 20}) + "\n")
+    report = toolkit.bench(
+        endpoint, workloads=[str(prompts)], concurrency=(1,), requests=4, max_tokens=4, cache=cache, progress=Silent()
+    )
+    shares = [arm.cached_share for arm in report.arms]
+    assert len(shares) == 2
+    assert all(share is not None and least <= share <= most for share in shares), shares
+    assert report.setting["cache"] == cache
 
 
 def test_without_a_baseline_neither_speed_nor_target_is_judged(endpoint: Endpoint) -> None:

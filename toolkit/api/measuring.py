@@ -14,7 +14,7 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike
 from toolkit.measure.connection import require_address
-from toolkit.measure.design import Design, Load
+from toolkit.measure.design import Cache, Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport
 
@@ -31,6 +31,7 @@ class BenchOptions(TypedDict, total=False):
     max_tokens: int | None
     precision: float
     seed: int
+    cache: Cache
     model: str
     publish: bool
 
@@ -52,6 +53,7 @@ def bench(
     precision: float = 0.05,
     seconds: float = 300.0,
     seed: int = 0,
+    cache: Cache = "cold",
     model: str = "",
     platform: str | None = None,
     journal: Path | None = None,
@@ -65,11 +67,12 @@ def bench(
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
     95 % interval is within `precision`, or `seconds` are over. `seed` decides the order of prompts after the first
-    round, and the moments at which open loops ask. With a `journal` an interrupted measurement carries on
-    where it stopped. `what_if` are acceptance lengths: the report then says how fast the arms would be at each, from
-    their steps per second. With `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are
-    added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it early, with what it has. Raises UsageError,
-    EndpointNotFound or InvocationError.
+    round, and the moments at which open loops ask. Each prompt is asked many times: with a `cold` cache an engine reads
+    it anew each time, as it would your users' prompts; with a `warm` one it finds it in its prefix cache. With a
+    `journal` an interrupted measurement carries on where it stopped. `what_if` are acceptance lengths: the report then
+    says how fast the arms would be at each, from their steps per second. With `fixed_length` every answer has exactly
+    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it
+    early, with what it has. Raises UsageError, EndpointNotFound or InvocationError.
     """
     for named in (what, *arms, *([baseline] if baseline else [])):
         _require_spelled(named)
@@ -87,6 +90,7 @@ def bench(
         requests=requests,
         max_tokens=max_tokens,
         seed=seed,
+        cache=cache,
     )
     return measure_endpoints(
         design, subjects, compared, journal=journal, what_if=what_if, publish=publish, progress=progress

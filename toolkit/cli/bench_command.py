@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
@@ -154,6 +154,13 @@ def bench(
             help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"
         ),
     ] = 0,
+    cache: Annotated[
+        Literal["cold", "warm"],
+        typer.Option(
+            help="`cold`: an engine reads every prompt anew, as it does your users'; `warm`: prompts that were asked "
+            "before come from its prefix cache."
+        ),
+    ] = "cold",
     html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
     resume: Annotated[
         Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
@@ -203,6 +210,7 @@ def bench(
         "max_tokens": max_tokens,
         "precision": _share(precision),
         "seed": seed,
+        "cache": cache,
         "publish": publish,
         "model": model or "",
     }

@@ -48,8 +48,13 @@ class TokenDetails(msgspec.Struct, frozen=True):
     reasoning_tokens: Count | None = None
 
 
+class PromptDetails(msgspec.Struct, frozen=True):
+    cached_tokens: Count | None = None
+
+
 class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: Count = 0
+    prompt_tokens_details: PromptDetails | None = None
     completion_tokens: Count | None = None
     completion_tokens_details: TokenDetails | None = None
 

@@ -61,8 +61,9 @@ class Arrival:
 class Generation:
     """A finished answer. Times are in seconds from sending the request; `acceptance` is None without speculation.
 
-    `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning. `arrivals` is
-    when they arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each
+    `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning;
+    `cached_tokens` of the prompt's were in the engine's prefix cache, None if it does not say. `arrivals` is when they
+    arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each
     chunk has it, otherwise estimated: a share of all tokens by the length of the chunk's text.
     """
 
@@ -73,6 +74,7 @@ class Generation:
     latency: float
     reasoning: str = ""
     reasoning_tokens: int = 0
+    cached_tokens: int | None = None
     acceptance: Acceptance | None = None
     arrivals: tuple[Arrival, ...] = ()
     token_ids: tuple[int, ...] = ()
@@ -225,6 +227,7 @@ class Answer:
             reasoning="".join(self._reasoning),
             # vLLM counts from `<think>`, and finds none where the chat template has written it into the prompt
             reasoning_tokens=counted or _reasoning_tokens(self._pieces, tokens),
+            cached_tokens=usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None,
             acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
             arrivals=_arrivals(self._pieces, tokens),
             token_ids=tuple(self._token_ids),

@@ -84,7 +84,8 @@ class Arm:
     `target` is the model as the server names it, empty if it does not; `max_model_len` is the most tokens of a request
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
-    asks its engine how probable tokens are, None where it does not tell.
+    asks its engine how probable tokens are, None where it does not tell. `cache_salt` is the field of a request that
+    keeps it from what is cached of other requests' prompts, empty if there is none.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Arm:
     synthetic_acceptance_length: float | None = None
     expected: Expected = field(repr=False, default=Expected())
     scoring: Scoring | None = field(repr=False, default=None)
+    cache_salt: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
+
+Cache = Literal["cold", "warm"]
+"""Whether requests find prompts in the engines' prefix caches that were sent before: `cold` if they do not."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Design:
     requests: int | None = None
     max_tokens: int | None = None
     seed: int = 0
+    cache: Cache = "cold"
     settle_seconds: float = 0.0
 
     @property

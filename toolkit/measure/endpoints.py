@@ -27,7 +27,6 @@ from toolkit.measure.report import BenchReport
 from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
 from toolkit.recipe.recipe import EngineRules
-from toolkit.recipe.rules import Scoring
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
@@ -74,7 +73,7 @@ def measure_endpoints(
     with progress.stage(f"measure {first.address}"):
         work = _measure(design, subjects, compared, title, lambda state: progress.update(str(state)), saved, what_if)
         report = run_to_end(work)
-    report = replace(report, setting={**first.served_with, "date": date.today().isoformat()})
+    report = replace(report, setting={**first.served_with, "cache": design.cache, "date": date.today().isoformat()})
     if publish:
         try:
             progress.say(f"the figures are in {_publish(first, figures_of(report))}")
@@ -170,7 +169,8 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
                 reports_drafts=seen,
                 target=model.source,
                 max_model_len=model.max_model_len,
-                scoring=_scoring(""),
+                scoring=_engine("").scoring,
+                cache_salt=_engine("").cache_salt,
             )
         return
     async with connect_endpoint(subject.platform, subject.address) as connection:
@@ -182,7 +182,8 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
             reports_drafts=subject.reports_drafts,
             target=subject.target,
             max_model_len=subject.max_model_len,
-            scoring=_scoring(subject.engine),
+            scoring=_engine(subject.engine).scoring,
+            cache_salt=_engine(subject.engine).cache_salt,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
             expected=subject.expected,
         )
@@ -214,11 +215,11 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
         "workloads": [asdict(workload) for workload in design.workloads],
         "loads": [asdict(load) for load in design.loads],
         "max_tokens": design.max_tokens,
+        "cache": design.cache,
         "seed": design.seed,
     }
 
 
-def _scoring(engine: str) -> Scoring | None:
-    """How that engine is asked how probable tokens are; a server of which nothing is known is asked as the default."""
-    rules: EngineRules = engine_registry.engine_rules(engine or lookup.default_engine())
-    return rules.scoring
+def _engine(name: str) -> EngineRules:
+    """A server of which nothing is known is asked as the default engine is."""
+    return engine_registry.engine_rules(name or lookup.default_engine())

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from secrets import token_hex
 from typing import Any
 
 from toolkit.endpoint.generation import Acceptance, Answer
@@ -37,12 +38,14 @@ class Ask:
 class Timing:
     """What all requests of a measurement share.
 
-    `began` is when it began on `clock`; `max_tokens` limits the answers of prompts without their own limit. Setting
-    `stop` ends the measurement: requests that are still running are cut.
+    `began` is when it began on `clock`; `max_tokens` limits the answers of prompts without their own limit. With
+    `cold_cache` no request finds its prompt in the engine's cache. Setting `stop` ends the measurement: requests that
+    are still running are cut.
     """
 
     began: float
     max_tokens: int = 256
+    cold_cache: bool = False
     stop: asyncio.Event | None = None
     clock: Callable[[], float] = time.perf_counter
 
@@ -57,7 +60,7 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
     outcome: Outcome = "successful"
     error = None
     try:
-        async for chunks in arm.connection.stream(body(arm, ask, timing.max_tokens)):
+        async for chunks in arm.connection.stream(body(arm, ask, timing)):
             for chunk in chunks:
                 answer.take(*chunk)
         answer.require_complete()
@@ -79,6 +82,7 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
         outcome=outcome,
         arrivals=generation.arrivals,
         prompt_tokens=generation.prompt_tokens,
+        cached_tokens=generation.cached_tokens,
         output_tokens=generation.completion_tokens,
         reasoning_tokens=generation.reasoning_tokens,
         finish_reason=generation.finish_reason or None,
@@ -92,15 +96,16 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
     )
 
 
-def body(arm: Arm, ask: Ask, max_tokens: int) -> Mapping[str, Any]:
+def body(arm: Arm, ask: Ask, timing: Timing) -> Mapping[str, Any]:
     """The request: greedy and without penalties, whatever the model's own defaults are, unless the options differ.
 
     An endpoint may capture it: `user` says that it is no traffic, which a head would be trained on.
     """
     prompt = ask.workload.prompts[ask.prompt]
-    length = {"max_tokens": prompt.max_tokens or max_tokens}
+    length = {"max_tokens": prompt.max_tokens or timing.max_tokens}
     fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
-    return chat_body(prompt.messages, {**NO_PENALTIES, "user": MEASURED, **length, **fixed, **arm.options})
+    salt = {"extra_body": {arm.cache_salt: token_hex(16)}} if timing.cold_cache and arm.cache_salt else {}
+    return chat_body(prompt.messages, {**NO_PENALTIES, "user": MEASURED, **length, **fixed, **salt, **arm.options})
 
 
 async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing) -> list[RequestResult]:

@@ -11,11 +11,12 @@ Source = Literal["synthetic", "steps"]
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Percentiles of a time in seconds."""
+    """Percentiles of a time in seconds, of so many `samples`. `p99` is None for fewer than a hundred of them."""
 
     p50: float
     p90: float
-    p99: float
+    p99: float | None
+    samples: int
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class ArmReport:
     `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
     that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
-    are its 95 % interval. `price_per_million_output_tokens` is in US dollars.
+    are its 95 % interval. `cached_share` is the share of the prompts' tokens that were in the engine's prefix cache,
+    None if it does not say. `price_per_million_output_tokens` is in US dollars.
     """
 
     arm: str
@@ -57,6 +59,7 @@ class ArmReport:
     goodput: float | None = None
     meets_slo: bool | None = None
     price_per_million_output_tokens: float | None = None
+    cached_share: float | None = None
     acceptance_length_low: float | None = None
     acceptance_length_high: float | None = None
 

@@ -26,7 +26,8 @@ class RequestResult:
     `prompt` is the prompt's index in its workload, `round` counts how often it was asked before, `started` is the time
     since the measurement began. `load` is the number of concurrent requests, or the requests per second with
     `open_loop`. An `incomplete` request was cut by the end of the measurement. `acceptance` is None if the engine
-    reports no drafts for the request. What was asked together has the same `block` within its workload and load. Token
+    reports no drafts for the request, and `cached_tokens` if it does not say how many of the prompt's were in its
+    prefix cache. What was asked together has the same `block` within its workload and load. Token
     ids and text are for comparing arms: they stay out of reports.
     """
 
@@ -40,6 +41,7 @@ class RequestResult:
     outcome: Outcome
     arrivals: tuple[Arrival, ...] = ()
     prompt_tokens: int = 0
+    cached_tokens: int | None = None
     output_tokens: int = 0
     reasoning_tokens: int = 0
     finish_reason: str | None = None

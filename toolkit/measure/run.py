@@ -75,7 +75,7 @@ async def run(
     saved = journal.results() if journal else []
     elapsed = max((item.started + item.seconds for item in saved), default=0.0)
     stop, machine = asyncio.Event(), Machine()
-    timing = Timing(clock() - elapsed, design.max_tokens or _LONGEST_ANSWER, stop, clock)
+    timing = Timing(clock() - elapsed, design.max_tokens or _LONGEST_ANSWER, design.cache == "cold", stop, clock)
     measurement = _Measurement(design, send, saved, journal, timing)
     interrupted = False
     late = asyncio.get_running_loop().call_later(design.seconds + patience, stop.set)
@@ -217,6 +217,9 @@ class _Measurement:
         """Where less was measured than was asked for, and which requests failed."""
         if self._design.max_tokens is None and self._timing.max_tokens > _LONGEST_ANSWER:
             yield f"the model reasons: answers may have {self._timing.max_tokens} tokens; see --max-tokens"
+        warm = [arm.name for arm in self._design.all_arms if not arm.cache_salt]
+        if warm and self._design.cache == "cold":
+            yield f"prompts may have been in the caches of {', '.join(warm)}: the engine cannot leave a cache unread"
         yield from _failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
@@ -291,7 +294,7 @@ class _Measurement:
     def _order(self, cell: _Cell, asks: Sequence[Ask]) -> Sequence[Arm]:
         """All arms, another one first each time; in every second round or block the baseline twice.
 
-        Not in the first round: the baseline would find its prompt in the cache that it has just filled.
+        Not in the first round: the baseline would find its prompt in a warm cache that it has just filled.
         """
         arms = list(self._design.all_arms)
         turn = asks[0].round if cell.load.value == 1 else cell.blocks

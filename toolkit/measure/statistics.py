@@ -53,6 +53,7 @@ from toolkit.measure.measurement import Interval, Percentiles
 from toolkit.measure.result import RequestResult, successful
 
 _LEVEL = 0.975
+_FEWEST_FOR_P99 = 100
 # An interval from a thousandth to a thousandfold says nothing, and more would overflow.
 _WIDEST = math.log(1000)
 Figures = Callable[[RequestResult], tuple[float, float]]
@@ -209,12 +210,13 @@ def share(hits: int, total: int) -> Interval:
 
 
 def percentiles(values: Iterable[float]) -> Percentiles | None:
-    """p50, p90 and p99, interpolated linearly as NumPy does; None for no values."""
+    """Interpolated linearly, as NumPy does; None for no values."""
     known = [*values]
     if not known:
         return None
     points = quantiles(known if len(known) > 1 else known * 2, n=100, method="inclusive")
-    return Percentiles(points[49], points[89], points[98])
+    p99 = points[98] if len(known) >= _FEWEST_FOR_P99 else None
+    return Percentiles(points[49], points[89], p99, len(known))
 
 
 def busy_seconds(results: Iterable[RequestResult]) -> float:

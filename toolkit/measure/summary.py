@@ -184,6 +184,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
         goodput=within / seconds if slo and seconds else None,
         meets_slo=within >= slo.share * len(results) if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
+        cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,
         acceptance_length_high=length.high if length else None,
     )
@@ -193,6 +194,12 @@ def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:
     """The acceptance of all answers together; None if no draft was verified."""
     counted = [item.acceptance for item in results if item.acceptance and item.acceptance.steps]
     return reduce(add, counted) if counted else None
+
+
+def cached_share(answers: Iterable[RequestResult]) -> float | None:
+    told = [(item.cached_tokens, item.prompt_tokens) for item in answers if item.cached_tokens is not None]
+    prompts = sum(tokens for _, tokens in told)
+    return sum(cached for cached, _ in told) / prompts if prompts else None
 
 
 def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:

@@ -38,7 +38,8 @@ def _of_arm(row: ArmReport) -> Iterator[_Named]:
     for name, times in latencies.items():
         if times:
             yield f"{name}P50", times.p50, "Seconds"
-            yield f"{name}P99", times.p99, "Seconds"
+            if times.p99 is not None:
+                yield f"{name}P99", times.p99, "Seconds"
     yield "AcceptanceLength", row.acceptance_length, "None"
     yield "Requests", row.requests, "Count"
     yield "FailedRequests", row.failed, "Count"

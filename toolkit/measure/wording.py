@@ -49,8 +49,11 @@ def _concurrent(requests: int) -> str:
 
 
 def milliseconds(times: Percentiles | None) -> str:
-    """Median and 99th percentile of a time: `12.5/40.1` milliseconds; empty if it was not measured."""
-    return f"{_short(times.p50 * _MILLISECONDS)}/{_short(times.p99 * _MILLISECONDS)}" if times else ""
+    """Median and 99th percentile of a time: `12.5/40.1` milliseconds, `12.5/-` without one; empty if not measured."""
+    if times is None:
+        return ""
+    p99 = "-" if times.p99 is None else _short(times.p99 * _MILLISECONDS)
+    return f"{_short(times.p50 * _MILLISECONDS)}/{p99}"
 
 
 def dollars(price: float | None) -> str:
@@ -73,7 +76,7 @@ COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "good
 """Columns of figures on speed."""
 
 LATENCIES = ("load", "arm", "TTFT ms", "ITL ms", "TPOT ms", "E2E ms")
-"""Columns of latencies: the median and the 99th percentile."""
+"""Columns of latencies: the median, and the 99th percentile where there are a hundred samples."""
 
 LEGEND = (
     "load: concurrent requests, or requests/s",
@@ -83,7 +86,7 @@ LEGEND = (
     "$/M: US dollars per million output tokens",
     "goodput: requests/s within the SLO",
     "reasoning: share of the output tokens",
-    "ms: median/99th percentile",
+    "ms: median/99th percentile, which takes 100 samples",
 )
 """What the columns mean."""
 
@@ -155,7 +158,14 @@ def small_print(report: Measurement) -> list[str]:
     """What stands below the figures: requests, the noise, the notes and what was measured with."""
     noise = [f"Noise, the baseline against itself: {interval(report.noise)}"] if report.noise else []
     measured = [f"Measured with {setting(report.setting)}"] if report.setting else []
-    return [*losses(report.arms), *noise, *report.notes, *measured]
+    return [*losses(report.arms), *noise, *_cached(report.arms), *report.notes, *measured]
+
+
+def _cached(arms: Sequence[ArmReport]) -> Iterator[str]:
+    shares = [arm.cached_share for arm in arms if arm.cached_share is not None]
+    if shares:
+        least, most = (f"{share(shares):.0%}" for share in (min, max))
+        yield f"Tokens of prompts that were in a prefix cache: {least if least == most else f'{least} to {most}'}"
 
 
 def _short(value: float) -> str:

@@ -332,6 +332,9 @@ class EngineParts(Protocol):
     cpu: CpuBuild | None = None
     scoring: Scoring | None = None
 
+    cache_salt: str = ""
+    """The field of a request that keeps it from what is cached of the prompts of requests with another value."""
+
     import_settings: Callable[[str | Mapping[str, Any], str | None], Imported | None] | None = None
     """Reads a command line that starts it, or a YAML document of others for it; None for a format it cannot read.
 

@@ -30,7 +30,7 @@ class Unused:
 
 
 def arm(name: str) -> Arm:
-    return Arm(name, Unused())
+    return Arm(name, Unused(), cache_salt="salt")
 
 
 def workload(prompts: int, name: str = "mine") -> Workload:

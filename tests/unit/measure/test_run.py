@@ -51,6 +51,12 @@ def test_a_measurement_goes_on_until_its_interval_is_narrow_enough() -> None:
     assert not [note for note in found.notes if "spec" in note or "mine" in note]
 
 
+def test_an_engine_that_reads_its_cache_in_a_cold_measurement_is_named() -> None:
+    design = replace(DESIGN, arms=(replace(DESIGN.arms[0], cache_salt=""),), requests=4)
+    assert measured(machine(), design).notes[0].startswith("prompts may have been in the caches of spec: ")
+    assert measured(machine(), replace(design, cache="warm")).notes == ()
+
+
 def test_prompts_are_asked_in_their_order_and_then_as_the_seed_decides() -> None:
     def order(seed: int) -> list[int]:
         found = measured(machine(), replace(DESIGN, requests=24, seed=seed))

@@ -294,10 +294,18 @@ def test_acceptance_has_an_interval_over_prompts() -> None:
 
 def test_percentiles_are_numpys() -> None:
     numpy = pytest.importorskip("numpy")
-    values = [random.Random(1).random() for _ in range(37)]
+    values = [random.Random(1).random() for _ in range(137)]
     found = percentiles(values)
     assert found
+    assert found.samples == 137
     assert (found.p50, found.p90, found.p99) == pytest.approx(tuple(numpy.percentile(values, (50, 90, 99))))
+
+
+def test_below_a_hundred_samples_there_is_no_99th_percentile() -> None:
+    known, unknown = percentiles([1.0] * 100), percentiles([1.0] * 99)
+    assert known
+    assert unknown
+    assert (known.p99, unknown.p99) == (1.0, None)
 
 
 def test_percentiles_of_nothing_are_unknown() -> None:

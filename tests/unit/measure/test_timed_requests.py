@@ -203,3 +203,26 @@ def test_a_request_is_greedy_and_as_long_as_its_prompt_says() -> None:
     assert {"max_tokens": 700, "temperature": 0, "seed": 3, "return_token_ids": True}.items() <= connection.body.items()
     asyncio.run(time_request(arm, Ask(Workload("w", WORKLOAD.prompts, fixed_length=True), 1), Timing(0.0)))
     assert {"max_tokens": 9, "ignore_eos": True}.items() <= connection.body.items()
+
+
+def test_with_a_cold_cache_each_request_has_a_salt_of_its_own() -> None:
+    arm = Arm("a", connection := Scheduled(), cache_salt="cache_salt")
+    salts = set()
+    for _ in range(2):
+        asyncio.run(time_request(arm, Ask(WORKLOAD, 0), Timing(0.0, cold_cache=True)))
+        salts.add(connection.body["cache_salt"])
+    assert len(salts) == 2
+    asyncio.run(time_request(arm, Ask(WORKLOAD, 0), Timing(0.0)))
+    assert "cache_salt" not in connection.body
+
+
+def test_an_engine_without_salts_is_sent_none() -> None:
+    asyncio.run(time_request(Arm("a", connection := Scheduled()), Ask(WORKLOAD, 0), Timing(0.0, cold_cache=True)))
+    assert not any("salt" in key for key in connection.body)
+
+
+@pytest.mark.parametrize(("details", "cached"), [({}, None), ({"prompt_tokens_details": {"cached_tokens": 16}}, 16)])
+def test_tokens_of_the_prompt_that_were_in_the_cache(details: Event, cached: int | None) -> None:
+    usage = {"prompt_tokens": 20, "completion_tokens": 1, **details}
+    result = measured(at(0.1, delta([1], content="a")), at(0.2, {"choices": [], "usage": usage}))
+    assert (result.prompt_tokens, result.cached_tokens) == (20, cached)

@@ -18,6 +18,9 @@ PREFIX = "SM_VLLM_"
 PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
 """Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
+# With it, an answer says how many tokens of its prompt were in the prefix cache.
+_CACHED_TOKENS = "enable-prompt-tokens-details"
+
 # The library looks for the script in the model's folder, and nothing lies below /dev/null.
 _NO_MODEL_CODE = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py", "STANDARD_AUTO_INSTALL_REQ": "false"}
 
@@ -49,6 +52,8 @@ def vllm_flags(recipe: Recipe) -> dict[str, Any]:
         flags["speculative-config"] = speculative_config(recipe, recipe.speculation)
         if not lookup.older(recipe.engine.version, facts().per_request_metrics_since):
             flags["per-request-spec-decode-metrics"] = "summary"
+    if not {_CACHED_TOKENS, f"no-{_CACHED_TOKENS}"}.intersection(recipe.engine.args):
+        flags[_CACHED_TOKENS] = True
     return flags
 
 

@@ -115,6 +115,7 @@ class Vllm(OnVllm):
     memory = VllmMemory()
     metrics = VllmMetrics()
     cpu = VllmOnCpu()
+    cache_salt = "cache_salt"
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         known = facts()
