@@ -63,8 +63,9 @@ class Generation:
 
     `completion_tokens` counts all generated tokens, `reasoning_tokens` those of them that are reasoning;
     `cached_tokens` of the prompt's were in the engine's prefix cache, None if it does not say. `arrivals` is when they
-    arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each
-    chunk has it, otherwise estimated: a share of all tokens by the length of the chunk's text.
+    arrived. Without the engine's token ids, how many came with a chunk is the growth of the usage if each chunk has it,
+    otherwise estimated: a share of all tokens by the length of the chunk's text. With `counts_chunks` the engine told
+    neither, and each chunk counts as a token.
     """
 
     text: str
@@ -75,6 +76,7 @@ class Generation:
     reasoning: str = ""
     reasoning_tokens: int = 0
     cached_tokens: int | None = None
+    counts_chunks: bool = False
     acceptance: Acceptance | None = None
     arrivals: tuple[Arrival, ...] = ()
     token_ids: tuple[int, ...] = ()
@@ -227,6 +229,7 @@ class Answer:
             reasoning="".join(self._reasoning),
             # vLLM counts from `<think>`, and finds none where the chat template has written it into the prompt
             reasoning_tokens=counted or _reasoning_tokens(self._pieces, tokens),
+            counts_chunks=usage.completion_tokens is None and any(piece.tokens is None for piece in self._pieces),
             cached_tokens=usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details else None,
             acceptance=Acceptance(self._drafts.acceptance_histogram) if self._drafts else None,
             arrivals=_arrivals(self._pieces, tokens),

@@ -48,11 +48,14 @@ class ChatOptions(TypedDict, total=False):
 def chat_body(prompt: str | Sequence[Message], options: Mapping[str, Any]) -> dict[str, Any]:
     """A streamed chat request with usage and token ids: greedy and at most 256 tokens, unless `options` differ.
 
-    Raises UsageError for an option that chat requests do not have.
+    Raises UsageError for an option that chat requests do not have, and for more than one answer.
     """
     _require_known(options)
     options = {**options, **options.get("extra_body", {})}
     options.pop("extra_body", None)
+    if options.get("n", 1) != 1:
+        hint = "Send the request as often as you want answers, with a temperature above 0."
+        raise UsageError(f"a request has one answer here, not n={options['n']}", hint=hint)
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     defaults = {"max_tokens": 256, "temperature": 0}
     fixed = {"stream": True, "stream_options": {"include_usage": True}, "return_token_ids": True}

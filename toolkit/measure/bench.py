@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -57,7 +57,12 @@ async def measure(
         noise=summary.noise,
         gains=summary.gains,
         between_arms=summary.between_arms,
-        notes=(*(item.note for item in design.workloads if item.note), *measured.notes, *_cut(results)),
+        notes=(
+            *(item.note for item in design.workloads if item.note),
+            *measured.notes,
+            *_cut(results),
+            *_chunks(results),
+        ),
         points=len(design.workloads) * len(design.loads) * len(design.arms) if design.baseline else 0,
         machine=measured.machine,
         complete=ending == "complete",
@@ -126,6 +131,12 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     answers = [item for item in successful(at) if item.arm == row.arm]
     pairs = pair_answers(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
     return count_identical(pairs) / len(pairs) if pairs else None
+
+
+def _chunks(results: Sequence[RequestResult]) -> Iterator[str]:
+    """A note for each arm whose tokens are not known."""
+    for arm in dict.fromkeys(item.arm for item in results if item.counts_chunks and item.outcome == "successful"):
+        yield f"{arm} told neither usage nor token ids: its tokens/s and TPOT are those of chunks, not of tokens"
 
 
 def _cut(results: Sequence[RequestResult]) -> list[str]:

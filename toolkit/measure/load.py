@@ -83,6 +83,7 @@ async def time_request(arm: Arm, ask: Ask, timing: Timing, load: float = 1, open
         arrivals=generation.arrivals,
         prompt_tokens=generation.prompt_tokens,
         cached_tokens=generation.cached_tokens,
+        counts_chunks=generation.counts_chunks,
         output_tokens=generation.completion_tokens,
         reasoning_tokens=generation.reasoning_tokens,
         finish_reason=generation.finish_reason or None,

@@ -27,7 +27,8 @@ class RequestResult:
     since the measurement began. `load` is the number of concurrent requests, or the requests per second with
     `open_loop`. An `incomplete` request was cut by the end of the measurement. `acceptance` is None if the engine
     reports no drafts for the request, and `cached_tokens` if it does not say how many of the prompt's were in its
-    prefix cache. What was asked together has the same `block` within its workload and load. Token
+    prefix cache. With `counts_chunks` the server told neither usage nor token ids, and a chunk counts as a token. What
+    was asked together has the same `block` within its workload and load. Token
     ids and text are for comparing arms: they stay out of reports.
     """
 
@@ -42,6 +43,7 @@ class RequestResult:
     arrivals: tuple[Arrival, ...] = ()
     prompt_tokens: int = 0
     cached_tokens: int | None = None
+    counts_chunks: bool = False
     output_tokens: int = 0
     reasoning_tokens: int = 0
     finish_reason: str | None = None

@@ -138,6 +138,26 @@ def test_servers_that_name_different_models_do_not_serve_the_same(
     )
 
 
+def test_a_server_that_counts_no_tokens_is_measured_by_chunks(
+    capsys: pytest.CaptureFixture[str], prompts: Path
+) -> None:
+    *events, last = answer_events(list(TOKENS), None)
+    del last["usage"]
+    for item in events:
+        for choice in item["choices"]:
+            choice.pop("token_ids", None)
+
+    def silent(request: Served) -> Answer:
+        if request.path.endswith("/chat/completions"):
+            return Answer((event(0.002, *events, last), DONE))
+        return model(0.005)(request)
+
+    with served(silent) as arguments:
+        _, found, _ = proved(capsys, prompts, arguments)
+    told = "told neither usage nor token ids: its tokens/s and TPOT are those of chunks, not of tokens"
+    assert [note for note in found["notes"] if "chunks" in note] == [f"speculative {told}"]
+
+
 def altered(usage: dict[str, Any] | None = None, histogram: Sequence[int] = (0, 6)) -> Answers:
     """A fast server with other figures in its last event."""
     *events, last = answer_events(list(TOKENS), histogram)

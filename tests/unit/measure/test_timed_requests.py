@@ -11,7 +11,7 @@ from fakes import event_stream
 
 from toolkit.endpoint.generation import Arrival
 from toolkit.endpoint.wire import Chunk
-from toolkit.errors import InvocationError, PlatformError
+from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.load import Ask, Timing, time_request
 from toolkit.measure.result import RequestResult
@@ -203,6 +203,13 @@ def test_a_request_is_greedy_and_as_long_as_its_prompt_says() -> None:
     assert {"max_tokens": 700, "temperature": 0, "seed": 3, "return_token_ids": True}.items() <= connection.body.items()
     asyncio.run(time_request(arm, Ask(Workload("w", WORKLOAD.prompts, fixed_length=True), 1), Timing(0.0)))
     assert {"max_tokens": 9, "ignore_eos": True}.items() <= connection.body.items()
+
+
+def test_several_answers_to_a_request_are_refused() -> None:
+    """Their texts would come mixed."""
+    arm = Arm("a", Scheduled(), options={"extra_body": {"n": 2}})
+    with pytest.raises(UsageError, match="not n=2"):
+        asyncio.run(time_request(arm, Ask(WORKLOAD, 0), Timing(0.0)))
 
 
 def test_with_a_cold_cache_each_request_has_a_salt_of_its_own() -> None:
