@@ -224,6 +224,17 @@ def busy_seconds(results: Iterable[RequestResult]) -> float:
     return sum(end - start for start, end, _ in _blocks(results))
 
 
+def steady_seconds(answers: Iterable[RequestResult], concurrency: int) -> float:
+    """The time that these answers take where always `concurrency` requests run, or as many as their block has.
+
+    So tokens per second leave out a block's end, when fewer run, as the speedup does: their ratio is the speedup.
+    """
+    blocks: dict[Hashable, list[float]] = defaultdict(list)
+    for item in answers:
+        blocks[item.block].append(item.seconds)
+    return sum(sum(seconds) / min(concurrency, len(seconds)) for seconds in blocks.values())
+
+
 def tokens_and_steps(item: RequestResult) -> tuple[float, float]:
     """What the acceptance length is made of."""
     acceptance = item.acceptance or Acceptance()

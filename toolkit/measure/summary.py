@@ -26,6 +26,7 @@ from toolkit.measure.statistics import (
     percentiles,
     pool,
     speedup,
+    steady_seconds,
 )
 from toolkit.recipe.schema import Slo
 
@@ -159,7 +160,10 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     The pauses of an open loop count, too: it cannot yield more than it is asked.
     """
     answers = successful(results)
-    seconds = max(busy_seconds(answers), len(answers) / point.rate if point.rate else 0.0)
+    if point.rate:
+        seconds = max(busy_seconds(answers), len(answers) / point.rate)
+    else:
+        seconds = steady_seconds(answers, point.concurrency or 1)
     tokens = sum(item.output_tokens for item in answers)
     reasoning = sum(item.reasoning_tokens for item in answers)
     throughput = tokens / seconds if tokens and seconds else None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 import pytest
+from simulated_arms import arm as simulated
 from simulated_arms import result
 
 from toolkit.endpoint.generation import Acceptance
@@ -29,11 +30,14 @@ from toolkit.measure.statistics import (
     pool,
     share,
     speedup,
+    steady_seconds,
     student,
     what_narrows,
 )
+from toolkit.measure.summary import summarise
 
 RUNS = 1000
+
 NOISE = 0.3
 
 Noisy = Callable[[random.Random], float]
@@ -321,6 +325,29 @@ def test_a_share_of_all_requests_is_not_certain() -> None:
 def test_concurrent_requests_keep_the_machine_busy_once() -> None:
     answers = [result(started=started, seconds=2) for started in (0, 1, 10)]
     assert busy_seconds(answers) == pytest.approx(3 + 2)
+
+
+def test_throughput_leaves_out_a_blocks_end_as_the_speedup_does() -> None:
+    """Two waves of two, of which the last answer of one arm is long: it runs alone at the end."""
+    timed = {"base": [(0, 2), (0, 2), (2, 2), (2, 2)], "spec": [(0, 1), (0, 1), (1, 1), (1, 3)]}
+    results = [
+        result(arm=arm, load=2, block=0, prompt=number, started=started, seconds=seconds)
+        for arm, requests in timed.items()
+        for number, (started, seconds) in enumerate(requests)
+    ]
+    arms = summarise(results, [simulated("spec")], simulated("base")).arms
+    base, spec = (row.output_tokens_per_second or 0.0 for row in arms)
+    assert (base, spec) == (pytest.approx(100), pytest.approx(400 / 3))
+    pairs = pairs_of(results, "spec", "base")
+    assert spec / base == pytest.approx(
+        (sum(pair.arm_tokens for pair in pairs) / sum(pair.arm_seconds for pair in pairs))
+        / (sum(pair.baseline_tokens for pair in pairs) / sum(pair.baseline_seconds for pair in pairs))
+    )
+
+
+def test_a_block_of_fewer_requests_than_may_run_is_as_fast_as_it_was() -> None:
+    assert steady_seconds([result(block=0, seconds=2.0)], 16) == pytest.approx(2.0)
+    assert steady_seconds([result(block=block, seconds=2.0) for block in range(3)], 1) == pytest.approx(6.0)
 
 
 def test_an_answer_without_its_counterpart_is_not_compared() -> None:
