@@ -21,8 +21,11 @@ _NO_SECRETS = re.compile(r"(OLD)?PWD|(.*[_-])?tokens", re.IGNORECASE)
 _ON_OR_OFF = ("", "0", "1", "true", "false", "yes", "no", "on", "off", "none")
 _SPECIAL_TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
 _TO_BE_FILLED_IN = r"[$<{*]"
-# A password in a URL; without a user, a token in its place has a shape of its own.
-_IN_URL = re.compile(rf"\w://[^\s/@]*:(?!{_TO_BE_FILLED_IN})[^\s@]*[^\s/@\d][^\s@]*@|\w://[^\s/@]*:\d+@")
+# A password in a URL, or a user that is a key: long, and with digits.
+_IN_URL = re.compile(
+    rf"\w://[^\s/@]*:(?!{_TO_BE_FILLED_IN})[^\s@]*[^\s/@\d][^\s@]*@|\w://[^\s/@]*:\d+@"
+    r"|\w://(?=[^@]*\d)[\w.~%+-]{16,}@"
+)
 _PAIR = re.compile(r"([A-Za-z][\w-]*)=([^\s&;,…]+)")
 _RANDOM = re.compile(r"(?=.*[a-z])(?=.*[A-Z])(?=.*\d)[A-Za-z0-9+/]{32,}={0,2}")
 # Neighbours of random letters and digits are of different kinds in 62% of cases, those of words and names rarely.

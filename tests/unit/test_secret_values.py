@@ -31,6 +31,7 @@ def test_by_name(name: str) -> None:
     "value",
     [
         "postgres://user:password@host", "redis://:hunter2@cache:6379/0", "https://u:p%40w/d@host/x", "amqp://u:1234@h",
+        "https://abcdef0123456789@o1.ingest.example/4",
         "AKIAIOSFODNN7EXAMPLE", f"hf_{'aB3' * 11}", f"sk-{'a1B2' * 6}", f"sk-proj-{'a_b-' * 6}", f"ghp_{'a1B' * 12}",
         f"github_pat_{'a1B_' * 8}", "xoxb-123456789012-abcdef", f"eyJ{'a' * 20}.eyJ{'b' * 20}.{'c' * 20}",
         "-----BEGIN RSA PRIVATE KEY-----\nMIIE", "host=db user=me password=hunter2", "https://x/y?sig=1&access_token=abcd",
@@ -63,7 +64,7 @@ def test_within_json(form: Any) -> None:
         ("image", f"123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:0.30.0@sha256:{HEX * 4}"),
         ("image", "localhost:5000/vllm/vllm-openai:v0.31.0"), ("model", "Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8"),
         ("model", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"), ("model", "RedHatAI/Qwen3-8B-speculator.eagle3"),
-        ("PROXY", "http://proxy:8080/a"), ("REPO", "ssh://git@github.com/x/y"), ("URL", "postgres://user:$PW@host/db"),
+        ("PROXY", "http://proxy:8080/a"), ("REPO", "ssh://git@github.com/x/y"), ("USER", "sftp://deployment-of-models@host/x"), ("URL", "postgres://user:$PW@host/db"),
         ("PWD", "/opt/ml"), ("max-num-batched-tokens", 8192), ("TOKENIZERS_PARALLELISM", "false"), ("tokenizer", "a/b"),
         ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"), ("hf-token", True), ("chat-template-kwargs", {"bos_token": "<s>"}),
         ("hf-overrides", '{"image_token": "<|image|>", "eos_token_id": 2}'), ("VLLM_CACHE_ROOT", "/opt/ml/model/A1"),
