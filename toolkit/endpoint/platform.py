@@ -60,7 +60,8 @@ class Deployed:
     """An endpoint created by the toolkit. `created` is in seconds since 1970, `instances` are pairs of type and count.
 
     `price_per_hour` is in US dollars, None if unknown; `status` is one of
-    apply.waiter.EndpointStatus; `region` is an AWS region, or the `context/namespace` of a cluster.
+    apply.waiter.EndpointStatus, or "Unknown"; `region` is an AWS region, or the `context/namespace` of a cluster. One
+    that is not `described` has neither config, instances, price nor reason, and `created` is None if unknown.
     """
 
     name: str
@@ -68,14 +69,31 @@ class Deployed:
     region: str
     status: str
     config: str
-    created: float
+    created: float | None
     instances: tuple[tuple[str, int], ...]
     price_per_hour: float | None
     failure_reason: str = ""
+    described: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit status --json`."""
         return asdict(self)
+
+
+def any_name(name: str) -> bool:
+    """Every endpoint is wanted."""
+    return True
+
+
+@dataclass(frozen=True)
+class Found:
+    """The endpoints of a platform. `incomplete` says why there may be more, and is empty if these are all."""
+
+    endpoints: tuple[Deployed, ...]
+    incomplete: str = ""
+
+    def __iter__(self) -> Iterator[Deployed]:
+        return iter(self.endpoints)
 
 
 def read_log(

@@ -17,7 +17,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Deployed
+from toolkit.endpoint.platform import Found, any_name
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
@@ -36,9 +36,10 @@ from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.kinds.image import image_uris
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
+from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, SECONDS, Pace, list_endpoints
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import BucketLease, read_objects
-from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
+from toolkit.platforms.sagemaker.observe import endpoint_status
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
@@ -115,9 +116,10 @@ class SageMakerPlatform:
     def scan(self, image: str) -> dict[str, int]:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
-    def endpoints(self) -> list[Deployed]:
+    def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
+        pace = Pace(DETAILED_SECONDS if details else SECONDS)
         with aws_errors("listing endpoints"):
-            return read_deployed(self.clients, self.name)
+            return list_endpoints(self.clients, self.name, is_wanted, details, pace)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[Callable[[], None]]:
