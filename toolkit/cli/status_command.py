@@ -106,8 +106,8 @@ def status_text(listed: Sequence[Deployed]) -> str:
     total = f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
     if brief := sum(not item.described for item in listed):
         total += (
-            f"\nNot read ({_NOT_READ}), to make fewer calls: instances and prices of {brief} of {len(listed)} endpoints. "
-            "Read them by name, or with --details."
+            f"\nNot read ({_NOT_READ}), to make fewer calls: instances and prices of {brief} of {len(listed)} endpoints"
+            ". Read them by name, or with --details."
         )
     return total
 
