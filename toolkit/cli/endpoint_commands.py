@@ -172,8 +172,11 @@ def logs(
         raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}{value}")
     seconds, wanted = seconds_of(since) if since else None, grep.lower()
     endpoint = toolkit.connect(name, platform=platform)
-    lines: Iterable[str] = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
-    lines = deque(lines, maxlen=tail) if tail else lines
+    if tail and not wanted:
+        lines: Iterable[str] = endpoint.logs(since=seconds, tail=tail)
+    else:
+        lines = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
+        lines = deque(lines, maxlen=tail) if tail else lines
     if as_json:
         answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return

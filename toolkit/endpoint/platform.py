@@ -22,6 +22,9 @@ VARIANT_MARK = "@"
 class EndpointPlatform(Waitable, Protocol):
     """What a handle needs of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
 
+    def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
+        """The last lines of `logs`, read from its end where the platform can. Raises EndpointNotFound."""
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
 
@@ -111,7 +114,7 @@ def read_log(
     first = clock() - since if since is not None else 0.0
     bookmarks: dict[str, str] = {}
     while True:
-        for line in platform.logs(endpoint, bookmarks=bookmarks):
+        for line in platform.logs(endpoint, bookmarks=bookmarks, written_since=first):
             if line.time >= first:
                 yield line
         if not follow:

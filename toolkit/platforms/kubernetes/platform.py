@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -86,12 +87,21 @@ class KubernetesPlatform:
             return rollout.status(self.cluster, self._deployment(endpoint))
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         """Events of the pods are among the lines: `kubernetes: Pulled: …`."""
         with api_errors(f"reading the log of {endpoint}"):
             deployment = self._deployment(endpoint)
             yield from rollout.read_logs(self.cluster, deployment, since, {} if bookmarks is None else bookmarks)
+
+    def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
+        """Of all lines, which are read one after the other: a kubelet keeps tens of MiB."""
+        return list(deque(self.logs(endpoint), maxlen=count))
 
     def address(self, name: str) -> str:
         with api_errors(f"looking at {name}"):

@@ -15,7 +15,11 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
 
 if TYPE_CHECKING:
-    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef, GetLogEventsResponseTypeDef
+    from types_boto3_logs.type_defs import (
+        DescribeLogStreamsRequestPaginateTypeDef,
+        GetLogEventsResponseTypeDef,
+        OutputLogEventTypeDef,
+    )
     from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
 
 # 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
@@ -23,6 +27,9 @@ NO_LOG_REASON = (
     "SageMaker looks for a free instance (and gives up after about 30), or the image does not start on that type, "
     "which leaves no log"
 )
+
+_MOST_EVENTS = 10_000
+"""GetLogEvents gives at most so many."""
 
 
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
@@ -72,12 +79,27 @@ def log_streams(clients: Clients, group: str, prefix: str = "") -> list[tuple[st
     return sorted(streams, key=lambda stream: stream[1])
 
 
+def last_events(clients: Clients, group: str, stream: str, count: int) -> Iterator[OutputLogEventTypeDef]:
+    """So many of a stream's events, the last one first."""
+    token: str | None = None
+    while count > 0:
+        before: dict[str, Any] = {"nextToken": token} if token else {}
+        limit = min(count, _MOST_EVENTS)
+        page = clients.logs.get_log_events(logGroupName=group, logStreamName=stream, limit=limit, **before)
+        yield from reversed(page["events"])
+        count -= len(page["events"])
+        if page["nextBackwardToken"] == token:
+            return
+        token = page["nextBackwardToken"]
+
+
 def log_pages(
-    clients: Clients, group: str, stream: str, token: str | None = None
+    clients: Clients, group: str, stream: str, token: str | None = None, written_since: float = 0.0
 ) -> Iterator[GetLogEventsResponseTypeDef]:
-    """Pages of a stream from that token on, to the last one; each names the token of the next."""
+    """Pages of a stream from that token and second on, to the last one; each names the token of the next."""
+    first: dict[str, Any] = {"startTime": int(written_since * 1000)} if written_since > 0 else {}
     while True:
-        following: dict[str, Any] = {"nextToken": token} if token else {}
+        following: dict[str, Any] = {"nextToken": token, **first} if token else first
         page = clients.logs.get_log_events(logGroupName=group, logStreamName=stream, startFromHead=True, **following)
         yield page
         # CloudWatch Logs says that this was the last page by giving the same token again.
