@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import io
+import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -56,6 +58,8 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     """A log, whatever bytes it has. Raises UsageError for a file that cannot be read."""
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
+            if file != "-" and stat.S_ISCHR(os.fstat(log.fileno()).st_mode) and not log.isatty():
+                raise UsageError(f"{file} is a device", hint="Give the path of a log, or `-` for stdin.")
             yield log
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", hint="Give the path of a log, or `-` for stdin.") from error

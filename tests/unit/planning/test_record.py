@@ -137,3 +137,21 @@ def test_of_a_record_without_end_only_the_end_is_read(record: Record, warned: li
     record.write(PLAN, MODEL, "done")
     assert steps(record) == [("Model", "done")]
     assert len(warned) == 1
+
+
+def test_a_record_of_years_keeps_its_newest_half(record: Record, warned: list[str]) -> None:
+    record.write(PLAN, MODEL, "started")
+    one = record.path.read_bytes()
+    # A write more finds it longer than 8 MiB.
+    record.path.write_bytes(one * (8 * 1024**2 // len(one) + 1))
+    record.path.chmod(0o600)
+    record.write(PLAN, ENDPOINT, "failed")
+    assert 4 * 1024**2 - len(one) < record.path.stat().st_size <= 4 * 1024**2 + 2 * len(one)
+    assert record.path.stat().st_mode & 0o777 == 0o600
+    events = record.events()
+    assert {(event.kind, event.step) for event in events[:-1]} == {("Model", "started")}
+    assert (events[-1].kind, events[-1].step) == ("Endpoint", "failed")
+    assert warned == []
+    before = record.path.stat().st_size
+    record.write(PLAN, ENDPOINT, "done")
+    assert record.path.stat().st_size > before, "it is cut once, not with every event"
