@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from toolkit import registry
+from toolkit.api.context import recipe_or_none
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
 from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
@@ -80,11 +81,12 @@ def _show(item: Deployed) -> tuple[object, ...]:
 def status(*names: str, platform: str | None = None, all_regions: bool = False, details: bool | None = None) -> Listing:
     """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
 
-    `names` are the endpoints to list, such as "chat-*"; without, all are. `details` True describes each, whatever that
-    takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. The cluster is that of the
-    kubeconfig's current context.
+    `names` are the endpoints to list, such as "chat-*", or their recipes; without, all are. `details` True describes
+    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. The cluster is
+    that of the kubeconfig's current context.
     """
-    wanted = _Wanted(names, all_regions, is_named=bool(platform), details=details)
+    endpoints = tuple(recipe.name if (recipe := recipe_or_none(name)) else name for name in names)
+    wanted = _Wanted(endpoints, all_regions, is_named=bool(platform), details=details)
     platforms = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(platforms)) as threads:
         listings = list(threads.map(lambda name: _list(session_of(name), wanted), platforms))

@@ -30,7 +30,8 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
 def status(
     names: Annotated[
-        list[str] | None, typer.Argument(help="List only endpoints of these names, such as 'chat-*'.")
+        list[str] | None,
+        typer.Argument(help="List only endpoints of these names, such as 'chat-*', or of these recipes."),
     ] = None,
     platform: PlatformName = None,
     all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
@@ -64,7 +65,8 @@ def status(
     usual = ("deploy", "tiny/p-eagle", "--platform", "local")
     then = ("invoke", listing.endpoints[0].name, "Hello") if listing.endpoints else usual
     if not watch:
-        answer(listing.to_dict(), as_json, lambda: status_text(listing.endpoints), then=then)
+        found = bool(listing.endpoints) or not names
+        answer(listing.to_dict(), as_json, lambda: status_text(listing.endpoints), then=then, yes=found)
     if listing.errors:
         raise typer.Exit(_DID_NOT_ANSWER)
 

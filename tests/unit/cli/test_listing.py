@@ -150,6 +150,7 @@ def test_a_list_of_which_nothing_came_is_an_error() -> None:
 def test_only_the_names_that_are_asked_for_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert [item.name for item in status("spin*", "other", platform="local")] == ["spinner"]
     assert list(status("pin*", platform="local")) == []
+    assert run(["status", "pin*", "--platform", "local"]) == 1
     assert run(["status", "spin*", "--platform", "local"]) == 0
     assert "spinner" in capsys.readouterr().out
 
