@@ -71,7 +71,7 @@ def test_what_follows_a_log_does_not_change_its_cause(path: Path) -> None:
     assert (longer.cause, longer.message) == (whole.cause, whole.message)
 
 
-@pytest.mark.parametrize("around", [QUIET, LOUD, "a line that somebody printed"])
+@pytest.mark.parametrize("around", [QUIET, LOUD, "a line that somebody printed", "GroveError: of one request"])
 def test_what_is_said_once_is_not_displaced_by_what_is_said_often(around: str) -> None:
     many = [around] * 45_000
     found = explain([*many, "loading", DISK, *many])
