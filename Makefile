@@ -20,11 +20,12 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # What reads the code goes side by side: mypy alone keeps one core busy.
 test: .venv/installed
 	$(MAKE) --jobs=2 --output-sync=target types lint imports sbom
-	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/kubernetes tests/unit tests/security tests/tools
+	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/scale tests/kubernetes tests/unit tests/security tests/tools
 
 # Every crash of every command, fifty deployments at once, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
 	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/aws/test_many_endpoints.py tests/faults
+	TOOLKIT_SCALE=1 $(BIN)/python -m pytest -n 2 -s tests/scale
 	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py
 
 lint: .venv/installed

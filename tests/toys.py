@@ -184,7 +184,12 @@ class ToyBox:
         return EndpointStatus(endpoint, "InService", self.holds["Top", endpoint])
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         return iter(())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,22 @@ class Fault:
     times: int
 
 
+class Bucket:
+    """A token bucket for each service: `rate` requests a second, and as many at once after a second of rest."""
+
+    def __init__(self, rate: float, clock: Callable[[], float]) -> None:
+        self._rate, self._clock = rate, clock
+        self._tokens: dict[str, tuple[float, float]] = {}
+
+    def is_empty(self, service: str) -> bool:
+        """Take a token, if there is one."""
+        now = self._clock()
+        tokens, then = self._tokens.get(service, (self._rate, now))
+        tokens = min(self._rate, tokens + (now - then) * self._rate)
+        self._tokens[service] = (tokens - 1 if tokens >= 1 else tokens), now
+        return tokens < 1
+
+
 class Faults:
     """Faults to come. An operation is "CreateModel", "sagemaker:CreateModel", or "*" for every one."""
 
@@ -37,6 +54,11 @@ class Faults:
         self._waiting: list[Fault] = []
         self._storm: Fault | None = None
         self._met: Counter[str] = Counter()
+        self._bucket: Bucket | None = None
+
+    def limit(self, rate: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """From now on each service takes `rate` requests a second."""
+        self._bucket = Bucket(rate, clock)
 
     def storm(self, code: str, *, status: int = 400, when: When = "before", times: int = 1) -> None:
         """From now on every call meets that error `times` times before it gets through; "" cuts the connection."""
@@ -65,7 +87,7 @@ class Faults:
         """All is well again."""
         self._waiting.clear()
         self._met.clear()
-        self._storm = None
+        self._storm = self._bucket = None
 
     def take(self, call: Call) -> Fault | None:
         """The fault that this call meets."""
@@ -73,6 +95,8 @@ class Faults:
             if fault.operation in ("*", call.operation, str(call)) and fault.times > 0:
                 fault.times -= 1
                 return fault
+        if self._bucket and self._bucket.is_empty(call.service):
+            return Fault("*", "ThrottlingException", "Rate exceeded", 400, "before", 1)
         return self._in_storm(call) if self._storm else None
 
     def _in_storm(self, call: Call) -> Fault | None:

@@ -77,7 +77,7 @@ def live(standin: StandIn, recipe: Recipe, root: Path) -> None:
         wait_in_service(platform, configs(made, rules_of(made.platform).kinds), progress, 60)
         complete(made, rules_of(made.platform).kinds, platform, record, progress)
         remove(made, platform, record, progress)
-    assert len(platform.endpoints()) == len(names)
+    assert len(list(platform.endpoints())) == len(names)
     list(platform.logs(recipe.name))
     removed = make_plan("", RULES, names, (), platform.observe((), names))
     with platform.lease(recipe.name):

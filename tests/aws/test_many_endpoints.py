@@ -51,10 +51,9 @@ def test_among_many_each_is_listed_and_a_plan_is_about_its_own(user: User, stand
     """`crowd-1` is part of the names of 110 others, and AWS finds by parts of names."""
     make_endpoints(user, CROWD)
     standin.calls.clear()
-    listed = toolkit.endpoints(platform="sagemaker")
+    listed = toolkit.endpoints(platform="sagemaker", details=True)
     assert sorted(item.name for item in listed) == sorted(CROWD)
     assert {(item.status, item.instances) for item in listed} == {("InService", (("ml.g6.xlarge", 1),))}
-    assert [str(call) for call in standin.calls].count("resourcegroupstaggingapi:GetResources") == 2  # 100 on a page
 
     (recipe,) = write_recipes(tmp_path, ["crowd-1"])
     assert {action.verb for action in toolkit.plan(recipe).actions} == {"create"}

@@ -14,8 +14,9 @@ from head_exports import specforge_eagle3, speculators
 import toolkit
 from toolkit.engines.vllm.convert import convert
 from toolkit.errors import UsageError
+from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import captured_workload
-from toolkit.measure.result import Journal, RequestResult
+from toolkit.measure.result import RequestResult
 from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.platforms.sagemaker.rules.widgets import owner
 

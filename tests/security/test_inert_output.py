@@ -73,7 +73,12 @@ class HostileBox(ToyBox):
         return EndpointStatus(endpoint, HOSTILE, HOSTILE, HOSTILE)
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         yield LogLine("AllTraffic/i-1", 0.0, HOSTILE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -15,7 +16,7 @@ from toolkit.endpoint.generation import AsyncStream, Generation, Stream
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.platform import read_log
 from toolkit.endpoint.request import ChatOptions, Message, chat_body
-from toolkit.errors import MissingPackage, ToolkitError
+from toolkit.errors import MissingPackage, ToolkitError, UsageError
 from toolkit.measure.arm import Served
 from toolkit.measure.design import Design
 from toolkit.measure.report import BenchReport
@@ -117,8 +118,16 @@ class Endpoint(Served):
         wait_in_service(self.platform, configs, progress or default_progress(), timeout)
         return self
 
-    def logs(self, *, follow: bool = False, since: float | None = None) -> Iterator[str]:
-        """Log lines of its containers, oldest first: all, or the last `since` seconds. `follow` waits for more."""
+    def logs(self, *, follow: bool = False, since: float | None = None, tail: int | None = None) -> Iterator[str]:
+        """Log lines of its containers, oldest first: all, or the last `since` seconds. `follow` waits for more.
+
+        `tail` is the number of the last lines to give. Raises UsageError for `follow` and `tail`.
+        """
+        if follow and tail:
+            raise UsageError("follow and tail cannot be combined", hint="Leave out one of them.")
+        if tail:
+            first = time.time() - since if since is not None else 0.0
+            return (line.text for line in self.platform.last_logs(self.address, tail) if line.time >= first)
         return (line.text for line in read_log(self.platform, self.address, follow, since))
 
     def metrics(self, minutes: int = 60) -> Metrics:

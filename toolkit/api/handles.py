@@ -56,12 +56,15 @@ def watch(name: RecipeLike, *, minutes: int = 60, platform: str | None = None) -
     return watch_metrics(connect(name, platform=platform).metrics(minutes), recipe_or_none(name))
 
 
-def endpoints(*, platform: str | None = None, all_regions: bool = False) -> list[Deployed]:
+def endpoints(
+    *names: str, platform: str | None = None, all_regions: bool = False, details: bool | None = None
+) -> list[Deployed]:
     """Every endpoint that the toolkit made: on this machine, on AWS where there are credentials, and on a cluster.
 
-    A platform that does not answer is skipped, with a line on stderr, unless `platform` names it.
+    A platform that does not answer is skipped, with a line on stderr, unless `platform` names it. `names` and `details`
+    are those of `status`.
     """
-    listed = status(platform=platform, all_regions=all_regions)
+    listed = status(*names, platform=platform, all_regions=all_regions, details=details)
     for line in listed.not_listed:
         default_progress().say(f"not listed: {line}")
     return list(listed.endpoints)

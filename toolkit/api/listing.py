@@ -8,11 +8,13 @@ import shlex
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 from toolkit import registry
+from toolkit.api.context import recipe_or_none
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
-from toolkit.endpoint.platform import Deployed
+from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.known import catalogue
@@ -24,7 +26,7 @@ from toolkit.text import inert
 class Listing(Sequence[Deployed]):
     """The endpoints of all platforms that answered.
 
-    `not_listed` says which were not asked or did not answer, and why; `errors` are of those that should have answered.
+    `not_listed` says which were not asked or did not answer all, and why; `errors` are of those that should have.
     """
 
     endpoints: tuple[Deployed, ...] = ()
@@ -40,9 +42,18 @@ class Listing(Sequence[Deployed]):
     def __add__(self, other: Listing) -> Listing:
         return Listing(self.endpoints + other.endpoints, self.not_listed + other.not_listed, self.errors + other.errors)
 
+    @property
+    def in_brief(self) -> int:
+        """How many of the endpoints were not described: their instances and prices are not known."""
+        return sum(not item.described for item in self.endpoints)
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit status --json`."""
-        return {"endpoints": [item.to_dict() for item in self.endpoints], "not_listed": list(self.not_listed)}
+        return {
+            "endpoints": [item.to_dict() for item in self.endpoints],
+            "not_listed": list(self.not_listed),
+            "not_described": self.in_brief,
+        }
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row for each endpoint."""
@@ -63,22 +74,26 @@ class Listing(Sequence[Deployed]):
 def _show(item: Deployed) -> tuple[object, ...]:
     tone: Tone = "good" if item.status == "InService" else "bad" if item.status == "Failed" else "fair"
     instances = ", ".join(f"{count} {name}" for name, count in item.instances)
-    price = dollars_per_hour(item.price_per_hour)
+    price = dollars_per_hour(item.price_per_hour) if item.described else "not read"
     return item.name, in_tone(item.status, tone), item.platform, item.region, instances, price, item.failure_reason
 
 
-def status(*, platform: str | None = None, all_regions: bool = False) -> Listing:
+def status(*names: str, platform: str | None = None, all_regions: bool = False, details: bool | None = None) -> Listing:
     """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
 
-    The cluster is that of the kubeconfig's current context.
+    `names` are the endpoints to list, such as "chat-*", or their recipes; without, all are. `details` True describes
+    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. The cluster is
+    that of the kubeconfig's current context.
     """
-    names = (platform,) if platform else registry.platforms()
-    with ThreadPoolExecutor(len(names)) as threads:
-        listings = list(threads.map(lambda name: _list(session_of(name), all_regions, bool(platform)), names))
+    endpoints = tuple(recipe.name if (recipe := recipe_or_none(name)) else name for name in names)
+    wanted = _Wanted(endpoints, all_regions, is_named=bool(platform), details=details)
+    platforms = (platform,) if platform else registry.platforms()
+    with ThreadPoolExecutor(len(platforms)) as threads:
+        listings = list(threads.map(lambda name: _list(session_of(name), wanted), platforms))
     whole = sum(listings, Listing())
     if platform and not session_of(platform).can_be_asked() and whole.not_listed:
         raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
-    if platform and whole.errors:
+    if platform and whole.errors and not whole.endpoints:
         raise whole.errors[0]
     return whole
 
@@ -88,7 +103,7 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
 
     With `is_wanted` off, as for a removal, it never tells the user to deploy.
     """
-    listed = status()
+    listed = status(details=False)
     names = [item.name for item in listed.endpoints]
     of_ours = {re.sub(r"[/.]", "-", recipe): recipe for recipe in catalogue()}
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -108,13 +123,44 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
     return EndpointNotFound(f"there is no endpoint {name}{why}{unasked}", hint=hint)
 
 
-def _list(session: PlatformSession, all_regions: bool, is_named: bool) -> Listing:
+@dataclass(frozen=True)
+class _Wanted:
+    """What `status` was asked for. `is_named`: one platform, which has to answer."""
+
+    names: tuple[str, ...]
+    all_regions: bool
+    is_named: bool
+    details: bool | None
+
+    def has(self, name: str) -> bool:
+        """Whether an endpoint of that name is wanted."""
+        return not self.names or any(fnmatchcase(name, wanted) for wanted in self.names)
+
+
+def _list(session: PlatformSession, wanted: _Wanted) -> Listing:
     if not session.can_be_asked():
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:
-        scopes: Sequence[str | None] = session.every_scope() if all_regions else (None,)
-        platforms = [session.glance(scope) for scope in scopes]
-        return Listing(tuple(item for opened in platforms if opened for item in opened.endpoints()))
+        scopes: Sequence[str | None] = session.every_scope() if wanted.all_regions else (None,)
     except ToolkitError as error:
-        said = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
-        return Listing(not_listed=(said,), errors=() if session.may_be_absent and not is_named else (error,))
+        return _unlisted(error, session, wanted)
+    return sum((_list_scope(session, scope, wanted) for scope in scopes), Listing())
+
+
+def _list_scope(session: PlatformSession, scope: str | None, wanted: _Wanted) -> Listing:
+    """A region that does not answer hides no other."""
+    try:
+        platform = session.glance(scope)
+        found = platform.endpoints(wanted.has, wanted.details) if platform else Found(())
+    except ToolkitError as error:
+        return _unlisted(error, session, wanted)
+    listing = Listing(found.endpoints)
+    if found.incomplete:
+        hint = "Ask again in a minute: fewer calls from elsewhere leave more for this one."
+        listing += _unlisted(PlatformError(found.incomplete, hint=hint), session, wanted)
+    return listing
+
+
+def _unlisted(error: ToolkitError, session: PlatformSession, wanted: _Wanted) -> Listing:
+    said = f"{error.message.rstrip('.')}. {error.hint}" if error.hint else error.message
+    return Listing(not_listed=(said,), errors=() if session.may_be_absent and not wanted.is_named else (error,))

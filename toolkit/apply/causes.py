@@ -20,15 +20,16 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from toolkit.apply.literals import Pattern, PatternSet
 from toolkit.catalog import lookup
 from toolkit.engines import CAUSES
 from toolkit.engines import registry as engine_registry
 
-_NOTHING = re.compile(r"(?!)")
+_NOTHING = r"(?!)"
 _ANY, _NEAR = ".*", ".{0,300}"
 
 
@@ -41,10 +42,10 @@ class Known:
     """
 
     code: str
-    words: re.Pattern[str]
+    words: Pattern
     hint: str
-    beside: re.Pattern[str] | None = None
-    without: re.Pattern[str] | None = None
+    beside: Pattern | None = None
+    without: Pattern | None = None
     certain: int = 1
     rank: int = 0
 
@@ -59,7 +60,7 @@ class HealthCheck:
 
     failed: re.Pattern[str]
     ended: re.Pattern[str]
-    refused: re.Pattern[str]
+    refused: Pattern
     port: str
     hints: Mapping[str, str]
     lines: Mapping[str, str]
@@ -71,16 +72,29 @@ class Words:
 
     reasons: tuple[Known, ...]
     log: tuple[Known, ...]
-    starts: re.Pattern[str]
-    answers: re.Pattern[str]
-    listens: tuple[re.Pattern[str], ...]
+    starts: Pattern
+    answers: Pattern
+    listens: tuple[Pattern, ...]
     prefix: re.Pattern[str]
     noise: re.Pattern[str]
     echo: re.Pattern[str]
     unknown_deaths: frozenset[str]
-    stages: tuple[tuple[str, re.Pattern[str]], ...]
-    counts: tuple[tuple[re.Pattern[str], str], ...]
+    stages: tuple[tuple[str, Pattern], ...]
+    counts: tuple[tuple[Pattern, str], ...]
     health_checks: tuple[HealthCheck, ...]
+
+    @cached_property
+    def marks(self) -> PatternSet:
+        """What any line may match, whoever wrote it and however harmless it is."""
+        conditions = [part for known in (*self.reasons, *self.log) for part in (known.beside, known.without) if part]
+        stages = [mark for _, mark in self.stages]
+        refused = [check.refused for check in self.health_checks]
+        return PatternSet([self.starts, self.answers, *self.listens, *conditions, *stages, *refused])
+
+    @cached_property
+    def causes(self) -> PatternSet:
+        """What shows a cause in a line that is no noise."""
+        return PatternSet(known.words for known in (*self.reasons, *self.log))
 
 
 def words(platform: str | None = None) -> Words:
@@ -98,13 +112,13 @@ def _read(paths: tuple[Path, ...]) -> Words:
         log=_known(files, "log"),
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
-        listens=tuple(re.compile(text) for text in _all(files, "listens")),
-        prefix=_any(_all(files, "prefix")),
-        noise=_any(text for texts in _all(files, "noise") for text in texts),
-        echo=_any(_all(files, "echo")),
+        listens=tuple(map(Pattern, _all(files, "listens"))),
+        prefix=re.compile(_either(_all(files, "prefix"))),
+        noise=re.compile(_either(text for texts in _all(files, "noise") for text in texts)),
+        echo=re.compile(_either(_all(files, "echo"))),
         unknown_deaths=frozenset(_all(files, "unknown_death")),
         stages=tuple((name, _any(texts)) for marks in _all(files, "stages") for name, texts in marks.items()),
-        counts=tuple((re.compile(item["words"]), item["unit"]) for items in _all(files, "counts") for item in items),
+        counts=tuple((Pattern(item["words"]), item["unit"]) for items in _all(files, "counts") for item in items),
         health_checks=tuple(_health_check(fields) for fields in _all(files, "health_check")),
     )
 
@@ -124,15 +138,18 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:
-    patterns = {name: re.compile(fields[name]) for name in ("failed", "ended", "refused")}
-    return HealthCheck(**patterns, port=fields["port"], hints=fields["hints"], lines=fields["lines"])
+    failed, ended = (re.compile(fields[name]) for name in ("failed", "ended"))
+    return HealthCheck(failed, ended, Pattern(fields["refused"]), fields["port"], fields["hints"], fields["lines"])
 
 
 def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [file[key] for file in files if key in file]
 
 
-def _any(texts: Iterable[str]) -> re.Pattern[str]:
-    """A pattern that matches any of the texts."""
-    pattern = "|".join(f"(?:{text})" for text in texts).replace(_ANY, _NEAR)
-    return re.compile(pattern) if pattern else _NOTHING
+def _any(texts: Iterable[str]) -> Pattern:
+    return Pattern(_either(texts))
+
+
+def _either(texts: Iterable[str]) -> str:
+    """A regular expression that matches any of the texts; none if there are none."""
+    return "|".join(f"(?:{text})" for text in texts).replace(_ANY, _NEAR) or _NOTHING

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Words, words
-from toolkit.apply.log_lines import bound_lines, log_lines
+from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
+from toolkit.apply.literals import Pattern
+from toolkit.apply.log_lines import log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
 from toolkit.display import card, in_tone, prose, verbatim
 from toolkit.errors import Cause
@@ -19,8 +20,6 @@ from toolkit.text import inert
 
 _MOST_EVIDENCE = 5
 _LONGEST_LINE = 300
-_SOUNDS_BAD = re.compile(r"(?i)\b(error|fatal|failed|failure|exception|denied|refused|cannot|killed|aborted|panic)\b")
-_ERROR_LINE = re.compile(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\berror: .+|\bValue error, .+)")
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,11 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
     `failure_reason` is the platform's reason for a failed endpoint, or the error message of a refused request. A vague
     reason (a rank above 0) yields to what the log shows.
     """
-    known, lines, reason = words(platform), bound_lines(lines), bound_lines(failure_reason.splitlines())
+    known = words(platform)
+    return _diagnose(condense(lines, known), condense(failure_reason.splitlines(), known), known)
+
+
+def _diagnose(lines: Sequence[str], reason: Sequence[str], known: Words) -> Cause | None:
     refused = _find(known.reasons, reason, known)
     named = _cause(refused, known, fatal=refused.known.certain > 0) if refused else None
     if refused and refused.known.rank <= 0:
@@ -50,21 +53,18 @@ def diagnose(lines: Sequence[str], failure_reason: str = "", platform: str | Non
     return _unhealthy(lines, said, known, check) if check else None
 
 
-def diagnose_text(lines: Sequence[str], platform: str | None = None) -> Cause | None:
+def _diagnose_text(lines: Sequence[str], known: Words) -> Cause | None:
     """The cause that lines of any origin show: a container's, or the platform's own among them."""
-    known, lines = words(platform), bound_lines(lines)
     said = _find(known.reasons, lines, known)
     return _in_log(lines, known) or (_cause(said, known, fatal=said.known.certain > 0) if said else None)
 
 
-def likeliest(lines: Sequence[str]) -> tuple[str, ...]:
+def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [
-        line for line in reversed(bound_lines(lines)) if not known.noise.search(line) and not known.echo.search(line)
-    ]
+    shown = [line for line in reversed(lines) if not known.noise.search(line) and not known.echo.search(line)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
-    others = [text for line in shown if _SOUNDS_BAD.search(text := _without_prefix(line, known))]
+    others = [text for line in shown if sounds_bad(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
 
 
@@ -80,7 +80,8 @@ def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
 
 def last_error(lines: Sequence[str]) -> str:
     """The last line that looks like an error and not like the echo of another one; may be empty."""
-    known, lines = words(), bound_lines(lines)
+    known = words()
+    lines = condense(lines, known)
     at = _last_error_at(lines, known)
     return "" if at is None else _message(lines[at], known)
 
@@ -90,7 +91,7 @@ def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
 
 
 def _is_error(line: str, known: Words) -> bool:
-    return bool(_ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
+    return bool(ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
 
 
 def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
@@ -108,15 +109,16 @@ def _after_answering(lines: Sequence[str], known: Words) -> Sequence[str]:
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
     """The first entry of the table that matches, with the matching line that looks most like an error."""
-    candidates = [(at, line) for at, line in enumerate(lines) if not all_words.noise.search(line)]
+    said = [(at, all_words.causes.matching(line)) for at, line in enumerate(lines) if not all_words.noise.search(line)]
+    telling = [(at, patterns) for at, patterns in said if patterns]
     for known in table:
-        places = [at for at, line in candidates if known.words.search(line)]
+        places = [at for at, patterns in telling if known.words in patterns]
         if places and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
-            return _Hit(known, lines, next((at for at in places if _ERROR_LINE.search(lines[at])), places[0]))
+            return _Hit(known, lines, next((at for at in places if ERROR_LINE.search(lines[at])), places[0]))
     return None
 
 
-def _somewhere(words: re.Pattern[str] | None, lines: Sequence[str], default: bool) -> bool:
+def _somewhere(words: Pattern | None, lines: Sequence[str], default: bool) -> bool:
     return default if words is None else any(words.search(line) for line in lines)
 
 
@@ -178,7 +180,7 @@ def _unhealthy_cause(code: str, line: str, check: HealthCheck, evidence: tuple[s
 
 def _message(line: str, known: Words) -> str:
     """The error without the logger's prefix, or the whole line if it does not look like an error."""
-    match = _ERROR_LINE.search(line)
+    match = ERROR_LINE.search(line)
     return _shorten(match[0]) if match else _without_prefix(line, known)
 
 
@@ -227,19 +229,21 @@ class Explanation:
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
-def explain(log: str | None = None, *, reason: str = "", platform: str | None = None) -> Explanation:
+def explain(log: str | Iterable[str] | None = None, *, reason: str = "", platform: str | None = None) -> Explanation:
     """Name the cause of a failure, the lines that show it, and the edit to make. Reads nothing but its arguments.
 
     Args:
-        log: Text of a container's log, of `kubectl describe pod` or `kubectl get events`, or what `aws` answered as
-            JSON; an empty text says that there is no log, None that it is not at hand.
+        log: Text of a container's log, or its lines, of which any number are read with bounded memory; also `kubectl
+            describe pod`, `kubectl get events`, or what `aws` answered as JSON. An empty text says that there is no
+            log, None that it is not at hand.
         reason: What the platform says of the failure, such as SageMaker's FailureReason.
         platform: Look for messages of this platform only. Raises UsageError for an unknown one.
     """
-    lines, reasons = log_lines(log or ""), log_lines(reason)
-    cause = diagnose(lines, "\n".join(reasons), platform) or diagnose_text([*lines, *reasons], platform)
-    if cause is None or cause.code in words(platform).unknown_deaths or (cause.code == _NO_LOG and log is None):
-        lines_of_trouble = likeliest([*reasons, *lines])
+    known = words(platform)
+    lines, reasons = condense(log_lines(log or ""), known), condense(log_lines(reason), known)
+    cause = _diagnose(lines, reasons, known) or _diagnose_text([*lines, *reasons], known)
+    if cause is None or cause.code in known.unknown_deaths or (cause.code == _NO_LOG and log is None):
+        lines_of_trouble = _likeliest([*reasons, *lines])
         message = _UNKNOWN.format(line=lines_of_trouble[0]) if lines_of_trouble else _NOTHING
         return Explanation(None, message, lines_of_trouble, _LOOK if lines_of_trouble else _ASK_FOR_LOG)
     return Explanation(cause.code, cause.line, cause.evidence, cause.hint)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-_MOST_LINES, _MOST_CHARACTERS = 50_000, 4_000_000
-LONGEST_LINE = 2_000
-"""Characters of a line that are read: patterns are tried at each of them."""
+LONGEST_WRAPPED = 65_536
+"""Characters of a line that are read, with what is around it."""
 _MOST_PREFIXES = 6
 # Colours, also as CloudWatch's agent writes them, and its end of line.
 _NOISE = re.compile(r"(?:\x1b|#033)\[[0-9;?]*[ -/]*[@-~]|#015\"?$")
@@ -37,18 +34,12 @@ _LEVELS = ("level", "levelname", "severity")
 _ORDINARY = ("debug", "info", "warn", "warning")
 
 
-def log_lines(text: str) -> list[str]:
-    """The newest lines of a log, an answer of `aws` or `kubectl` as JSON, or lines of JSON, as they were written."""
-    texts = list(_messages(_json(text))) or [text]
-    raw = bound_lines([line for part in texts for line in part.splitlines()])
-    return bound_lines([line for wrapped in raw for line in _unwrap(wrapped)])
-
-
-def bound_lines(lines: Sequence[str]) -> list[str]:
-    """The newest of the lines, each cut: whoever writes a log must not decide how long it takes to read it."""
-    newest = [line[:LONGEST_LINE] for line in lines[-_MOST_LINES:]]
-    sizes = list(accumulate(len(line) for line in reversed(newest)))
-    return newest[len(newest) - bisect_right(sizes, _MOST_CHARACTERS) :]
+def log_lines(log: str | Iterable[str]) -> Iterator[str]:
+    """The lines of a log, of an answer of `aws` or `kubectl` as JSON, or of lines of JSON, as they were written."""
+    if isinstance(log, str):
+        log = (line for part in list(_messages(_json(log))) or [log] for line in part.splitlines())
+    for wrapped in log:
+        yield from _unwrap(wrapped[:LONGEST_WRAPPED])
 
 
 def _unwrap(raw: str) -> Iterator[str]:

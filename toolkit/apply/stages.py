@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from toolkit.apply.causes import Words, words
-from toolkit.apply.log_lines import LONGEST_LINE
+from toolkit.apply.condense import LONGEST_LINE
 
 PROVISIONING = "waiting for an instance, weights and image"
 """The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""

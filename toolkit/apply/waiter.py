@@ -74,12 +74,18 @@ class Waitable(Protocol):
         """The endpoint's current status. Raises EndpointNotFound."""
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         """The log lines of the endpoint's containers since it was created, the newest container last.
 
         Only of containers whose log begins at `since` or later. `bookmarks` is how far each stream was read. It is
-        updated, so that calling again with the same mapping returns only new lines.
+        updated, so that calling again with the same mapping returns only new lines. Lines from before `written_since`
+        need not be read.
         """
 
 

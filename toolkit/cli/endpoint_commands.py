@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import deque
 from contextlib import nullcontext, suppress
 from pathlib import Path
@@ -19,21 +18,17 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
     from toolkit.api.endpoint import Endpoint
     from toolkit.endpoint.generation import Generation
     from toolkit.endpoint.metrics import Metrics
-    from toolkit.endpoint.platform import Deployed
     from toolkit.measure.report import BenchReport
     from toolkit.planning.plan import Plan
 
 Name = Annotated[str, typer.Argument(help="The endpoint's name, or the recipe it was deployed from.")]
 
-
-# A platform that is set up did not answer, so that there may be more.
-_DID_NOT_ANSWER = 3
 Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the period, up to now.")]
 
 
@@ -109,22 +104,6 @@ def approve_price(plan: Plan) -> None:
         confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False)
 
 
-def status(
-    platform: PlatformName = None,
-    all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
-    as_json: Json = False,
-) -> None:
-    """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
-    listing = toolkit.status(platform=platform, all_regions=all_regions)
-    for line in listing.not_listed:
-        say(f"not listed: {line}")
-    usual = ("deploy", "tiny/p-eagle", "--platform", "local")
-    then = ("invoke", listing.endpoints[0].name, "Hello") if listing.endpoints else usual
-    answer(listing.to_dict(), as_json, lambda: _status_text(listing.endpoints), then=then)
-    if listing.errors:
-        raise typer.Exit(_DID_NOT_ANSWER)
-
-
 def rollback(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
@@ -193,8 +172,11 @@ def logs(
         raise UsageError(f"{other} cannot be combined with --follow", hint=f"Run: toolkit logs {name} {other}{value}")
     seconds, wanted = seconds_of(since) if since else None, grep.lower()
     endpoint = toolkit.connect(name, platform=platform)
-    lines: Iterable[str] = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
-    lines = deque(lines, maxlen=tail) if tail else lines
+    if tail and not wanted:
+        lines: Iterable[str] = endpoint.logs(since=seconds, tail=tail)
+    else:
+        lines = (line for line in endpoint.logs(follow=follow, since=seconds) if wanted in line.lower())
+        lines = deque(lines, maxlen=tail) if tail else lines
     if as_json:
         answer({"endpoint": endpoint.name, "lines": list(lines)}, True, str)
         return
@@ -231,36 +213,6 @@ def destroy(
     confirm(f"Remove {name} and everything created for it?", yes)
     done = toolkit.destroy(name, platform=platform)
     answer(done.to_dict(), as_json, lambda: _removed_text(name, done), then=("status",))
-
-
-def _status_text(listed: Sequence[Deployed]) -> str:
-    from toolkit.registry import session_of
-
-    if not listed:
-        return "no endpoints"
-    head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
-    rows = [
-        (
-            item.name,
-            session_of(item.platform).scope_name(item.region),
-            item.status,
-            _age(time.time() - item.created),
-            ", ".join(f"{number} x {kind}" for kind, number in item.instances),
-            "?" if item.price_per_hour is None else f"{item.price_per_hour:.2f}",
-            item.failure_reason,
-        )
-        for item in listed
-    ]
-    known = [item.price_per_hour for item in listed if item.price_per_hour is not None]
-    more = "" if len(known) == len(listed) else " (without endpoints of unknown price)"
-    return f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
-
-
-def _age(seconds: float) -> str:
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _removed_text(name: str, done: Plan) -> str:

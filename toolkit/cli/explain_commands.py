@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import io
+import os
 import re
+import stat
 import sys
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -18,7 +23,8 @@ from toolkit.cli.table import table
 from toolkit.errors import UsageError
 from toolkit.home import docs_dir
 
-_MOST_BYTES = 64 * 1024**2
+_LONGEST_LINE = 65_536
+_LARGEST_DOCUMENT = 64 * 1024**2
 
 
 def explain(
@@ -33,26 +39,45 @@ def explain(
 ) -> None:
     """Name the cause of a failure, the lines that show it, and the edit to make.
 
-    Reads any log, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker, `kubectl
-    describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not known.
+    Reads any log of any size, also of endpoints that the toolkit did not create: of a container, CloudWatch or Docker,
+    `kubectl describe pod` or `kubectl get events`, and what `aws` answers as JSON. Exits with 1 when the cause is not
+    known.
     """
     if file is None and not reason:
         raise UsageError("give a log, or --reason", hint="See: toolkit explain --help")
-    explanation = toolkit.explain(None if file is None else _read(file), reason=reason, platform=platform)
+    if file is None:
+        explanation = toolkit.explain(reason=reason, platform=platform)
+    else:
+        with _opened(file) as log:
+            explanation = toolkit.explain(_log(log), reason=reason, platform=platform)
     answer(explanation.to_dict(), as_json, lambda: str(explanation), yes=bool(explanation))
 
 
-def _read(file: str) -> str:
-    """The text of a log, whatever bytes it has. Raises UsageError for a file that cannot be read, or is too large."""
+@contextmanager
+def _opened(file: str) -> Iterator[BinaryIO]:
+    """A log, whatever bytes it has. Raises UsageError for a file that cannot be read."""
     try:
         with nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as log:
-            data = log.read(_MOST_BYTES + 1)
+            if file != "-" and stat.S_ISCHR(os.fstat(log.fileno()).st_mode) and not log.isatty():
+                raise UsageError(f"{file} is a device", hint="Give the path of a log, or `-` for stdin.")
+            yield log
     except OSError as error:
         raise UsageError(f"{file}: {error.strerror}", hint="Give the path of a log, or `-` for stdin.") from error
-    if len(data) > _MOST_BYTES:
-        hint = f"Give its end: tail -c {_MOST_BYTES} FILE | toolkit explain -"
-        raise UsageError(f"{file}: the log is larger than {_MOST_BYTES} bytes", hint=hint)
-    return data.decode(errors="replace")
+
+
+def _log(stream: BinaryIO) -> str | Iterator[str]:
+    """The whole text of what may be one JSON document; the lines of anything else, however many there are."""
+    start = stream.read(_LONGEST_LINE) + stream.readline(_LONGEST_LINE)
+    if start.lstrip()[:1] in (b"{", b"["):
+        start += stream.read(_LARGEST_DOCUMENT)
+        if len(start) <= _LARGEST_DOCUMENT:
+            return start.decode(errors="replace")
+    return _lines(chain(io.BytesIO(start), iter(lambda: stream.readline(_LONGEST_LINE), b"")))
+
+
+def _lines(parts: Iterable[bytes]) -> Iterator[str]:
+    for part in parts:
+        yield from part.decode(errors="replace").splitlines()
 
 
 # In the order in which they are read: the tutorial, what to do, then why.

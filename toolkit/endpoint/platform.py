@@ -22,6 +22,9 @@ VARIANT_MARK = "@"
 class EndpointPlatform(Waitable, Protocol):
     """What a handle needs of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
 
+    def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
+        """The last lines of `logs`, read from its end where the platform can. Raises EndpointNotFound."""
+
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The container's JSON answer. Raises EndpointNotFound or InvocationError."""
 
@@ -60,7 +63,8 @@ class Deployed:
     """An endpoint created by the toolkit. `created` is in seconds since 1970, `instances` are pairs of type and count.
 
     `price_per_hour` is in US dollars, None if unknown; `status` is one of
-    apply.waiter.EndpointStatus; `region` is an AWS region, or the `context/namespace` of a cluster.
+    apply.waiter.EndpointStatus, or "Unknown"; `region` is an AWS region, or the `context/namespace` of a cluster. One
+    that is not `described` has neither config, instances, price nor reason, and `created` is None if unknown.
     """
 
     name: str
@@ -68,14 +72,31 @@ class Deployed:
     region: str
     status: str
     config: str
-    created: float
+    created: float | None
     instances: tuple[tuple[str, int], ...]
     price_per_hour: float | None
     failure_reason: str = ""
+    described: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit status --json`."""
         return asdict(self)
+
+
+def any_name(name: str) -> bool:
+    """Every endpoint is wanted."""
+    return True
+
+
+@dataclass(frozen=True)
+class Found:
+    """The endpoints of a platform. `incomplete` says why there may be more, and is empty if these are all."""
+
+    endpoints: tuple[Deployed, ...]
+    incomplete: str = ""
+
+    def __iter__(self) -> Iterator[Deployed]:
+        return iter(self.endpoints)
 
 
 def read_log(
@@ -93,7 +114,7 @@ def read_log(
     first = clock() - since if since is not None else 0.0
     bookmarks: dict[str, str] = {}
     while True:
-        for line in platform.logs(endpoint, bookmarks=bookmarks):
+        for line in platform.logs(endpoint, bookmarks=bookmarks, written_since=first):
             if line.time >= first:
                 yield line
         if not follow:

@@ -10,12 +10,13 @@ from typing import Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
 from toolkit.measure.lossless import count_identical, pair_answers
 from toolkit.measure.measurement import ArmReport, Verdict
 from toolkit.measure.report import BenchReport
-from toolkit.measure.result import Journal, RequestResult, successful
+from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again, run
 from toolkit.measure.scoring import Scored
 from toolkit.measure.summary import summarise

@@ -22,9 +22,9 @@ from toolkit.measure.arm import GENERAL, Arm, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design
+from toolkit.measure.journal import Journal
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
-from toolkit.measure.result import Journal
 from toolkit.measure.time_series import figures_of
 from toolkit.recipe.recipe import EngineRules
 

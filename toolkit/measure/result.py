@@ -1,25 +1,52 @@
-"""One measured request: when its tokens arrived, and what came of it. A journal keeps them, for who carries on."""
+"""One measured request: when its tokens arrived, and what came of it. A hundred thousand of them fit into 200 MB."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, overload
 
-from toolkit import documents
 from toolkit.endpoint.generation import Acceptance, Arrival
-from toolkit.errors import UsageError
-from toolkit.files import set_mode
-from toolkit.recipe.content import digest
 
 Outcome = Literal["successful", "failed", "incomplete"]
 
 
-@dataclass(frozen=True)
+class Arrivals(Sequence[Arrival]):
+    """Arrivals as two arrays: as objects they would take most of the memory of a measurement."""
+
+    __slots__ = ("_tokens", "seconds")
+
+    def __init__(self, arrivals: Iterable[Arrival]) -> None:
+        items = list(arrivals)
+        tokens = [item.tokens for item in items]
+        self.seconds = array("d", [item.seconds for item in items])
+        self._tokens: Sequence[int] = bytes(tokens) if max(tokens, default=0) < 256 else array("L", tokens)
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Arrival, ...]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | tuple[Arrival, ...]:
+        if isinstance(index, slice):
+            return tuple(map(Arrival, self.seconds[index], self._tokens[index]))
+        return Arrival(self.seconds[index], self._tokens[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+
+@dataclass(frozen=True, slots=True)
 class RequestResult:
     """What came of one request. Times are in seconds.
 
@@ -40,7 +67,7 @@ class RequestResult:
     started: float
     seconds: float
     outcome: Outcome
-    arrivals: tuple[Arrival, ...] = ()
+    arrivals: Sequence[Arrival] = ()
     prompt_tokens: int = 0
     cached_tokens: int | None = None
     counts_chunks: bool = False
@@ -56,6 +83,10 @@ class RequestResult:
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.arrivals, Arrivals):
+            object.__setattr__(self, "arrivals", Arrivals(self.arrivals))
+
     @property
     def request(self) -> tuple[str, int, int, float, bool]:
         """What tells this request from the others that its arm was asked."""
@@ -69,7 +100,8 @@ class RequestResult:
     @property
     def gaps(self) -> tuple[float, ...]:
         """Inter-token latencies (ITL): the time between two arrivals of tokens."""
-        return tuple(later.seconds - earlier.seconds for earlier, later in pairwise(self.arrivals))
+        assert isinstance(self.arrivals, Arrivals)
+        return tuple(later - earlier for earlier, later in pairwise(self.arrivals.seconds))
 
     @property
     def tpot(self) -> float | None:
@@ -82,57 +114,3 @@ class RequestResult:
 def successful(results: Sequence[RequestResult]) -> list[RequestResult]:
     """The results that latencies are taken from: failures are counted, never averaged over."""
     return [result for result in results if result.outcome == "successful"]
-
-
-_LIMITS = documents.Limits(size=1024**3)
-
-
-class Journal:
-    """The results of one measurement, readable by its owner only: they contain the answers' texts.
-
-    `setting` is all that decides what is measured; a file with results of another setting is refused. Where the file
-    cannot be written the measurement goes on, and `notes` says so.
-    """
-
-    def __init__(self, path: Path, setting: Mapping[str, Any]) -> None:
-        self.path = path
-        self.notes: tuple[str, ...] = ()
-        self._head = {"setting": digest(setting)}
-
-    def results(self) -> list[RequestResult]:
-        """What was measured before. A last line that was cut short is removed. Raises UsageError."""
-        try:
-            if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
-                # Somebody else has made it, and would read the answers.
-                raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
-            content = documents.read_file(self.path, _LIMITS)
-            if not content:
-                return []
-            head, *lines = content.split(b"\n")
-            if documents.parse(dict[str, str], head) != self._head:
-                hint = "Repeat the command that began it, or write to another file."
-                raise UsageError(f"{self.path} holds the results of a measurement with another setting", hint=hint)
-            cut = lines.pop() if lines else head
-            found = [documents.parse(RequestResult, line) for line in lines]
-            if cut:
-                os.truncate(self.path, len(content) - len(cut))
-            return found
-        except FileNotFoundError:
-            return []
-        except (OSError, documents.Unfit) as error:
-            hint = "Write to another file to measure from the start."
-            raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
-
-    def add(self, results: Sequence[RequestResult]) -> None:
-        if self.notes:
-            return
-        lines = [asdict(item) for item in results]
-        try:
-            self.path.touch(mode=0o600)
-            with self.path.open("ab") as stream:
-                if stream.tell() == 0:
-                    set_mode(stream, self.path, 0o600)
-                    lines = [self._head, *lines]
-                stream.write("".join(f"{json.dumps(line)}\n" for line in lines).encode())
-        except OSError as error:
-            self.notes = (f"results were not saved to {self.path}: {error.strerror}",)

@@ -23,9 +23,10 @@ from itertools import count, islice
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.machine import Machine
-from toolkit.measure.result import Journal, RequestResult, successful
+from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.statistics import (
     BlockNoise,
     Pair,
@@ -179,6 +180,7 @@ class _Measurement:
         self, design: Design, send: Send, saved: Sequence[RequestResult], journal: Journal | None, timing: Timing
     ) -> None:
         self._design, self._send, self._journal, self._timing = design, send, journal, timing
+        self._same = Same()
         self._cells = [self._cell(workload, load, saved) for workload in design.workloads for load in design.loads]
 
     @property
@@ -279,7 +281,7 @@ class _Measurement:
         began = self._timing.clock()
         for arm in self._order(cell, asks) if asks else ():
             sent = await self._send(arm, asks, cell.load, self._timing)
-            results = [replace(item, block=cell.blocks) for item in sent]
+            results = [self._same.share(replace(item, block=cell.blocks)) for item in sent]
             cell.add(results)
             if self._journal:
                 self._journal.add(results)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from toolkit import documents
-from toolkit.files import for_owner, make_private_folder
+from toolkit.errors import PlatformError
+from toolkit.files import for_owner, make_private_folder, write_whole
 from toolkit.planning.plan import Action, Plan
 from toolkit.text import hide_secrets
 
-# Of a longer record only the end is read.
+# A longer record is cut to its newest half: some 25,000 events.
 _MOST_BYTES = 8 * 1024**2
 
 Step = Literal["started", "done", "failed", "interrupted"]
@@ -81,12 +82,23 @@ class Record:
     def _append(self, line: str) -> None:
         """Write after the last whole line, and remove a partial one that a crash or a full disk caused."""
         make_private_folder(self.path.parent)
+        self._cut()
         with open(self.path, "a+b", opener=for_owner) as stream:
             newest = _newest(stream)
             stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
             stream.write(hide_secrets(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+    def _cut(self) -> None:
+        """Let the older half of a record go that has grown too long. A crash, or a full disk, leaves it as it was."""
+        with suppress(FileNotFoundError, PlatformError):
+            if self.path.stat().st_size <= _MOST_BYTES:
+                return
+            with self.path.open("rb") as stream:
+                stream.seek(-_MOST_BYTES // 2, os.SEEK_END)
+                _, _, newest = stream.read().partition(b"\n")
+            write_whole(self.path, newest.decode(errors="replace"))
 
     def _say(self, text: str) -> None:
         self._warn(f"warning: {text}.")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolkit.apply.executor import Executor
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import Trainer
-from toolkit.endpoint.platform import Deployed, EndpointPlatform
+from toolkit.endpoint.platform import EndpointPlatform, Found, any_name
 from toolkit.planning.kinds import PlanRules
 from toolkit.planning.resources import Account, Observer, Resource
 from toolkit.platforms.parts import PlatformParts
@@ -45,8 +45,11 @@ class PlatformRules(PlatformTraits, PlanRules, Protocol):
 class Platform(Observer, Executor, EndpointPlatform, Protocol):
     """An open platform, as the stages of a deployment use it."""
 
-    def endpoints(self) -> list[Deployed]:
-        """All endpoints that the toolkit created on it."""
+    def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
+        """The endpoints of those names that the toolkit created on it.
+
+        `details`: whether they have to be described; None leaves it to the platform, which may describe only few.
+        """
 
     def exists_settled(self, endpoint: str, progress: Progress) -> bool:
         """Wait until the endpoint can be changed. Returns whether it exists."""

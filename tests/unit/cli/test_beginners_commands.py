@@ -58,7 +58,6 @@ USAGE = {
     "one report to compare": ("bench --compare before.json", 2),  # which is not there
     "tail's -n": ("logs tiny -n 50", 3),
     "last lines of what goes on": ("logs tiny --follow --tail 5", 3),
-    "status of one": ("status tiny", 0),
     "filter without its option": ("recipes qwen", 0),
     "no recipe to show": ("recipes show", 0),
     "git's help": ("help check", 0),

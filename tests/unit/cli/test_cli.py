@@ -180,7 +180,8 @@ def test_lock_of_models_that_cannot_be_read(toolkit: Toolkit, good: Path, tmp_pa
 def test_status_where_nothing_runs(toolkit: Toolkit) -> None:
     first = "Next: toolkit deploy tiny/p-eagle --platform local\n"
     assert toolkit("status") == Ended(0, "no endpoints\n", f"not listed: AWS (no credentials)\n{first}")
-    assert toolkit("status", "--json").document == {"endpoints": [], "not_listed": ["AWS (no credentials)"]}
+    listed = {"endpoints": [], "not_listed": ["AWS (no credentials)"], "not_described": 0}
+    assert toolkit("status", "--json").document == listed
     assert toolkit("status", "--platform", "sagemaker").code == 3
 
 

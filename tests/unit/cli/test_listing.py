@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from toys import ToyBox, ToySession
 from toolkit import registry
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.cli.main import run
-from toolkit.endpoint.platform import Deployed
+from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError
 
 EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"
@@ -22,8 +23,9 @@ EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"
 class Box(ToyBox):
     """Holds one endpoint."""
 
-    def endpoints(self) -> list[Deployed]:
-        return [Deployed("spinner", "local", "", "InService", "spinner-1", time.time(), (), 0.0)]
+    def endpoints(self, is_wanted: Callable[[str], bool], details: bool | None) -> Found:
+        held = (Deployed("spinner", "local", "", "InService", "spinner-1", time.time(), (), 0.0),)
+        return Found(tuple(item for item in held if is_wanted(item.name)))
 
 
 class HereSession(ToySession):
@@ -47,6 +49,36 @@ class ExpiredSession(ToySession):
     running = glance
 
 
+class Throttled(ToyBox):
+    """AWS, which let half of the list be read."""
+
+    def __init__(self, held: tuple[Deployed, ...]) -> None:
+        super().__init__()
+        self._held = held
+
+    def endpoints(self, is_wanted: Callable[[str], bool], details: bool | None) -> Found:
+        return Found(self._held, "AWS throttled the list of endpoints in us-west-2 for 15 s: there may be more")
+
+
+class ThrottledSession(ExpiredSession):
+    """An account that is asked too often."""
+
+    held = (Deployed("chat", "local", "", "InService", "", None, (), None, described=False),)
+
+    def glance(self, scope: str | None) -> ToyBox:
+        return Throttled(self.held)
+
+    def scope_name(self, scope: str) -> str:
+        return "us-west-2"
+
+
+class EmptySession(ThrottledSession):
+    """One that let nothing be read."""
+
+    held = ()
+
+
+THROTTLED, EMPTY = ThrottledSession(), EmptySession()
 HERE, EXPIRED_SESSION = HereSession(), ExpiredSession()
 
 
@@ -88,3 +120,53 @@ def test_an_unknown_endpoint_gets_the_nearest_name() -> None:
 def test_where_not_all_platforms_answer_a_name_is_not_called_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["destroy", "spiner", "--yes"]) == 3
     assert EXPIRED in capsys.readouterr().err
+
+
+def let_aws_be(session: str) -> None:
+    entry = registry._platforms()["sagemaker"]
+    registry.register_platform("sagemaker", replace(entry, session=f"{__name__}:{session}"))
+
+
+def test_a_list_that_aws_cut_short_is_shown_and_marked(capsys: pytest.CaptureFixture[str]) -> None:
+    let_aws_be("THROTTLED")
+    assert run(["status", "--platform", "sagemaker"]) == 3
+    shown = capsys.readouterr()
+    assert re.search(r"^chat .+ InService +\? +- +-$", shown.out, re.MULTILINE)
+    assert "Not read (-), to make fewer calls: instances and prices of 1 of 1 endpoints." in shown.out
+    assert "there may be more. Ask again in a minute" in shown.err
+    run(["status", "--platform", "sagemaker", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    assert [(item["name"], item["described"]) for item in document["endpoints"]] == [("chat", False)]
+    assert document["not_described"] == 1
+    assert "there may be more" in document["not_listed"][0]
+
+
+def test_a_list_of_which_nothing_came_is_an_error() -> None:
+    let_aws_be("EMPTY")
+    with pytest.raises(PlatformError, match="there may be more"):
+        status(platform="sagemaker")
+
+
+def test_only_the_names_that_are_asked_for_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [item.name for item in status("spin*", "other", platform="local")] == ["spinner"]
+    assert list(status("pin*", platform="local")) == []
+    assert run(["status", "pin*", "--platform", "local"]) == 1
+    assert run(["status", "spin*", "--platform", "local"]) == 0
+    assert "spinner" in capsys.readouterr().out
+
+
+def test_a_list_is_shown_again_until_ctrl_c(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    assert run(["status", "--platform", "local", "--watch", "2s"]) == 0
+    assert pauses == [2.0] * 3
+    assert capsys.readouterr().out.count("spinner") == 3
+    assert run(["status", "--platform", "local", "--watch", "2s", "--json"]) == 2

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolkit.cli.endpoint_commands import _age, _status_text
+from toolkit.cli.status_command import age, status_text
 from toolkit.endpoint.platform import Deployed
 
 
@@ -19,7 +19,7 @@ def deployed(price: float | None) -> Deployed:
     [(59, "59 s"), (60, "1 min"), (3599, "60 min"), (3600, "1 h"), (86399, "24 h"), (86400, "1 d")],
 )
 def test_an_age_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None:
-    assert _age(seconds) == shown
+    assert age(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_an_age_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None
     [((1.5, 2.25), "3.75 $/h in total"), ((1.5, None), "1.50 $/h in total (without endpoints of unknown price)")],
 )
 def test_the_sum_says_when_a_price_is_missing(prices: tuple[float | None, ...], total: str) -> None:
-    assert _status_text([deployed(price) for price in prices]).endswith(f"\n{total}")
+    assert status_text([deployed(price) for price in prices]).endswith(f"\n{total}")

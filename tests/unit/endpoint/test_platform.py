@@ -22,7 +22,12 @@ class GrowingLog(MemoryPlatform):
         self._lengths = list(lengths)
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         if not self._lengths:
             raise EndpointNotFound(f"there is no endpoint {endpoint}")

@@ -21,10 +21,11 @@ from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import identical_share, measure, sender
 from toolkit.measure.design import Design, Load, Measured, Progress
+from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.report import BenchReport
-from toolkit.measure.result import Journal, RequestResult
+from toolkit.measure.result import RequestResult
 from toolkit.measure.run import again, run
 from toolkit.measure.statistics import pairs_of, speedup
 from toolkit.measure.summary import summarise

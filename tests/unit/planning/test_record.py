@@ -128,7 +128,7 @@ def test_what_a_full_disk_has_cut_off_is_no_line_of_the_next_command(record: Rec
     assert record.path.read_bytes().count(b"\n") == 2
 
 
-def test_of_a_record_without_end_only_the_end_is_read(record: Record, warned: list[str]) -> None:
+def test_of_a_record_without_end_only_the_end_is_read_and_kept(record: Record, warned: list[str]) -> None:
     record.path.parent.mkdir()
     with record.path.open("wb") as stream:
         stream.truncate(2 * 1024**3)  # sparse: it takes no disk
@@ -136,4 +136,23 @@ def test_of_a_record_without_end_only_the_end_is_read(record: Record, warned: li
         stream.write(b"\n")
     record.write(PLAN, MODEL, "done")
     assert steps(record) == [("Model", "done")]
-    assert len(warned) == 1
+    assert record.path.stat().st_size < 1024
+    assert warned == []
+
+
+def test_a_record_of_years_keeps_its_newest_half(record: Record, warned: list[str]) -> None:
+    record.write(PLAN, MODEL, "started")
+    one = record.path.read_bytes()
+    # A write more finds it longer than 8 MiB.
+    record.path.write_bytes(one * (8 * 1024**2 // len(one) + 1))
+    record.path.chmod(0o600)
+    record.write(PLAN, ENDPOINT, "failed")
+    assert 4 * 1024**2 - len(one) < record.path.stat().st_size <= 4 * 1024**2 + 2 * len(one)
+    assert record.path.stat().st_mode & 0o777 == 0o600
+    events = record.events()
+    assert {(event.kind, event.step) for event in events[:-1]} == {("Model", "started")}
+    assert (events[-1].kind, events[-1].step) == ("Endpoint", "failed")
+    assert warned == []
+    before = record.path.stat().st_size
+    record.write(PLAN, ENDPOINT, "done")
+    assert record.path.stat().st_size > before, "it is cut once, not with every event"

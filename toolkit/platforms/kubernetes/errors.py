@@ -76,7 +76,7 @@ def _hint(error: ApiException, doing: str) -> str:
     if error.status == 404:
         return next((hint for kind, hint in _MISSING_KINDS.items() if kind in doing.split()), "")
     if error.status in (429, 503, 504):
-        return "The API server is busy. Run the same command again to resume."
+        return "The API server is busy. Run the same command again in a minute."
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Deployed
+from toolkit.endpoint.platform import Deployed, Found, any_name
 from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
@@ -86,12 +87,21 @@ class KubernetesPlatform:
             return rollout.status(self.cluster, self._deployment(endpoint))
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         """Events of the pods are among the lines: `kubernetes: Pulled: …`."""
         with api_errors(f"reading the log of {endpoint}"):
             deployment = self._deployment(endpoint)
             yield from rollout.read_logs(self.cluster, deployment, since, {} if bookmarks is None else bookmarks)
+
+    def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
+        """Of all lines, which are read one after the other: a kubelet keeps tens of MiB."""
+        return list(deque(self.logs(endpoint), maxlen=count))
 
     def address(self, name: str) -> str:
         with api_errors(f"looking at {name}"):
@@ -106,9 +116,9 @@ class KubernetesPlatform:
             return False
         return True
 
-    def endpoints(self) -> list[Deployed]:
+    def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return read_deployed(self.cluster)
+            return Found(tuple(read_deployed(self.cluster, is_wanted)))
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):
@@ -207,7 +217,7 @@ class KubernetesPlatform:
         return manifest if manifest and is_ours(manifest) else None
 
 
-def read_deployed(cluster: Cluster) -> list[Deployed]:
+def read_deployed(cluster: Cluster, is_wanted: Callable[[str], bool]) -> list[Deployed]:
     """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
     query = {"labelSelector": selector(OURS)}
     try:
@@ -216,7 +226,8 @@ def read_deployed(cluster: Cluster) -> list[Deployed]:
         if error.status != 403:
             raise
         deployments = cluster.items(path("Deployment", cluster.namespace), query)
-    return sorted((_read_endpoint(cluster, item) for item in deployments), key=lambda item: (item.name, item.region))
+    wanted = (item for item in deployments if is_wanted(item["metadata"]["name"]))
+    return sorted((_read_endpoint(cluster, item) for item in wanted), key=lambda item: (item.name, item.region))
 
 
 def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:

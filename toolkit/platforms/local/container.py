@@ -27,6 +27,7 @@ from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, HOME, log_group
 from toolkit.platforms.local.command import Starter
 from toolkit.platforms.local.host import Address
+from toolkit.platforms.local.log_store import open_stream
 
 _KEEPER_S = 5.0  # beyond the grace time, for the keeper to end
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
@@ -37,17 +38,18 @@ _LONGEST_LINE = 256 * 1024  # CloudWatch's limit for one event
 
 
 class LogStream:
-    """A log stream of an endpoint's log group; bytes go in, one event per line comes out.
+    """A log stream of an endpoint's log group; bytes go in, one event per line comes out. Its files are in `folder`.
 
     It is made with its first line: made earlier, it would seem to be older than its endpoint, and of another one.
     It writes to moto in this process: through HTTP each write would cost some milliseconds of the CPU that the model
     decodes on.
     """
 
-    def __init__(self, endpoint: str, name: str) -> None:
+    def __init__(self, endpoint: str, name: str, folder: Path) -> None:
         self.arn = HOME.log_stream_arn(endpoint, name)
         self._group, self._name = log_group(endpoint), name
         self._backend: LogsBackend = logs_backends[ACCOUNT][HOME.name]
+        self._folder = folder
         self._unfinished = b""
 
     def write(self, text: bytes) -> None:
@@ -75,8 +77,7 @@ class LogStream:
     def _create(self) -> None:
         with suppress(ResourceAlreadyExistsException):
             self._backend.create_log_group(self._group, {})
-        with suppress(ResourceAlreadyExistsException):
-            self._backend.create_log_stream(self._group, self._name)
+        open_stream(self._backend.groups[self._group], self._name, self._folder)
 
 
 class Container:

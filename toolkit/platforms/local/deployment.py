@@ -167,7 +167,7 @@ class _Instance:
         self._weight = variant.weight
         self._folder = folder
         self._s3 = s3
-        self._log = LogStream(endpoint, f"{variant.name}/i-{uuid.uuid4().hex[:17]}")
+        self._log = LogStream(endpoint, f"{variant.name}/i-{uuid.uuid4().hex[:17]}", folder.parents[2])
         self._lock = threading.Lock()
         self._container: Container | None = None
         self._deadline = 0.0

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
 
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+THROTTLED = ("RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException")
 _MISSING = (
     "NoSuchEntity",
     "NoSuchBucket",

@@ -23,7 +23,7 @@ from botocore.exceptions import (
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
 from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.aws_errors import DENIED
+from toolkit.platforms.sagemaker.aws_errors import DENIED, THROTTLED
 
 NOT_LOGGED_IN = (
     CredentialRetrievalError,
@@ -45,7 +45,7 @@ _CLOCK = "AWS found the request's time wrong: compare this machine's clock (date
 # In messages of InvalidSignatureException and SignatureDoesNotMatch.
 _WRONG_TIME = ("Signature expired", "Signature not yet current")
 _QUOTA = "Ask for a higher quota in Service Quotas, or use another instance type."
-_BUSY = "AWS is busy. Run the same command again to resume."
+_BUSY = "AWS takes fewer calls than were made just now. Run the same command again in a minute."
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
@@ -58,11 +58,7 @@ _HINTS = {
     "LimitExceededException": _QUOTA,
     "ResourceLimitExceeded": _QUOTA,
     "ServiceQuotaExceededException": _QUOTA,
-    "RequestLimitExceeded": _BUSY,
-    "SlowDown": _BUSY,
-    "Throttling": _BUSY,
-    "ThrottlingException": _BUSY,
-    "TooManyRequestsException": _BUSY,
+    **dict.fromkeys(THROTTLED, _BUSY),
 }
 _DENIED_ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
 

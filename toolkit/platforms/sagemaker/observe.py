@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus
-from toolkit.endpoint.platform import Deployed
-from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
-from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 if TYPE_CHECKING:
-    from types_boto3_logs.type_defs import DescribeLogStreamsRequestPaginateTypeDef, GetLogEventsResponseTypeDef
+    from types_boto3_logs.type_defs import (
+        DescribeLogStreamsRequestPaginateTypeDef,
+        GetLogEventsResponseTypeDef,
+        OutputLogEventTypeDef,
+    )
     from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
 
 # 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
@@ -27,8 +27,9 @@ NO_LOG_REASON = (
     "SageMaker looks for a free instance (and gives up after about 30), or the image does not start on that type, "
     "which leaves no log"
 )
-# boto3's clients may be used by several threads; more of them only meet AWS's throttling.
-_THREADS = 8
+
+_MOST_EVENTS = 10_000
+"""GetLogEvents gives at most so many."""
 
 
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
@@ -49,16 +50,6 @@ def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
                 raise
             unseen.append(f"{kind.kind}: not looked for, because the service has no {error.operation_name}")
     return Observed(tuple({(item.kind, item.name): item for item in existing}.values()), tuple(unseen))
-
-
-def owned_endpoints(clients: Clients) -> Iterator[str]:
-    """Names of all endpoints that carry our tag."""
-    pages = clients.tagging.get_paginator("get_resources").paginate(
-        TagFilters=[{"Key": ENDPOINT_TAG}], ResourceTypeFilters=["sagemaker:endpoint"]
-    )
-    for page in pages:
-        for item in page["ResourceTagMappingList"]:
-            yield item["ResourceARN"].rpartition("/")[2]
 
 
 def endpoint_status(
@@ -88,12 +79,27 @@ def log_streams(clients: Clients, group: str, prefix: str = "") -> list[tuple[st
     return sorted(streams, key=lambda stream: stream[1])
 
 
+def last_events(clients: Clients, group: str, stream: str, count: int) -> Iterator[OutputLogEventTypeDef]:
+    """So many of a stream's events, the last one first."""
+    token: str | None = None
+    while count > 0:
+        before: dict[str, Any] = {"nextToken": token} if token else {}
+        limit = min(count, _MOST_EVENTS)
+        page = clients.logs.get_log_events(logGroupName=group, logStreamName=stream, limit=limit, **before)
+        yield from reversed(page["events"])
+        count -= len(page["events"])
+        if page["nextBackwardToken"] == token:
+            return
+        token = page["nextBackwardToken"]
+
+
 def log_pages(
-    clients: Clients, group: str, stream: str, token: str | None = None
+    clients: Clients, group: str, stream: str, token: str | None = None, written_since: float = 0.0
 ) -> Iterator[GetLogEventsResponseTypeDef]:
-    """Pages of a stream from that token on, to the last one; each names the token of the next."""
+    """Pages of a stream from that token and second on, to the last one; each names the token of the next."""
+    first: dict[str, Any] = {"startTime": int(written_since * 1000)} if written_since > 0 else {}
     while True:
-        following: dict[str, Any] = {"nextToken": token} if token else {}
+        following: dict[str, Any] = {"nextToken": token, **first} if token else first
         page = clients.logs.get_log_events(logGroupName=group, logStreamName=stream, startFromHead=True, **following)
         yield page
         # CloudWatch Logs says that this was the last page by giving the same token again.
@@ -117,56 +123,14 @@ def training_status(clients: Clients, name: str) -> TrainingJob:
     )
 
 
-def read_deployed(clients: Clients, platform: str) -> list[Deployed]:
-    """By name, without those that are deleted meanwhile."""
-    _ = clients.sagemaker  # made once, and not by eight threads at a time
-    with ThreadPoolExecutor(_THREADS) as threads:
-        endpoints = threads.map(lambda name: _read_endpoint(clients, platform, name), sorted(owned_endpoints(clients)))
-        return [item for item in endpoints if item]
-
-
 def read_endpoint(
-    clients: Clients, name: str
+    clients: Clients, name: str, paced: Callable[[Callable[[], Any]], Any] = lambda ask: ask()
 ) -> tuple[DescribeEndpointOutputTypeDef, DescribeEndpointConfigOutputTypeDef] | None:
-    """An endpoint and its configuration; None when one of them has gone."""
+    """An endpoint and its configuration; None when one of them has gone. `paced` makes each of the two calls."""
 
     def read() -> tuple[DescribeEndpointOutputTypeDef, DescribeEndpointConfigOutputTypeDef]:
-        endpoint = clients.sagemaker.describe_endpoint(EndpointName=name)
+        endpoint = paced(lambda: clients.sagemaker.describe_endpoint(EndpointName=name))
         config = endpoint["EndpointConfigName"]
-        return endpoint, clients.sagemaker.describe_endpoint_config(EndpointConfigName=config)
+        return endpoint, paced(lambda: clients.sagemaker.describe_endpoint_config(EndpointConfigName=config))
 
     return unless_missing(clients, read)
-
-
-def _read_endpoint(clients: Clients, platform: str, name: str) -> Deployed | None:
-    if (found := read_endpoint(clients, name)) is None:
-        return None
-    endpoint, config = found
-    instances = _instances(endpoint, config)
-    return Deployed(
-        name=name,
-        platform=platform,
-        region=clients.session.region_name,
-        status=endpoint["EndpointStatus"],
-        config=endpoint["EndpointConfigName"],
-        created=endpoint["CreationTime"].timestamp(),
-        instances=instances,
-        price_per_hour=price_of_instances(instances) if platform == "sagemaker" else 0.0,
-        failure_reason=endpoint.get("FailureReason", ""),
-    )
-
-
-def _instances(
-    endpoint: DescribeEndpointOutputTypeDef, config: DescribeEndpointConfigOutputTypeDef
-) -> tuple[tuple[str, int], ...]:
-    """Type (the first of a variant's pools) and number, which is the one that autoscaling has come to."""
-    summaries = [*endpoint.get("ProductionVariants", []), *endpoint.get("ShadowProductionVariants", [])]
-    now = {item["VariantName"]: item.get("CurrentInstanceCount") for item in summaries}
-    variants = [*config["ProductionVariants"], *config.get("ShadowProductionVariants", [])]
-    return tuple(
-        (
-            variant.get("InstanceType") or variant["InstancePools"][0]["InstanceType"],
-            now.get(variant["VariantName"]) or variant["InitialInstanceCount"],
-        )
-        for variant in variants
-    )

@@ -33,6 +33,7 @@ _SCALING_PRINCIPAL = "sagemaker.application-autoscaling.amazonaws.com"
 # Actions that no resource limits, or that look through all of them.
 _EVERYWHERE = (
     "sagemaker:ListEndpointConfigs",
+    "sagemaker:ListEndpoints",
     "sagemaker:ListInferenceComponents",
     "sagemaker:ListModels",
     "sagemaker:ListTrainingJobs",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Deployed
+from toolkit.endpoint.platform import Found, any_name
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
 from toolkit.planning.plan import Action
@@ -36,9 +37,10 @@ from toolkit.platforms.sagemaker.kinds.base import Look, Work
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket
 from toolkit.platforms.sagemaker.kinds.image import image_uris
 from toolkit.platforms.sagemaker.kinds.inference_component import models_of
+from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, SECONDS, Pace, list_endpoints
 from toolkit.platforms.sagemaker.metrics import publish, read_metrics
 from toolkit.platforms.sagemaker.objects import BucketLease, read_objects
-from toolkit.platforms.sagemaker.observe import endpoint_status, read_deployed
+from toolkit.platforms.sagemaker.observe import endpoint_status
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
@@ -52,6 +54,7 @@ from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
+    from types_boto3_logs.type_defs import OutputLogEventTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
@@ -115,9 +118,10 @@ class SageMakerPlatform:
     def scan(self, image: str) -> dict[str, int]:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
-    def endpoints(self) -> list[Deployed]:
+    def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
+        pace = Pace(DETAILED_SECONDS if details else SECONDS)
         with aws_errors("listing endpoints"):
-            return read_deployed(self.clients, self.name)
+            return list_endpoints(self.clients, self.name, is_wanted, details, pace)
 
     @contextmanager
     def lease(self, endpoint: str) -> Iterator[Callable[[], None]]:
@@ -215,16 +219,35 @@ class SageMakerPlatform:
         return f"{name}/{components[0]['InferenceComponentName']}" if len(components) == 1 else name
 
     def logs(
-        self, endpoint: str, since: float = 0.0, bookmarks: MutableMapping[str, str] | None = None
+        self,
+        endpoint: str,
+        since: float = 0.0,
+        bookmarks: MutableMapping[str, str] | None = None,
+        *,
+        written_since: float = 0.0,
     ) -> Iterator[LogLine]:
         """Follows every page to the last one: the error stands there."""
+        with aws_errors(f"reading the log of {endpoint}"):
+            group, streams = self._log_streams(endpoint, since)
+            for stream in streams:
+                yield from self._lines(group, stream, {} if bookmarks is None else bookmarks, written_since)
+
+    def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
+        lines: deque[LogLine] = deque()
+        with aws_errors(f"reading the log of {endpoint}"):
+            group, streams = self._log_streams(endpoint)
+            for stream in reversed(streams):
+                for event in observe.last_events(self.clients, group, stream, count - len(lines)):
+                    lines.appendleft(_log_line(stream, event))
+        return list(lines)
+
+    def _log_streams(self, endpoint: str, since: float = 0.0) -> tuple[str, list[str]]:
+        """The log group, and its streams since the endpoint was created and since then, the newest last."""
         name, _, component = endpoint.partition("/")
         created = self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
-        with aws_errors(f"reading the log of {endpoint}"):
-            for stream, start in observe.log_streams(self.clients, group):
-                if start >= max(created, since) - _LOG_CLOCK_SECONDS:
-                    yield from self._lines(group, stream, {} if bookmarks is None else bookmarks)
+        streams = observe.log_streams(self.clients, group)
+        return group, [name for name, start in streams if start >= max(created, since) - _LOG_CLOCK_SECONDS]
 
     def training_job(self, name: str) -> TrainingJob:
         with aws_errors(f"describing {name}"):
@@ -294,12 +317,18 @@ class SageMakerPlatform:
         with _found(name):
             return self.clients.sagemaker.describe_inference_component(InferenceComponentName=name)
 
-    def _lines(self, group: str, stream: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
+    def _lines(
+        self, group: str, stream: str, bookmarks: MutableMapping[str, str], written_since: float = 0.0
+    ) -> Iterator[LogLine]:
         """Lines of a stream from its bookmark on, which is moved behind each page when its lines were taken."""
-        for page in observe.log_pages(self.clients, group, stream, bookmarks.get(stream)):
+        for page in observe.log_pages(self.clients, group, stream, bookmarks.get(stream), written_since):
             for event in page["events"]:
-                yield LogLine(stream, event["timestamp"] / 1000, without_colours(event["message"]))
+                yield _log_line(stream, event)
             bookmarks[stream] = page["nextForwardToken"]
+
+
+def _log_line(stream: str, event: OutputLogEventTypeDef) -> LogLine:
+    return LogLine(stream, event["timestamp"] / 1000, without_colours(event["message"]))
 
 
 def _repository_and_tag(image: str) -> tuple[str, str]:

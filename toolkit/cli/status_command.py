@@ -1,0 +1,128 @@
+"""`toolkit status`: which endpoints there are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import toolkit
+from toolkit.cli.durations import seconds_of
+from toolkit.cli.output import answer, say
+from toolkit.cli.recipe_commands import Json, PlatformName
+from toolkit.cli.table import table
+from toolkit.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from toolkit.api.listing import Listing
+    from toolkit.endpoint.platform import Deployed
+
+# A platform that is set up did not answer, or not to the end, so that there may be more.
+_DID_NOT_ANSWER = 3
+_NOT_READ = "-"
+_CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
+
+
+def status(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="List only endpoints of these names, such as 'chat-*', or of these recipes."),
+    ] = None,
+    platform: PlatformName = None,
+    all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
+    details: Annotated[
+        bool | None,
+        typer.Option(
+            help="Read instances and prices of every endpoint, however many calls that takes, or of none. "
+            "By default of up to 100 in a region, and for 15 seconds.",
+        ),
+    ] = None,
+    watch: Annotated[
+        str | None, typer.Option(help="Show the list again every WATCH, such as 10s or 2m, until Ctrl-C.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
+    if watch and as_json:
+        raise UsageError("--json cannot be combined with --watch", hint="Run: toolkit status --json, in a loop")
+    every = seconds_of(watch) if watch else 0.0
+
+    def look() -> Listing:
+        return toolkit.status(*(names or ()), platform=platform, all_regions=all_regions, details=details)
+
+    listing = look()
+    with suppress(KeyboardInterrupt):
+        while watch:
+            _show_again(listing)
+            time.sleep(every)
+            listing = look()
+    _say_what_is_missing(listing)
+    usual = ("deploy", "tiny/p-eagle", "--platform", "local")
+    then = ("invoke", listing.endpoints[0].name, "Hello") if listing.endpoints else usual
+    if not watch:
+        found = bool(listing.endpoints) or not names
+        answer(listing.to_dict(), as_json, lambda: status_text(listing.endpoints), then=then, yes=found)
+    if listing.errors:
+        raise typer.Exit(_DID_NOT_ANSWER)
+
+
+def _show_again(listing: Listing) -> None:
+    """In place of what was there, in a terminal; below it in a log."""
+    if sys.stdout.isatty():
+        sys.stdout.write(_CLEAR_SCREEN)
+    print(f"{time.strftime('%H:%M:%S')}\n{status_text(listing.endpoints)}\n", flush=True)  # noqa: T201
+    _say_what_is_missing(listing)
+
+
+def _say_what_is_missing(listing: Listing) -> None:
+    for line in listing.not_listed:
+        say(f"not listed: {line}")
+
+
+def status_text(listed: Sequence[Deployed]) -> str:
+    """The list as a table, with the sum of the prices."""
+    from toolkit.registry import session_of
+
+    if not listed:
+        return "no endpoints"
+    head = ("endpoint", "where", "status", "age", "instances", "$/h", "reason")
+    rows = [
+        (
+            item.name,
+            session_of(item.platform).scope_name(item.region),
+            item.status,
+            "?" if item.created is None else age(time.time() - item.created),
+            ", ".join(f"{number} x {kind}" for kind, number in item.instances) if item.described else _NOT_READ,
+            _price(item),
+            item.failure_reason,
+        )
+        for item in listed
+    ]
+    known = [item.price_per_hour for item in listed if item.price_per_hour is not None]
+    more = "" if len(known) == len(listed) else " (without endpoints of unknown price)"
+    total = f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
+    if brief := sum(not item.described for item in listed):
+        total += (
+            f"\nNot read ({_NOT_READ}), to make fewer calls: instances and prices of {brief} of {len(listed)} endpoints"
+            ". Read them by name, or with --details."
+        )
+    return total
+
+
+def _price(item: Deployed) -> str:
+    if not item.described:
+        return _NOT_READ
+    return "?" if item.price_per_hour is None else f"{item.price_per_hour:.2f}"
+
+
+def age(seconds: float) -> str:
+    """In its largest unit."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
