@@ -26,10 +26,12 @@ from standin_codebuild import CodeBuild
 from standin_components import SageMakerWithComponents
 from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
-from standin_http import Call, HttpAnswer, error, read_call
+from standin_http import Call, HttpAnswer, error, must_be_valid, read_call
 from standin_leftovers import leftovers
+from standin_refusals import must_be_taken
 from standin_roles import Alarms, must_fit
 from standin_runtime import Invocation, ModelError, Reply
+from standin_states import World
 from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -212,6 +214,8 @@ class StandIn:
     def _answer(self, call: Call, environ: WSGIEnvironment) -> HttpAnswer:
         try:
             self.account.must_be_allowed(call.service, call.operation)
+            must_be_valid(call)
+            must_be_taken(call, World(call, self.account, lambda region: self._in(region)[0], self._canned.scaling))
             if str(call) == "sagemaker:DeleteEndpoint":
                 self._canned.scaling.must_be_deletable(call)
             if str(call) == "sagemaker:UpdateEndpoint":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -31,7 +32,8 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "long": (int,),
     "float": (int, float),
     "double": (int, float),
-    "timestamp": (int, float),
+    "timestamp": (int, float, str, datetime),
+    "blob": (bytes, str),
 }
 
 # AWS's patterns are Java's, and this is what Python's `re` lacks of them. The Unicode classes stand in the pattern of
@@ -94,6 +96,8 @@ def _string(text: str, shape: StringShape, path: str) -> Iterator[str]:
 
 
 def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
+    if isinstance(value, datetime):
+        return
     is_number = isinstance(value, (int, float))
     size = value if is_number else len(value)
     noun = "value" if is_number else "length"
