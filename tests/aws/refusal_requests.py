@@ -1,4 +1,4 @@
-"""The requests of the rules in `refusals`, sent by the genuine boto3: what comes before, what is refused, what is taken."""
+"""The requests of the rules in `refusals`, sent by the genuine boto3."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _UNCHECKED = Config(parameter_validation=False, retries={"mode": "standard", "to
 
 
 class Sender:
-    """One client for each service. botocore's own checks are off, so that the server decides."""
+    """Asks a stand-in that is empty. botocore's own checks are off, so that the server decides.
 
-    def __init__(self, standin: StandIn) -> None:
-        self._standin = standin
-        self._session = standin.session()
-        self._clients: dict[str, Any] = {}
+    `clients` are kept from one to the next, by service.
+    """
+
+    def __init__(self, standin: StandIn, clients: dict[str, Any]) -> None:
+        self._standin, self._clients = standin, clients
         self._answers: dict[str, Any] = {}
         self._done: set[str] = set()
 
     def prepare(self, rule: Rule) -> None:
         """Ask for everything that comes before a rule's request."""
-        self._done = set()
         self._first(rule.base)
         self._run(rule.after)
 
@@ -48,7 +48,7 @@ class Sender:
             elif isinstance(step, dict) and "repeat" in step:
                 self._run(_written_out(step))
             elif isinstance(step, dict):
-                self._ask(*next(iter(step.items())))
+                self.ask(*next(iter(step.items())))
             else:
                 self._once(step)
 
@@ -62,16 +62,17 @@ class Sender:
     def _once(self, base: str) -> None:
         if base not in self._done:
             self._done.add(base)
-            self._ask(base, {})
+            self.ask(base, {})
 
-    def _ask(self, base: str, changes: Mapping[str, Any]) -> None:
+    def ask(self, base: str, changes: Mapping[str, Any]) -> Any:
+        """Send a base's request with changes, after everything that comes before it."""
         self._first(base)
-        self._send(base, changes)
+        return self._send(base, changes)
 
     def _send(self, base: str, changes: Mapping[str, Any]) -> Any:
         service, _, operation = bases()[base]["call"].partition(":")
         if service not in self._clients:
-            self._clients[service] = self._session.client(service, config=_UNCHECKED)  # type: ignore[call-overload]
+            self._clients[service] = self._standin.session().client(service, config=_UNCHECKED)  # type: ignore[call-overload]
         method = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", operation).lower()
         request = self._filled(changed(bases()[base]["request"], changes))
         self._answers = getattr(self._clients[service], method)(**request)

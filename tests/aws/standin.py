@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 from botocore.config import Config
+from moto.cloudwatch.models import cloudwatch_backends
 from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
 from standin_canned import Canned, hub_content
@@ -179,6 +180,10 @@ class StandIn:
     def promql(self) -> dict[str, float]:
         """Answers to PromQL, to be filled: the value of every query that contains the key."""
         return self._canned.cloudwatch.promql
+
+    def publish(self, data: list[dict[str, Any]], *, region: str = "us-west-2") -> None:
+        """Metrics of SageMaker's own, which nobody else may put there; as PutMetricData has them."""
+        cloudwatch_backends[ACCOUNT][region].put_metric_data("AWS/SageMaker", data)
 
     def settle(self) -> None:
         """Bring everything that is under way to the end of its script, as many Describes would."""

@@ -119,14 +119,14 @@ class CodeBuild:
             "currentPhase": phases[-1]["phaseType"],
             "phases": phases,
             "serviceRole": role,
-            "logs": {"groupName": GROUP, "streamName": build.id} if has_log else {},
+            "logs": {"groupName": GROUP, "streamName": _stream(build)} if has_log else {},
         }
 
     def _log(self, call: Call) -> object:
         """A page of a few lines; the same token again says that it was the last."""
         if call.request["logGroupName"] != GROUP:
             return None
-        build = self._builds[call.request["logStreamName"]]
+        (build,) = (item for item in self._builds.values() if _stream(item) == call.request["logStreamName"])
         if "INSTALL" not in build.script.phases[: build.looks] and not build.ended:
             raise ServiceError("The specified log stream does not exist.", code="ResourceNotFoundException")
         lines = build.script.log if build.is_read else build.script.log[:-1]
@@ -136,6 +136,11 @@ class CodeBuild:
         events = [{"timestamp": 0, "ingestionTime": 0, "message": f"{line}\n"} for line in page]
         token = f"f/{start + len(page)}"
         return {"events": events, "nextForwardToken": token, "nextBackwardToken": "b/0"}
+
+
+def _stream(build: _Build) -> str:
+    """A log stream has no colon in its name; CodeBuild takes what comes after the project's name."""
+    return build.id.rpartition(":")[2]
 
 
 def _create(call: Call) -> object:

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import standin_states_of_storage  # noqa: F401 (its functions register themselves)
+import standin_states_of_watching  # noqa: F401
 import yaml
 from standin_conditions import DEMANDS, matches, reach
 from standin_http import Call
 from standin_states import STATES, World
-
 
 from toolkit.platforms.local.aws import ServiceError
 
@@ -62,6 +62,11 @@ class Rule:
     demands: Mapping[str, Any] = field(default_factory=dict)
     state: str = ""
     held_out: bool = False
+
+    @property
+    def service(self) -> str:
+        """The service that it is for."""
+        return self.calls[0].partition(":")[0]
 
     @property
     def is_evaluated(self) -> bool:

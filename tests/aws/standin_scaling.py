@@ -73,6 +73,11 @@ class Scaling:
         """Whether the policy that PutScalingPolicy names is there."""
         return (*_place(call), call.request["PolicyName"]) in self._policies
 
+    def other_policies(self, call: Call) -> list[dict[str, Any]]:
+        """The policies of the same target that PutScalingPolicy does not name."""
+        name = call.request["PolicyName"]
+        return [policy for key, policy in self._policies.items() if key[:2] == _place(call) and key[2] != name]
+
     def must_be_deletable(self, call: Call) -> None:
         """Raise ServiceError when DeleteEndpoint may not deregister targets, which it does in the caller's name."""
         if self._of_endpoint(call) and "application-autoscaling:DeregisterScalableTarget" in self._account.denied:

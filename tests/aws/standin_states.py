@@ -5,20 +5,16 @@ Each function says whether a scope of a request is refused; rules name them as `
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moto.logs.models import logs_backends
 from standin_account import AccountRules
 from standin_components import SageMakerWithComponents, container_of
 from standin_http import Call
-from standin_patterns import fields_of, is_broken
 from standin_scaling import Scaling
 
-from toolkit.platforms.local.aws import ACCOUNT, ServiceError
+from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.host import EndpointSpec
 
 Scope = Mapping[str, Any]
@@ -285,139 +281,3 @@ def not_asynchronous(scope: Scope, world: World) -> bool:
 @state
 def no_such_endpoint(scope: Scope, world: World) -> bool:
     return world.deployed(scope["EndpointName"]) is None
-
-
-# Autoscaling
-
-
-@state
-def new_policy_without_type(scope: Scope, world: World) -> bool:
-    return "PolicyType" not in scope and not world.scaling.has_policy(world.call)
-
-
-def _ranges(scope: Scope) -> list[tuple[float, float]]:
-    steps = scope.get("StepAdjustments", [])
-    return sorted(
-        (step.get("MetricIntervalLowerBound", -math.inf), step.get("MetricIntervalUpperBound", math.inf))
-        for step in steps
-    )
-
-
-@state
-def steps_overlap(scope: Scope, world: World) -> bool:
-    return any(before[1] > after[0] for before, after in itertools.pairwise(_ranges(scope)))
-
-
-@state
-def steps_gap(scope: Scope, world: World) -> bool:
-    return any(before[1] < after[0] for before, after in itertools.pairwise(_ranges(scope)))
-
-
-@state
-def steps_open_below(scope: Scope, world: World) -> bool:
-    return sum(low == -math.inf for low, _ in _ranges(scope)) > 1
-
-
-@state
-def steps_open_above(scope: Scope, world: World) -> bool:
-    return sum(high == math.inf for _, high in _ranges(scope)) > 1
-
-
-@state
-def steps_negative_not_open(scope: Scope, world: World) -> bool:
-    lows = [low for low, _ in _ranges(scope)]
-    return any(-math.inf < low < 0 for low in lows) and -math.inf not in lows
-
-
-@state
-def steps_positive_not_open(scope: Scope, world: World) -> bool:
-    highs = [high for _, high in _ranges(scope)]
-    return any(0 < high < math.inf for high in highs) and math.inf not in highs
-
-
-def _results(queries: Sequence[Scope]) -> int:
-    return sum(query.get("ReturnData", True) for query in queries)
-
-
-@state
-def two_results_tracked(scope: Scope, world: World) -> bool:
-    tracked = scope.get("TargetTrackingScalingPolicyConfiguration", {})
-    queries = tracked.get("CustomizedMetricSpecification", {}).get("Metrics", [])
-    return bool(queries) and _results(queries) != 1
-
-
-# CloudWatch and its logs
-
-
-@state
-def not_one_result(scope: Scope, world: World) -> bool:
-    return "Metrics" in scope and _results(scope["Metrics"]) != 1
-
-
-@state
-def periods_of_queries(scope: Scope, world: World) -> bool:
-    queries = [*scope.get("Metrics", []), *scope.get("MetricDataQueries", [])]
-    periods = [query["MetricStat"]["Period"] for query in queries if "MetricStat" in query]
-    return any(period % 60 and period not in (1, 5, 10, 20, 30) for period in periods)
-
-
-@state
-def counts_differ(scope: Scope, world: World) -> bool:
-    return "Counts" in scope and len(scope["Counts"]) != len(scope.get("Values", []))
-
-
-def _seconds(moment: Any) -> float:
-    return float(moment.timestamp() if hasattr(moment, "timestamp") else moment)
-
-
-@state
-def not_before_end(scope: Scope, world: World) -> bool:
-    return _seconds(scope["StartTime"]) >= _seconds(scope["EndTime"])
-
-
-@state
-def too_many_points(scope: Scope, world: World) -> bool:
-    return (_seconds(scope["EndTime"]) - _seconds(scope["StartTime"])) / scope["Period"] > 1440
-
-
-@state
-def broken_pattern(scope: Scope, world: World) -> bool:
-    return is_broken(scope.get("filterPattern", ""))
-
-
-@state
-def value_of_no_field(scope: Scope, world: World) -> bool:
-    values = [item["metricValue"] for item in scope["metricTransformations"]]
-    named = [value.removeprefix("$") for value in values if value.startswith("$") and not value.startswith("$.")]
-    return not set(named) <= set(fields_of(scope["filterPattern"]))
-
-
-@state
-def no_such_group(scope: Scope, world: World) -> bool:
-    return scope["logGroupName"] not in logs_backends[ACCOUNT][world.call.region].groups
-
-
-@state
-def one_hundred_filters(scope: Scope, world: World) -> bool:
-    filters = logs_backends[ACCOUNT][world.call.region].filters.metric_filters
-    names = {item["filterName"] for item in filters if item["logGroupName"] == scope["logGroupName"]}
-    return scope["filterName"] not in names and len(names) >= 100
-
-
-def _times(scope: Scope) -> list[int]:
-    return [event["timestamp"] for event in scope["logEvents"]]
-
-
-@state
-def events_out_of_order(scope: Scope, world: World) -> bool:
-    return _times(scope) != sorted(_times(scope))
-
-
-@state
-def events_over_a_day(scope: Scope, world: World) -> bool:
-    return max(_times(scope)) - min(_times(scope)) > 24 * 3600 * 1000
-
-
-@state
-def events_too_large(scope: Scope, world: World) -> bool:
-    return sum(len(event["message"].encode()) + 26 for event in scope["logEvents"]) > 1_048_576

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -215,7 +216,19 @@ def more_than_ten_tags(scope: Scope, world: World) -> bool:
     return len(parse_qsl(scope.get("Tagging", ""), keep_blank_values=True)) > 10
 
 
+@state
+def no_such_upload(scope: Scope, world: World) -> bool:
+    bucket = _bucket(scope)
+    return bucket is not None and scope["UploadId"] not in bucket.multiparts
+
+
 # ECR
+
+
+@state
+def digest_differs(scope: Scope, world: World) -> bool:
+    digest = f"sha256:{hashlib.sha256(scope['imageManifest'].encode()).hexdigest()}"
+    return scope.get("imageDigest", digest) != digest
 
 
 @state
