@@ -73,16 +73,24 @@ class Rule:
         """Whether the rule itself refuses, and not the service behind the stand-in."""
         return bool(self.demands or self.state)
 
+    def breaks(self, request: Mapping[str, Any]) -> bool:
+        """Whether a request does not do as demanded."""
+        scopes = self._scopes(request)
+        return any(DEMANDS[name](scope, wanted) for scope in scopes for name, wanted in self.demands.items())
+
     def refuses(self, request: Mapping[str, Any], world: World) -> bool:
-        """Whether a request breaks it."""
-        for scope in reach(request, self.each):
-            if not all(matches(list(reach(scope, path)), wanted) for path, wanted in self.when.items()):
-                continue
-            if any(DEMANDS[name](scope, wanted) for name, wanted in self.demands.items()):
-                return True
-            if self.state and STATES[self.state](scope, world):
-                return True
-        return False
+        """Whether a request is refused, in that world."""
+        if self.state and any(STATES[self.state](scope, world) for scope in self._scopes(request)):
+            return True
+        return self.breaks(request)
+
+    def _scopes(self, request: Mapping[str, Any]) -> list[Any]:
+        """The structures that it holds for."""
+        return [
+            scope
+            for scope in reach(request, self.each)
+            if all(matches(list(reach(scope, path)), wanted) for path, wanted in self.when.items())
+        ]
 
 
 def must_be_taken(call: Call, world: World) -> None:
@@ -90,6 +98,11 @@ def must_be_taken(call: Call, world: World) -> None:
     for rule in _by_call()[str(call)]:
         if rule.refuses(call.request, world):
             raise ServiceError(rule.message or rule.says, code=rule.code)
+
+
+def broken_by(call: str, request: Mapping[str, Any]) -> list[str]:
+    """The rules that a request breaks whatever there is, of an operation such as "sagemaker:CreateModel"."""
+    return [rule.id for rule in _by_call()[call] if not rule.state and rule.breaks(request)]
 
 
 @cache

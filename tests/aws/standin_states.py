@@ -193,16 +193,6 @@ def rolling_batch_wrong(scope: Scope, world: World) -> bool:
 
 
 @state
-def rolling_of_several_variants(scope: Scope, world: World) -> bool:
-    return bool(_rolling(scope)) and len(world.config(scope).get("ProductionVariants", [])) > 1
-
-
-@state
-def rolling_of_serverless(scope: Scope, world: World) -> bool:
-    return bool(_rolling(scope)) and _is_serverless(world.config(scope))
-
-
-@state
 def made_serverless(scope: Scope, world: World) -> bool:
     spec = world.deployed(scope["EndpointName"])
     now = world.described("DescribeEndpointConfig", EndpointConfigName=spec.config) if spec else {}

@@ -55,7 +55,7 @@ def _trust(scope: Scope) -> str:
 @state
 def role_in_another_case(scope: Scope, world: World) -> bool:
     names = [role.name for role in _iam().roles.values()]
-    return scope["RoleName"].lower() in map(str.lower, names)
+    return scope["RoleName"] not in names and scope["RoleName"].lower() in map(str.lower, names)
 
 
 @state
