@@ -15,6 +15,8 @@ from refusal_requests import Sender
 from standin import StandIn
 from standin_refusals import Rule, rules
 
+from toolkit.platforms.local.validation import problems
+
 SGLANG = "763104351884.dkr.ecr.us-west-2.amazonaws.com/sglang:server-sagemaker-cuda-v1.4"
 NEWEST = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2"
 TAKEN: list[tuple[str, dict[str, object]]] = [
@@ -87,6 +89,15 @@ def test_a_rule_quotes_the_documentation_of_botocore(rule: Rule) -> None:
         text = (shape.members[member] if member else shape).documentation
     for part in rule.says.split("…"):
         assert _plain(part) in _plain(text)
+
+
+@pytest.mark.parametrize("service", sorted({rule.service for rule in rules()}))
+def test_every_pattern_of_botocore_is_read_or_left(service: str) -> None:
+    model = botocore.session.get_session().get_service_model(service)
+    shapes = [model.shape_for(name) for name in model.shape_names]
+    for shape in shapes:
+        if shape.type_name == "string" and "pattern" in shape.metadata:
+            list(problems("text", shape))
 
 
 def _row(name: str, counted: list[Rule]) -> str:

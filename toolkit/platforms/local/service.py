@@ -185,7 +185,7 @@ def _service_model() -> ServiceModel:
     return botocore.session.get_session().get_service_model("sagemaker")
 
 
-def containers_of(model: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+def containers_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
     """The containers of a model, as CreateModel and DescribeModel have them; a pipeline has several."""
     return [model["PrimaryContainer"]] if "PrimaryContainer" in model else model.get("Containers", [])
 
