@@ -33,7 +33,7 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "long": (int,),
     "float": (int, float),
     "double": (int, float),
-    "timestamp": (int, float, str, datetime),
+    "timestamp": (int, float, datetime),
     "blob": (bytes, str),
 }
 
