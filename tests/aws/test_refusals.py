@@ -17,6 +17,12 @@ from standin_refusals import Rule, rules
 
 from toolkit.platforms.local.validation import problems
 
+# Connections are kept from one test to the next; one that the server has ended is found when it is collected.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
+
 SGLANG = "763104351884.dkr.ecr.us-west-2.amazonaws.com/sglang:server-sagemaker-cuda-v1.4"
 NEWEST = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2"
 TAKEN: list[tuple[str, dict[str, object]]] = [
