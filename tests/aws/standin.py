@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import botocore.session
 from botocore.config import Config
+from moto.cloudwatch.models import cloudwatch_backends
 from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
 from standin_canned import Canned, hub_content
@@ -26,10 +27,12 @@ from standin_codebuild import CodeBuild
 from standin_components import SageMakerWithComponents
 from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
-from standin_http import Call, HttpAnswer, error, read_call
+from standin_http import Call, HttpAnswer, error, must_be_valid, read_call
 from standin_leftovers import leftovers
+from standin_refusals import must_be_taken
 from standin_roles import Alarms, must_fit
 from standin_runtime import Invocation, ModelError, Reply
+from standin_states import World
 from standin_training import Training
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -178,6 +181,10 @@ class StandIn:
         """Answers to PromQL, to be filled: the value of every query that contains the key."""
         return self._canned.cloudwatch.promql
 
+    def publish(self, data: list[dict[str, Any]], *, region: str = "us-west-2") -> None:
+        """Metrics of SageMaker's own, which nobody else may put there; as PutMetricData has them."""
+        cloudwatch_backends[ACCOUNT][region].put_metric_data("AWS/SageMaker", data)
+
     def settle(self) -> None:
         """Bring everything that is under way to the end of its script, as many Describes would."""
         with self._lock:
@@ -212,6 +219,8 @@ class StandIn:
     def _answer(self, call: Call, environ: WSGIEnvironment) -> HttpAnswer:
         try:
             self.account.must_be_allowed(call.service, call.operation)
+            must_be_valid(call)
+            must_be_taken(call, World(call, self.account, lambda region: self._in(region)[0], self._canned.scaling))
             if str(call) == "sagemaker:DeleteEndpoint":
                 self._canned.scaling.must_be_deletable(call)
             if str(call) == "sagemaker:UpdateEndpoint":

@@ -26,6 +26,8 @@ _ECR = re.compile(
     r"(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/"
     r"(?P<repository>[a-z0-9._/-]+?)(?::(?P<tag>[\w.-]+))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
+# AWS's documents name them too: aws/deep-learning-containers, docs of the vLLM and SGLang images.
+_MORE_IMAGES = {"vllm:server-sagemaker-cuda-v2", "sglang:server-sagemaker-cuda-v1.4"}
 # Where the name in policies is not botocore's.
 _PREFIXES = {
     "service-quotas": "servicequotas",
@@ -75,7 +77,7 @@ class AccountRules:
         """As a new account: AWS has all it has, nothing is denied, and there is no quota."""
         self.registry.host, self.registry.findings = None, {}
         images = json.loads((lookup.FOLDER / "images.json").read_text())["images"]
-        self.images = {f"{image['repository']}:{image['tag']}" for image in images}
+        self.images = {f"{image['repository']}:{image['tag']}" for image in images} | _MORE_IMAGES
         self.quotas, self.denied = {}, set()
         self.iam_is_late, self._late = 0, {}
 

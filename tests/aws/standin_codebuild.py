@@ -59,6 +59,7 @@ class CodeBuild:
     def operations(self) -> dict[str, Any]:
         """By their names in the journal."""
         return {
+            "codebuild:CreateProject": _create,
             "codebuild:StartBuild": self._start,
             "codebuild:BatchGetBuilds": self._get,
             "codebuild:StopBuild": self._stop,
@@ -93,7 +94,9 @@ class CodeBuild:
         return {"builds": [self._described(build, project.service_role) for build in found]}
 
     def _stop(self, call: Call) -> object:
-        build = self._builds[call.request["id"]]
+        build = self._builds.get(call.request["id"])
+        if build is None:
+            raise ServiceError(f"Build cannot be found: {call.request['id']}", code="ResourceNotFoundException")
         build.ended = build.ended or "STOPPED"
         return {"build": {"id": build.id}}
 
@@ -116,14 +119,14 @@ class CodeBuild:
             "currentPhase": phases[-1]["phaseType"],
             "phases": phases,
             "serviceRole": role,
-            "logs": {"groupName": GROUP, "streamName": build.id} if has_log else {},
+            "logs": {"groupName": GROUP, "streamName": _stream(build)} if has_log else {},
         }
 
     def _log(self, call: Call) -> object:
         """A page of a few lines; the same token again says that it was the last."""
         if call.request["logGroupName"] != GROUP:
             return None
-        build = self._builds[call.request["logStreamName"]]
+        (build,) = (item for item in self._builds.values() if _stream(item) == call.request["logStreamName"])
         if "INSTALL" not in build.script.phases[: build.looks] and not build.ended:
             raise ServiceError("The specified log stream does not exist.", code="ResourceNotFoundException")
         lines = build.script.log if build.is_read else build.script.log[:-1]
@@ -133,3 +136,31 @@ class CodeBuild:
         events = [{"timestamp": 0, "ingestionTime": 0, "message": f"{line}\n"} for line in page]
         token = f"f/{start + len(page)}"
         return {"events": events, "nextForwardToken": token, "nextBackwardToken": "b/0"}
+
+
+def _stream(build: _Build) -> str:
+    """A log stream has no colon in its name; CodeBuild takes what comes after the project's name."""
+    return build.id.rpartition(":")[2]
+
+
+def _create(call: Call) -> object:
+    """A project, where moto wants a location that AWS does not: of no source, and of a pipeline's."""
+    request = call.request
+    if "location" in request["source"] and request["artifacts"]["type"] != "CODEPIPELINE":
+        return None
+    project = codebuild_backends[ACCOUNT][call.region].create_project(
+        project_name=request["name"],
+        description=request.get("description"),
+        project_source=request["source"],
+        artifacts=request["artifacts"],
+        environment=request["environment"],
+        service_role=request["serviceRole"],
+        tags=request.get("tags"),
+        cache=request.get("cache"),
+        timeout=request.get("timeoutInMinutes"),
+        queued_timeout=request.get("queuedTimeoutInMinutes"),
+        source_version=request.get("sourceVersion"),
+        logs_config=request.get("logsConfig"),
+        vpc_config=request.get("vpcConfig"),
+    )
+    return {"project": project}

@@ -18,7 +18,10 @@ from toolkit.platforms.local.endpoints import Endpoints
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
 from toolkit.platforms.local.lifecycle import Lifecycle
 from toolkit.platforms.local.resources import Resources, Tags, page
-from toolkit.platforms.local.service import SageMaker
+from toolkit.platforms.local.service import SageMaker, containers_of
+
+SERVERLESS = "serverless"
+"""In place of an instance type."""
 
 NO_CONTAINER: Mapping[str, Any] = {}
 """Of a variant whose models are brought by inference components."""
@@ -40,6 +43,11 @@ class ComponentHost(ModelHost, Protocol):
 
     def component(self, spec: ComponentSpec) -> Deployment:
         """Containers that will serve an inference component. Raises ServiceError."""
+
+
+def container_of(model: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The first container of a model, nothing where there is no model."""
+    return next(iter(containers_of(model)), {})
 
 
 def is_for_components(spec: EndpointSpec) -> bool:
@@ -66,6 +74,10 @@ class SageMakerWithComponents(SageMaker):
 
     def must_be_possible(self, config: Request) -> None:
         """Raise ServiceError for an endpoint configuration that AWS would refuse."""
+        on_instances = [v for v in config["ProductionVariants"] if "ServerlessConfig" not in v]
+        if not on_instances:
+            return
+        config = {**config, "ProductionVariants": on_instances}
         with_model = [bool(validation.model_names(variant)) for variant in validation.variants(config)]
         if any(with_model) and not all(with_model):
             raise ServiceError("Either every variant has a ModelName, or none has, for inference components.")
@@ -75,6 +87,8 @@ class SageMakerWithComponents(SageMaker):
 
     def variant(self, asked: Mapping[str, Any], is_shadow: bool) -> Variant:
         """A variant of an endpoint configuration; it has containers if it names models."""
+        if "ServerlessConfig" in asked:
+            return super().variant({**asked, "InstanceType": SERVERLESS, "InitialInstanceCount": 0}, is_shadow)
         if validation.model_names(asked):
             return super().variant(asked, is_shadow)
         return Variant(

@@ -32,12 +32,20 @@ _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/(?P<service>[^/]+)/
 _BEARER = "Bearer sagemaker-api-key-"
 _INVOKED = re.compile(
     r"/endpoints/(?P<endpoint>[^/]+)(?:/inference-components/(?P<component>[^/]+))?/"
-    r"(?P<route>invocations|invocations-response-stream|openai/v1/chat/completions)"
+    r"(?P<route>invocations|invocations-response-stream|async-invocations|openai/v1/chat/completions)"
 )
 _RUNTIME = {
     "invocations": "InvokeEndpoint",
     "invocations-response-stream": "InvokeEndpointWithResponseStream",
+    "async-invocations": "InvokeEndpointAsync",
     "openai/v1/chat/completions": "OpenAI",
+}
+_NAMED = {
+    "InferenceComponentName": "X-Amzn-SageMaker-Inference-Component",
+    "TargetVariant": "X-Amzn-SageMaker-Target-Variant",
+    "TargetModel": "X-Amzn-SageMaker-Target-Model",
+    "TargetContainerHostname": "X-Amzn-SageMaker-Target-Container-Hostname",
+    "InputLocation": "X-Amzn-SageMaker-InputLocation",
 }
 # Signing names that are not botocore's names of the service.
 _SERVICES = {"monitoring": "cloudwatch", "servicequotas": "service-quotas", "tagging": "resourcegroupstaggingapi"}
@@ -46,6 +54,19 @@ _SHORT_CODES = {
     "AccessDeniedException": "AccessDenied",
     "ExpiredTokenException": "ExpiredToken",
     "ThrottlingException": "Throttling",
+}
+# What a service calls a request that is not as its model says. Requests to the runtime are read in part only.
+_INVALID = {
+    "sagemaker": "ValidationException",
+    "application-autoscaling": "ValidationException",
+    "cloudwatch": "ValidationError",
+    "logs": "InvalidParameterException",
+    "iam": "ValidationError",
+    "s3": "MalformedXML",
+    "ecr": "InvalidParameterException",
+    "codebuild": "InvalidInputException",
+    "pricing": "ValidationException",
+    "service-quotas": "ValidationException",
 }
 _WITH_CONTENT = ("PutObject", "UploadPart")
 
@@ -109,9 +130,12 @@ def read_call(environ: WSGIEnvironment) -> Call:
 
 def must_be_valid(call: Call) -> None:
     """Raises ServiceError unless the request is as its service's model says."""
+    if call.service not in _INVALID or call.operation not in get_service_model(call.service).operation_names:
+        return
     shape = get_service_model(call.service).operation_model(call.operation).input_shape
     if shape and (found := list(problems(call.request, shape))):
-        raise ServiceError(f"{len(found)} validation errors detected: {'; '.join(found)}")
+        words = f"{len(found)} validation error{'s'[: len(found) > 1]} detected: {'; '.join(found)}"
+        raise ServiceError(words, code=_INVALID[call.service])
 
 
 def _scope(authorization: str) -> tuple[str, str]:
@@ -123,10 +147,9 @@ def _scope(authorization: str) -> tuple[str, str]:
 
 
 def _invocation(invoked: re.Match[str], request: Request, body: bytes) -> dict[str, Any]:
-    component = invoked["component"] or request.headers.get("X-Amzn-SageMaker-Inference-Component")
-    variant = request.headers.get("X-Amzn-SageMaker-Target-Variant")
-    named = {"InferenceComponentName": component, "TargetVariant": variant}
-    found = {key: value for key, value in named.items() if value}
+    found = {key: request.headers[name] for key, name in _NAMED.items() if name in request.headers}
+    if invoked["component"]:
+        found["InferenceComponentName"] = invoked["component"]
     return {"EndpointName": invoked["endpoint"], **found, "Body": json.loads(body or b"{}")}
 
 

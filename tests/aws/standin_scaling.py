@@ -43,6 +43,7 @@ class Scaling:
         self._targets: dict[Place, dict[str, Any]] = {}
         self._tags: dict[str, dict[str, str]] = {}
         self._policies: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._scheduled: dict[tuple[str, str, str], dict[str, Any]] = {}
         operations: Mapping[str, Callable[[Call], object]] = {
             "RegisterScalableTarget": self._register,
             "DescribeScalableTargets": self._describe_targets,
@@ -50,6 +51,9 @@ class Scaling:
             "PutScalingPolicy": self._put_policy,
             "DescribeScalingPolicies": self._describe_policies,
             "DeleteScalingPolicy": self._delete_policy,
+            "PutScheduledAction": self._schedule,
+            "DescribeScheduledActions": self._describe_schedule,
+            "DeleteScheduledAction": self._unschedule,
             "DescribeScalingActivities": lambda call: {"ScalingActivities": []},
             "ListTagsForResource": lambda call: {"Tags": self._tags_of(call)},
             "TagResource": self._tag,
@@ -62,7 +66,17 @@ class Scaling:
         return [
             *(f"application-autoscaling target {resource}" for _, resource in self._targets),
             *(f"application-autoscaling policy {resource}/{name}" for _, resource, name in self._policies),
+            *(f"application-autoscaling schedule {resource}/{name}" for _, resource, name in self._scheduled),
         ]
+
+    def has_policy(self, call: Call) -> bool:
+        """Whether the policy that PutScalingPolicy names is there."""
+        return (*_place(call), call.request["PolicyName"]) in self._policies
+
+    def other_policies(self, call: Call) -> list[dict[str, Any]]:
+        """The policies of the same target that PutScalingPolicy does not name."""
+        name = call.request["PolicyName"]
+        return [policy for key, policy in self._policies.items() if key[:2] == _place(call) and key[2] != name]
 
     def must_be_deletable(self, call: Call) -> None:
         """Raise ServiceError when DeleteEndpoint may not deregister targets, which it does in the caller's name."""
@@ -146,6 +160,8 @@ class Scaling:
         self._tags.pop(self._targets.pop(place)["ScalableTargetARN"], None)
         for key in [key for key in self._policies if key[:2] == place]:
             self._forget_policy(key)
+        for key in [key for key in self._scheduled if key[:2] == place]:
+            del self._scheduled[key]
 
     def _put_policy(self, call: Call) -> object:
         request, place = call.request, _place(call)
@@ -191,6 +207,30 @@ class Scaling:
         alarms = [alarm["AlarmName"] for alarm in self._policies.pop(key)["Alarms"]]
         cloudwatch_backends[ACCOUNT][key[0]].delete_alarms(alarms)
 
+    def _schedule(self, call: Call) -> object:
+        self._must_be_registered(call, "registered")
+        key = (*_place(call), call.request["ScheduledActionName"])
+        kept = self._scheduled.get(key, {"CreationTime": now()})
+        name = f"scheduledAction:1:resource/sagemaker/{key[1]}:scheduledActionName/{key[2]}"
+        self._scheduled[key] = {**kept, **call.request, "ScheduledActionARN": _arn(call, name)}
+        return {}
+
+    def _describe_schedule(self, call: Call) -> object:
+        resource_id = call.request.get("ResourceId")
+        found = [
+            action
+            for (region, resource, _), action in sorted(self._scheduled.items())
+            if region == call.region and resource_id in (None, resource)
+        ]
+        return page("ScheduledActions", found, call, most=50)
+
+    def _unschedule(self, call: Call) -> object:
+        key = (*_place(call), call.request["ScheduledActionName"])
+        if key not in self._scheduled:
+            raise ServiceError(f"No scheduled action found for {_words(call)}", "ObjectNotFoundException")
+        del self._scheduled[key]
+        return {}
+
     def _describe_targets(self, call: Call) -> object:
         wanted = call.request.get("ResourceIds")
         found = [
@@ -232,7 +272,10 @@ class Scaling:
 def _types(sagemaker: SageMaker, config: str) -> dict[str, list[str]]:
     """Instance types of each variant of an endpoint configuration."""
     described = sagemaker.answer("DescribeEndpointConfig", {"EndpointConfigName": config})
-    return {variant["VariantName"]: validation.instance_types(variant) for variant in validation.variants(described)}
+    return {
+        variant["VariantName"]: [] if "ServerlessConfig" in variant else validation.instance_types(variant)
+        for variant in validation.variants(described)
+    }
 
 
 def _place(call: Call) -> Place:

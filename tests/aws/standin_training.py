@@ -13,14 +13,12 @@ from typing import Any
 from moto.logs.models import logs_backends
 from moto.s3.models import s3_backends
 from standin_account import AccountRules
-from standin_http import Call, must_be_valid
+from standin_http import Call
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.resources import page
 
 GROUP = "/aws/sagemaker/TrainingJobs"
-# With disks of their own: some of those in the catalogue.
-_WITH_DISKS = ("ml.p4d.24xlarge", "ml.p5.48xlarge", "ml.g6e.12xlarge", "ml.g7e.12xlarge")
 _ENDED = ("Completed", "Failed", "Stopped", "MaxRuntimeExceeded")
 _STATUS = {"Stopping": "Stopping", "MaxRuntimeExceeded": "Stopped", **{name: name for name in _ENDED[:3]}}
 
@@ -99,7 +97,6 @@ class Training:
 
     def _create(self, call: Call) -> object:
         request, region = call.request, Region(call.region)
-        must_be_valid(call)
         name = request["TrainingJobName"]
         if (call.region, name) in self._jobs:
             raise ServiceError(
@@ -107,11 +104,11 @@ class Training:
                 f"exists ({_arn(call.region, name)})",
                 code="ResourceInUse",
             )
-        must_fit(request)
         container = {"Image": request["AlgorithmSpecification"]["TrainingImage"]}
         if "TrainingImageConfig" in request["AlgorithmSpecification"]:
             container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
-        sources = [channel["DataSource"]["S3DataSource"]["S3Uri"] for channel in request.get("InputDataConfig", [])]
+        data = [channel["DataSource"] for channel in request.get("InputDataConfig", [])]
+        sources = [source["S3DataSource"]["S3Uri"] for source in data if "S3DataSource" in source]
         examined = {
             "ExecutionRoleArn": request["RoleArn"],
             "PrimaryContainer": {
@@ -196,35 +193,6 @@ class Training:
         backend.create_log_stream(GROUP, stream)
         moment = int(now() * 1000)
         backend.put_log_events(GROUP, stream, [{"timestamp": moment, "message": line} for line in job.script.log])
-
-
-def must_fit(request: Mapping[str, Any]) -> None:
-    """Raise ServiceError for what the API reference forbids and botocore's model does not say."""
-    resources = request["ResourceConfig"]
-    if request.get("StoppingCondition") is None:
-        raise ServiceError("StoppingCondition is missing.")  # unverified wording
-    if not resources.get("InstanceCount"):
-        raise ServiceError("InstanceCount must be at least 1.")  # unverified wording
-    _must_fit_spot(request)
-    if resources.get("VolumeKmsKeyId") and resources["InstanceType"] in _WITH_DISKS:
-        raise ServiceError("VolumeKmsKeyId is not supported for instance types with local storage.")  # unverified words
-    names = [channel["ChannelName"] for channel in request.get("InputDataConfig", [])]
-    if len(set(names)) < len(names):
-        raise ServiceError("Channel names must be unique.")  # unverified wording
-    keys = [tag["Key"] for tag in request.get("Tags", [])]
-    if any(key.startswith("aws:") for key in keys) or len(set(keys)) < len(keys):
-        raise ServiceError("Tag keys must be unique, and none begins with aws:.")  # unverified wording
-
-
-def _must_fit_spot(request: Mapping[str, Any]) -> None:
-    """API reference of StoppingCondition, MaxWaitTimeInSeconds, and of CreateTrainingJob; unverified wording."""
-    stops = request["StoppingCondition"]
-    longest, waits = stops.get("MaxRuntimeInSeconds", 86400), stops.get("MaxWaitTimeInSeconds")
-    if not request.get("EnableManagedSpotTraining"):
-        if waits is not None:
-            raise ServiceError("MaxWaitTimeInSeconds is only for managed spot training.")
-    elif waits is None or waits < longest:
-        raise ServiceError("MaxWaitTimeInSeconds must be at least MaxRuntimeInSeconds for managed spot training.")
 
 
 def _described(job: _Job) -> dict[str, Any]:

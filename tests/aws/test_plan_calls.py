@@ -11,6 +11,7 @@ import botocore.session
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair, write_pair, write_recipe
 from standin import Call, StandIn
+from standin_refusals import broken_by
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -101,7 +102,9 @@ def test_a_log_group_that_sagemaker_made(standin: StandIn, environment: None, tm
 
 
 @pytest.mark.parametrize("name", sorted(set(catalogue()) - NOT_PLANNED_ALONE))
-def test_each_call_of_a_shipped_recipe_has_botocores_shape(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_call_of_a_shipped_recipe_has_botocores_shape_and_breaks_no_rule(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -116,3 +119,4 @@ def test_each_call_of_a_shipped_recipe_has_botocores_shape(name: str, monkeypatc
         operation = loader.get_service_model(call["service"]).operation_model(call["operation"])
         assert operation.input_shape
         assert list(problems(call["request"], operation.input_shape)) == []
+        assert broken_by(f"{call['service']}:{call['operation']}", call["request"]) == []

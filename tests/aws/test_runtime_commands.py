@@ -74,12 +74,11 @@ def test_a_document_has_an_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, json.loads(ended.out)["error"]) == (2, "UsageError")
 
 
-def test_metrics(user: User, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics(standin: StandIn, user: User, capsys: pytest.CaptureFixture[str]) -> None:
     dimensions = [{"Name": "EndpointName", "Value": "chat"}, {"Name": "VariantName", "Value": "only"}]
-    cloudwatch: Any = user.session.client("cloudwatch")
     for _ in range(3):
         data = {"MetricName": "Invocations", "Value": 1.0, "Dimensions": dimensions, "Timestamp": datetime.now(UTC)}
-        cloudwatch.put_metric_data(Namespace="AWS/SageMaker", MetricData=[data])
+        standin.publish([data])
 
     code, out = toolkit(capsys, "metrics", "chat", "--minutes", "5")
     assert code == 0

@@ -209,7 +209,7 @@ def test_a_volume_is_only_for_types_without_an_instance_store(user: User, instan
     user.create_model("m")
     variant = one("m", InstanceType=instance_type, VolumeSizeInGB=200)
     if is_refused:
-        with refused("VolumeSizeInGB of variant only is not allowed"):
+        with refused("you can't specify VolumeSizeInGB"):
             user.create_config("c", variant)
     else:
         user.create_config("c", variant)

@@ -183,14 +183,14 @@ def test_the_hub_has_what_a_test_put_there(standin: StandIn, user: User) -> None
         user.sagemaker.describe_hub_content(**hub, HubContentName="nobody")
 
 
-def test_metrics_have_percentiles(user: User) -> None:
+def test_metrics_have_percentiles(standin: StandIn, user: User) -> None:
     cloudwatch, now = user.session.client("cloudwatch"), datetime.now(UTC)
     dimensions = [{"Name": "EndpointName", "Value": "ep"}]
     data: Any = [
         {"MetricName": "ModelLatency", "Dimensions": dimensions, "Value": float(n), "Timestamp": now}
         for n in range(1, 101)
     ]
-    cloudwatch.put_metric_data(Namespace="AWS/SageMaker", MetricData=data)
+    standin.publish(data)
     metric: Any = {"Namespace": "AWS/SageMaker", "MetricName": "ModelLatency", "Dimensions": dimensions}
     queries: Any = [
         {"Id": stat.lower(), "MetricStat": {"Metric": metric, "Period": 3600, "Stat": stat}}

@@ -108,23 +108,23 @@ def test_a_channels_data_must_be_there(user: User) -> None:
 def test_channels_have_names_of_their_own(user: User) -> None:
     """API reference of Channel, ChannelName; wording unverified."""
     channels = request(user)["InputDataConfig"] * 2
-    with refused("Channel names must be unique"):
+    with refused("The name of the channel"):
         user.sagemaker.create_training_job(**request(user, InputDataConfig=channels))
 
 
 def test_a_job_needs_a_stopping_condition(user: User) -> None:
     """API reference of CreateTrainingJob: required but for serverless jobs, though not in botocore's model."""
-    with refused("StoppingCondition"):
+    with refused("how long a model training job can run"):
         user.sagemaker.create_training_job(**request(user, StoppingCondition=None))
 
 
 def test_spot_instances_need_a_time_to_wait_that_is_not_shorter_than_the_job(user: User) -> None:
     """API reference of StoppingCondition, MaxWaitTimeInSeconds; wording unverified."""
     for stops in ({"MaxRuntimeInSeconds": 3600}, {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 1800}):
-        with refused("MaxWaitTimeInSeconds"):
+        with refused("must be equal to or greater than MaxRuntimeInSeconds"):
             user.sagemaker.create_training_job(**request(user, EnableManagedSpotTraining=True, StoppingCondition=stops))
     stops = {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}
-    with refused("only for managed spot training"):
+    with refused("only supported when EnableManagedSpotTraining is set to true"):
         user.sagemaker.create_training_job(**request(user, StoppingCondition=stops))
     user.sagemaker.create_training_job(**request(user, EnableManagedSpotTraining=True, StoppingCondition=stops))
 

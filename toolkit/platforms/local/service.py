@@ -9,8 +9,8 @@ is accepted and has no effect.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import botocore.session
@@ -67,7 +67,7 @@ class SageMaker:
                 f"The local platform has no {operation}. It has: {', '.join(self.operations)}.",
                 code="UnknownOperationException",
             )
-        shape = self._service_model.operation_model(operation).input_shape
+        shape = _service_model().operation_model(operation).input_shape
         assert shape is not None
         if wrong := list(validation.problems(request, shape)):
             raise ServiceError(f"{len(wrong)} validation error{'s'[: len(wrong) > 1]} detected: {'; '.join(wrong)}")
@@ -75,21 +75,17 @@ class SageMaker:
         with self._lock:
             return self.operations[operation](request)
 
-    @cached_property
-    def _service_model(self) -> ServiceModel:
-        return botocore.session.get_session().get_service_model("sagemaker")
-
     def _create_model(self, request: Request) -> Answer:
         self.models.must_be_new(request)
         self._refuse("CreateModel", request)
-        if "PrimaryContainer" not in request or "ExecutionRoleArn" not in request:
-            raise ServiceError("CreateModel needs PrimaryContainer and ExecutionRoleArn.")
-        container = request["PrimaryContainer"]
-        self._refuse("PrimaryContainer", container)
-        environment = container.get("Environment", {})
-        if sum(len(f"{key}{value}".encode()) for key, value in environment.items()) > _LARGEST_ENVIRONMENT:
-            raise ServiceError(f"The keys and values of Environment together exceed {_LARGEST_ENVIRONMENT} bytes.")
-        _must_be_folders(container)
+        if not (containers := containers_of(request)) or "ExecutionRoleArn" not in request:
+            raise ServiceError("CreateModel needs PrimaryContainer, or Containers, and ExecutionRoleArn.")
+        for container in containers:
+            self._refuse("PrimaryContainer", container)
+            environment = container.get("Environment", {})
+            if sum(len(f"{key}{value}".encode()) for key, value in environment.items()) > _LARGEST_ENVIRONMENT:
+                raise ServiceError(f"The keys and values of Environment together exceed {_LARGEST_ENVIRONMENT} bytes.")
+            _must_be_folders(container)
         self._host.examine("CreateModel", request)
         return self.models.add(request)
 
@@ -177,12 +173,21 @@ class SageMaker:
         )
 
     def _container(self, model: str) -> Mapping[str, Any]:
-        container: Mapping[str, Any] = self.models.describe({"ModelName": model})["PrimaryContainer"]
-        return container
+        return containers_of(self.models.describe({"ModelName": model}))[0]
 
     def _refuse(self, what: str, request: Request) -> None:
         if refused := [key for key in self._host.refused.get(what, ()) if key in request]:
             raise ServiceError(f"The local platform does not do {', '.join(refused)} in {what}. Leave it out here.")
+
+
+@cache
+def _service_model() -> ServiceModel:
+    return botocore.session.get_session().get_service_model("sagemaker")
+
+
+def containers_of(model: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The containers of a model, as CreateModel and DescribeModel have them; a pipeline has several."""
+    return [model["PrimaryContainer"]] if "PrimaryContainer" in model else model.get("Containers", [])
 
 
 def _must_have_variants(new: EndpointSpec, old: EndpointSpec) -> None:

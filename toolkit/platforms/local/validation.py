@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -31,7 +33,8 @@ _PYTHON_TYPES: Mapping[str, tuple[type, ...]] = {
     "long": (int,),
     "float": (int, float),
     "double": (int, float),
-    "timestamp": (int, float),
+    "timestamp": (int, float, datetime),
+    "blob": (bytes, str),
 }
 
 # AWS's patterns are Java's, and this is what Python's `re` lacks of them. The Unicode classes stand in the pattern of
@@ -89,11 +92,14 @@ def _string(text: str, shape: StringShape, path: str) -> Iterator[str]:
     if shape.enum and text not in shape.enum:
         yield _failure(text, path, f"Member must satisfy enum value set: [{', '.join(sorted(shape.enum))}]")
     pattern = shape.metadata.get("pattern")
-    if pattern and not _compile(pattern).fullmatch(text):
+    compiled = _compile(pattern) if pattern else None
+    if compiled and not compiled.fullmatch(text):
         yield _failure(text, path, f"Member must satisfy regular expression pattern: {pattern}")
 
 
 def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
+    if isinstance(value, datetime):
+        return
     is_number = isinstance(value, (int, float))
     size = value if is_number else len(value)
     noun = "value" if is_number else "length"
@@ -105,10 +111,16 @@ def _limits(value: Any, shape: Shape, path: str) -> Iterator[str]:
 
 
 @cache
-def _compile(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str] | None:
+    """The pattern, None where Python cannot read it: a few are Java's alone."""
     for java, python in _ONLY_JAVA.items():
         pattern = pattern.replace(java, python)
-    return re.compile(pattern)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of sets in sets, which mean what they say
+        try:
+            return re.compile(pattern)
+        except re.error:
+            return None
 
 
 def _member(path: str, name: str) -> str:
