@@ -114,7 +114,7 @@ def write_head(head: Head, job: TrainingJob, report: Report, engine: TrainingEng
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
-        head.verifier_norm = head.verifier_lm_head = nn.Identity()  # the target's, and no part of the head
+        head.verifier_norm = head.verifier_lm_head = nn.Identity()  # type: ignore[assignment]  # not its own
         head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
         engine.convert(exported, folder)
         _name_target(folder / "config.json", job)

@@ -47,7 +47,7 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
         head.load_verifier_weights()  # type: ignore[no-untyped-call]
     head.lm_head.weight.requires_grad_(True)
     targets = target_logits(job.target, vocabulary.t2d if vocabulary else None)
-    head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output
+    head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output  # type: ignore[assignment]
     if job.start_from:
         _load(head, Path(job.start_from))
     return head
@@ -100,7 +100,7 @@ def layers_read(job: TrainingJob) -> tuple[int, ...]:
 
 
 def _option(former: PretrainedConfig | None, key: str) -> Any:
-    """What a head's config says, as engines read it: in its `eagle_config`, or beside that. None where it says nothing."""
+    """What a head's config says, as engines read it: in its `eagle_config`, or beside that. None if it says nothing."""
     nested = getattr(former, "eagle_config", None)
     return nested[key] if isinstance(nested, dict) and key in nested else getattr(former, key, None)
 
@@ -109,10 +109,8 @@ def _require_computed(job: TrainingJob, former: PretrainedConfig) -> None:
     """Raise UsageError for a key of a head's config that changes what an engine computes, and not what is trained."""
     for key, usual in _NOT_COMPUTED.items():
         if (found := _option(former, key)) not in (None, *usual):
-            message = (
-                f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute and "
-            )
-            raise UsageError(f"{message}training does not", hint="Start from another head, or anew: remove it.")
+            message = f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute, "
+            raise UsageError(f"{message}and training does not", hint="Start from another head, or anew: remove it.")
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:

@@ -85,7 +85,7 @@ def test_the_card_has_the_figures_of_the_report(finished: Path) -> None:
     report = json.loads((finished / "head" / "report.json").read_text())
     text = (finished / "head" / "README.md").read_text()
 
-    assert report["steps"] == STEPS
+    assert 0 < report["best_step"] <= report["steps"] <= STEPS
     assert len(report["acceptance_per_depth"]) == 2  # as many as are drafted
     assert report["acceptance_length"] == pytest.approx(1 + sum(report["acceptance_per_depth"][:2]), abs=1e-3)
     for key in ("target", "target_revision", "tokens", "held_out_loss", "learning_rate"):
