@@ -88,6 +88,12 @@ def target_config(job: TrainingJob) -> PretrainedConfig:
         return get_verifier_config(job.target)
 
 
+def within_positions(job: TrainingJob) -> TrainingJob:
+    """The job with sequences no longer than its target has positions for. Raises UsageError."""
+    positions = getattr(target_config(job), "max_position_embeddings", None) or job.max_length
+    return job.model_copy(update={"max_length": min(job.max_length, positions)})
+
+
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
     former = _former(job)

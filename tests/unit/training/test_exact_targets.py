@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from tests.unit.training.heads import SHIPPED, VOCAB, job_for
 from toolkit.errors import UsageError
+from toolkit.training.data import prepare_data
 from toolkit.training.exact import require_exact
 from toolkit.training.head import build_head, layers_read
 from toolkit.training.states import Extractor, load_target
@@ -121,6 +123,36 @@ def test_the_module_that_differs_is_named(dtype: str, module: str, named: str, t
     changed.weight = torch.nn.Parameter(changed.weight * 1.2)
     with pytest.raises(UsageError, match=named):
         require_exact(folder, target, PROMPTS)
+
+
+def test_it_is_refused_before_the_target_answers_anything(tmp_path: Path) -> None:
+    settings, why = REFUSED["falcon_h1"]
+    folder, data = saved("falcon_h1", tmp_path / "target", **settings), tmp_path / "data.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"Count to {number}."}) + "\n" for number in range(9)))
+    places = {name: str(tmp_path / name) for name in ("work", "checkpoints", "head")}
+    job = job_for(Path(folder), data=(str(data),), dtype="float32", **places)
+    with pytest.raises(UsageError, match=why):
+        prepare_data(job, (1, 2, 3), lambda _: None, lambda _: None)
+    assert not (tmp_path / "checkpoints" / "responses.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("logit_scale", 0.5),
+        ("eagle_config", {"use_aux_hidden_state": False}),
+        ("quantization_config", {"quant_method": "fp8"}),
+    ],
+)
+def test_what_a_head_computes_and_training_does_not_is_named(key: str, value: object, tmp_path: Path) -> None:
+    head = shutil.copytree(SHIPPED.parent / "p-eagle", tmp_path / "head")
+    config = json.loads((head / "config.json").read_text())
+    job = job_for(SHIPPED, start_from=str(head))
+    assert layers_read(job) == (2, 3, 5)
+    (head / "config.json").write_text(json.dumps({**config, key: value}))
+    named = next(iter(value)) if key == "eagle_config" and isinstance(value, dict) else key
+    with pytest.raises(UsageError, match=f"`{named}` of .* which engines compute, and training does not"):
+        layers_read(job)
 
 
 def test_the_table_of_architectures_is_this_one() -> None:
