@@ -76,7 +76,7 @@ class Outcome:
     @classmethod
     def none(cls, depths: int, device: torch.device) -> Outcome:
         """Of no sequence at all."""
-        nothing = torch.zeros(depths, device=device)
+        nothing = torch.zeros(depths, dtype=torch.long, device=device)
         return cls(torch.zeros((), device=device), 0, nothing, nothing)
 
     @property

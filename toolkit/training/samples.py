@@ -145,10 +145,11 @@ class Samples:
             self._offsets.append(found.offsets.tolist())
             self._starts.append(self._starts[-1] + len(found.offsets) - 1)
             self._highest.append(int(found.input_ids.max()))
-            self._origins += self._read_origins(shard)
         if (len(self), sum(self.lengths)) != (self.contents.samples, self.contents.tokens):
             message = f"{folder / INDEX} is of other samples: it says {self.contents.samples} of them"
             raise UsageError(f"{message}, and there are {len(self)}", hint=_DAMAGED)
+        for shard in range(self.contents.shards):
+            self._origins += self._read_origins(shard)
 
     @property
     def lengths(self) -> list[int]:
@@ -171,7 +172,7 @@ class Samples:
 
     def _read_origins(self, shard: int) -> list[Origin]:
         """Of a file of an earlier version, every sample is taken for a conversation of its own."""
-        path, (first, end) = samples_file(self.folder, shard), self._starts[-2:]
+        path, (first, end) = samples_file(self.folder, shard), self._starts[shard : shard + 2]
         if "origins" not in tensor_names(path):
             return [Origin(index) for index in range(first, end)]
         found, sources = read_tensors(path, ("origins",))["origins"], self.contents.sources
