@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.unit.training.heads import VOCAB, job_for, random_lesson, save_target
+from toolkit.engines.registry import training_engine
 from toolkit.measure.statistics import Pair, speedup
 from toolkit.training.acceptance import Walk, acceptance_of, by_source, walk
+from toolkit.training.card import card, report_of
 from toolkit.training.head import build_head
+from toolkit.training.loop import Result
 from toolkit.training.trainer import learner_of
 from toolkit.training.vocabulary import draft_vocabulary
 
@@ -72,6 +76,16 @@ def test_each_source_of_the_data_has_its_own() -> None:
         "chats": (1.3, 2),
         "code": (1.0, 1),
     }
+
+
+@pytest.mark.parametrize("sources", [("chats", "code"), ("chats", "chats")])
+def test_the_card_has_a_row_for_each_of_several_sources(sources: tuple[str, str]) -> None:
+    walks = tuple(Walk(10, (5 + number % 2,), number, sources[number // 2]) for number in range(4))
+    result = Result(3, 3, walks, 0.5, ((3, 1.55),), "", 100, 1.0)
+    text = card(report_of(job_for(Path("target"), num_speculative_tokens=1), result), training_engine())
+    assert re.search(r"at K=1 \| 1\.55 \(1\.4\d-1\.6\d\) \|\n\| held-out conversations \| 4 \|", text)
+    rows = [line.rpartition(" | 1.55 (")[0] for line in text.splitlines() if line.startswith(("| chats |", "| code |"))]
+    assert rows == (["| chats | 2", "| code | 2"] if "code" in sources else [])
 
 
 @pytest.mark.parametrize("method", ["p-eagle", "eagle3"])
