@@ -15,10 +15,11 @@ import torch
 
 from toolkit.measure.statistics import Pair, speedup
 from toolkit.training.__main__ import prepare, run
+from toolkit.training.acceptance import Walk, acceptance_of
 from toolkit.training.data import TRAIN
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob
-from toolkit.training.learn import Outcome, lesson
+from toolkit.training.loop import walks_of
 from toolkit.training.samples import Samples
 from toolkit.training.trainer import learner_of
 from tools.tiny.conversations import Conversation, Target, answered, conversation, lines, shifted
@@ -52,24 +53,19 @@ def job_of(folder: Path, data: Sequence[Path], **changes: object) -> TrainingJob
     return job.model_copy(update=changes)
 
 
-def outcomes(job: TrainingJob, head: Path) -> list[Outcome]:
-    """What a head does on each of the job's samples."""
+def walks(job: TrainingJob, head: Path) -> list[Walk]:
+    """How an engine with the head would go through each of the job's samples."""
     samples, cpu = Samples(Path(job.work) / TRAIN), torch.device("cpu")
     built = build_head(job.model_copy(update={"start_from": str(head)}))
     built.eval()
     learner = learner_of(built, job, max(samples.lengths), cpu)
-    with torch.autocast("cpu", torch.bfloat16):
-        return [learner.evaluate(lesson(samples[i], samples.states(i), cpu)) for i in range(len(samples))]
+    return walks_of(learner, samples, range(len(samples)), K, cpu)[0]
 
 
-def ratio(before: list[Outcome], after: list[Outcome]) -> tuple[float, float, float]:
+def ratio(before: list[Walk], after: list[Walk]) -> tuple[float, float, float]:
     """The ratio of acceptance lengths at K, with its interval over the paired samples."""
-
-    def sums(outcome: Outcome) -> tuple[float, float]:
-        steps = float(outcome.drafts[0])
-        return steps + steps * sum(outcome.acceptance[:K]), steps
-
-    pairs = [Pair(index, *sums(new), *sums(old)) for index, (old, new) in enumerate(zip(before, after, strict=True))]
+    both = enumerate(zip(before, after, strict=True))
+    pairs = [Pair(index, new.tokens, new.steps, old.tokens, old.steps) for index, (old, new) in both]
     found = speedup(pairs)
     assert found
     return found.ratio, found.low, found.high
@@ -93,7 +89,9 @@ def test_a_continued_head_gains_on_its_new_traffic_and_forgets_little(tmp_path: 
         data.write_text(lines(conversations))
         job = job_of(tmp_path / name, [data], held_out=0.001)
         prepare(job)
-        gains[name] = ratio(outcomes(job, SHIPPED), outcomes(job, tmp_path / "head"))
+        gains[name] = ratio(walks(job, SHIPPED), walks(job, tmp_path / "head"))
+        for which, head in (("before", SHIPPED), ("after", tmp_path / "head")):
+            print(f"{name}, {which}: {acceptance_of(walks(job, head))}")
         print(f"{name}: {gains[name][0]:.3f} times ({gains[name][1]:.3f}-{gains[name][2]:.3f})")
     assert gains["chats"][1] > 1.05
     assert gains["single questions"][2] > 0.97

@@ -90,13 +90,26 @@ def growth(first: Mapping[str, Any], arguments: Sequence[Mapping[str, Any]]) -> 
 
 def answer(arguments: Mapping[str, Any], prompts: Sequence[str]) -> dict[str, Any]:
     """Greedy tokens of each prompt, with the model's own defaults otherwise, and how many were drafted and accepted."""
-    llm = _started(arguments)
+    return answers(arguments, [prompts], ANSWER_TOKENS)[0]
+
+
+def answers(arguments: Mapping[str, Any], texts: Sequence[Sequence[str]], tokens: int) -> list[dict[str, Any]]:
+    """The same of one set of prompts after the other."""
+    llm, found = _started(arguments), []
     sampling: SamplingParams = llm.get_default_sampling_params()
-    sampling.max_tokens, sampling.temperature = ANSWER_TOKENS, 0
-    answers = llm.chat([[{"role": "user", "content": prompt}] for prompt in prompts], sampling)
+    sampling.max_tokens, sampling.temperature = tokens, 0
+    for prompts in texts:
+        before = _drafted(llm)
+        answered = llm.chat([[{"role": "user", "content": prompt}] for prompt in prompts], sampling)
+        counts = {name: count - before[name] for name, count in _drafted(llm).items()}
+        asked = [list(one.prompt_token_ids or ()) for one in answered]
+        found.append({"prompts": asked, "tokens": [list(one.outputs[0].token_ids) for one in answered], **counts})
+    return found
+
+
+def _drafted(llm: LLM) -> dict[str, int]:
     counted = {metric.name: getattr(metric, "value", 0) for metric in llm.get_metrics()}
     return {
-        "tokens": [list(one.outputs[0].token_ids) for one in answers],
         "steps": counted.get("vllm:spec_decode_num_drafts", 0),
         "drafted": counted.get("vllm:spec_decode_num_draft_tokens", 0),
         "accepted": counted.get("vllm:spec_decode_num_accepted_tokens", 0),
@@ -218,6 +231,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         sizes,
         growth,
         answer,
+        answers,
         drafts,
         hidden_states,
         parse,

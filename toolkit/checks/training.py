@@ -147,7 +147,8 @@ def _rows(path: Path) -> tuple[int, int]:
 
 def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
     limit = target.text_config.get("max_position_embeddings")
-    if isinstance(limit, int) and training.max_length > limit:
+    written = "max_length" in training.model_fields_set  # what nobody wrote, the job cuts to the target's positions
+    if written and isinstance(limit, int) and training.max_length > limit:
         message = f"sequences of {training.max_length} tokens are longer than the target supports ({limit} positions)"
         yield Finding("training.max-length", message, "training.max_length", hint=f"Set it to {limit} or less.")
     drafted = training.draft_vocab_size

@@ -45,14 +45,13 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from statistics import NormalDist, quantiles
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.measurement import Interval, Percentiles
 from toolkit.measure.result import RequestResult, successful
+from toolkit.student import LEVEL, student
 
-_LEVEL = 0.975
 _FEWEST_FOR_P99 = 100
 # An interval from a thousandth to a thousandfold says nothing, and more would overflow.
 _WIDEST = math.log(1000)
@@ -62,7 +61,6 @@ _CLOCK_STEP = 1e-6
 _MOST_FURTHER_REQUESTS = 100_000
 FEWEST_FREEDOM = 4
 """With fewer pooled degrees of freedom, how far blocks stray is not known."""
-_STEPS = 32
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def speedup(pairs: Sequence[Pair], looks: int = 1, noise: BlockNoise | None = No
     spread = _spread(pairs, noise)
     if spread is None:
         return None
-    reach = _reach(spread.freedom, spread.variance, 1 - (1 - _LEVEL) / looks)
+    reach = _reach(spread.freedom, spread.variance, 1 - (1 - LEVEL) / looks)
     return Interval(*(math.exp(spread.log_ratio + sign * reach) for sign in (0, -1, 1)))
 
 
@@ -203,7 +201,7 @@ def acceptance_ratio(results: Sequence[RequestResult], arm: str, baseline: str, 
 
 def share(hits: int, total: int) -> Interval:
     """A share of requests with its 95 % interval (Wilson 1927), right for few requests too."""
-    z = NormalDist().inv_cdf(_LEVEL)
+    z = NormalDist().inv_cdf(LEVEL)
     centre = (hits + z * z / 2) / (total + z * z)
     reach = z / (total + z * z) * math.sqrt(hits * (total - hits) / total + z * z / 4)
     return Interval(hits / total, max(0.0, centre - reach), min(1.0, centre + reach))
@@ -322,7 +320,7 @@ def _by_block(pairs: Sequence[Pair]) -> list[list[Pair]]:
     return _group((number if pair.block is None else (pair.block,), pair) for number, pair in enumerate(pairs))
 
 
-def _reach(freedom: float, variance: float, level: float = _LEVEL) -> float:
+def _reach(freedom: float, variance: float, level: float = LEVEL) -> float:
     return min(_WIDEST, student(freedom, level) * math.sqrt(variance))
 
 
@@ -360,29 +358,3 @@ def _jackknife(clusters: Sequence[Sequence[Pair]]) -> tuple[float, float]:
     variance = (count - 1) / count * math.fsum(stray * stray for stray in strays)
     weights = ((y / b + w / d) / 2 for _, y, _, w in sums)
     return variance, 1 / math.fsum(weight * weight for weight in weights) - 1
-
-
-def student(freedom: float, level: float = _LEVEL) -> float:
-    """A quantile of Student's t, for at least one degree of freedom, which need not be whole."""
-    return _student_at(max(1.0, round(freedom, 2)), level)
-
-
-@lru_cache(maxsize=1024)
-def _student_at(freedom: float, level: float) -> float:
-    if freedom > 30:  # Abramowitz & Stegun 26.7.5, right to 4 digits here
-        z = NormalDist().inv_cdf(level)
-        first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
-        return z + first / freedom + second / freedom**2
-    # With t = √freedom tan x, the probability below t is 1/2 plus the integral of cos(x)^(freedom - 1) from 0 to x,
-    # over the beta function of 1/2 and freedom/2: bisection over Simpson's rule.
-    beta = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
-    low, high = 0.0, math.pi / 2
-    for _ in range(32):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _integral(freedom - 1, middle) < (level - 0.5) * beta else (low, middle)
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _integral(power: float, end: float) -> float:
-    values = [math.pow(math.cos(end * i / _STEPS), power) for i in range(_STEPS + 1)]
-    return end / _STEPS / 3 * (values[0] + values[-1] + 4 * sum(values[1:-1:2]) + 2 * sum(values[2:-1:2]))

@@ -59,7 +59,8 @@ class TrainingSection(Section):
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
     )
     max_length: Annotated[StrictInt, Field(ge=16)] = Field(
-        4096, description="tokens of the longest sequence; what is longer is cut"
+        4096,
+        description="tokens of the longest sequence; what is longer is cut; default: 4096, or the target's positions",
     )
     partitions: PositiveInt = Field(
         1, description="parts in which a sequence goes through the head, for sequences that do not fit into memory"

@@ -24,7 +24,7 @@ from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageEr
 from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
 from toolkit.training.data import HELD_OUT, TRAIN, Report, prepare_data, read_draft_vocabulary
-from toolkit.training.head import layers_read
+from toolkit.training.head import layers_read, within_positions
 from toolkit.training.job import FILE, TrainingJob, read_job
 from toolkit.training.loop import Data, TrainingStopped
 from toolkit.training.progress import TrainingProgress
@@ -86,7 +86,11 @@ def main(folder: Path, processes: int | None = None) -> int:
     logger.disable("speculators")  # it logs every tensor that it looks for
     logging.disable_progress_bar()
     try:
-        return _run(folder, with_local_target(_read(folder)), processes or launch.gpus())
+        given = with_local_target(_read(folder))
+        job = within_positions(given)
+        if job.max_length < given.max_length:
+            say(f"sequences are cut to the {job.max_length:,} tokens that the target has positions for")
+        return _run(folder, job, processes or launch.gpus())
     except TrainingStopped as stopped:
         say(str(stopped))
         return launch.STOPPED

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
+
+from torch import nn
 
 from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.content import CARD
+from toolkit.training.acceptance import Acceptance, acceptance_of, by_source
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.head import Head
 from toolkit.training.job import TrainingJob
@@ -23,11 +27,23 @@ _CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(enc
 
 
 @dataclass(frozen=True)
+class SourceReport:
+    """The held-out acceptance on one source of the data."""
+
+    source: str
+    acceptance_length: float
+    acceptance_length_low: float | None
+    acceptance_length_high: float | None
+    conversations: int
+
+
+@dataclass(frozen=True)
 class Report:
     """What is known of a trained head, as report.json has it.
 
-    `acceptance_per_depth` is the share of drafts that the target accepts up to each depth, on held-out data;
-    `acceptance_length` the tokens of one step of the target that follow from it, at num_speculative_tokens.
+    `acceptance_length` is what an engine that drafts num_speculative_tokens would have on held-out answers, with its
+    95 % interval over `held_out_conversations`; `acceptance_per_depth` the share of its steps in which each draft token
+    is accepted; `by_source` the same of each source of the data, if there are several.
     """
 
     method: str
@@ -37,6 +53,10 @@ class Report:
     layers: int
     num_speculative_tokens: int
     acceptance_length: float
+    acceptance_length_low: float | None
+    acceptance_length_high: float | None
+    held_out_conversations: int
+    by_source: tuple[SourceReport, ...]
     acceptance_per_depth: tuple[float, ...]
     held_out_loss: float
     evaluations: tuple[tuple[int, float], ...]
@@ -52,7 +72,7 @@ class Report:
 
 
 def report_of(job: TrainingJob, result: Result) -> Report:
-    acceptance = result.held_out.acceptance
+    found, sources = acceptance_of(result.walks), by_source(result.walks)
     return Report(
         method=job.method,
         target=job.target_name,
@@ -60,9 +80,15 @@ def report_of(job: TrainingJob, result: Result) -> Report:
         depth=job.depth,
         layers=job.layers,
         num_speculative_tokens=job.num_speculative_tokens,
-        acceptance_length=round(1 + sum(acceptance[: job.num_speculative_tokens]), 3),
-        acceptance_per_depth=tuple(round(share, 4) for share in acceptance),
-        held_out_loss=round(float(result.held_out.loss) / max(1, result.held_out.count), 4),
+        **_figures(found),
+        held_out_conversations=found.conversations,
+        by_source=tuple(
+            SourceReport(source=name, conversations=one.conversations, **_figures(one))
+            for name, one in sources.items()
+            if len(sources) > 1
+        ),
+        acceptance_per_depth=tuple(round(share, 4) for share in found.per_depth),
+        held_out_loss=round(result.loss, 4),
         evaluations=tuple((step, round(length, 3)) for step, length in result.evaluations),
         steps=result.steps,
         best_step=result.best_step,
@@ -76,12 +102,19 @@ def report_of(job: TrainingJob, result: Result) -> Report:
     )
 
 
+def _figures(found: Acceptance) -> dict[str, Any]:
+    low, high = (None if end is None else round(end, 3) for end in (found.low, found.high))
+    length = round(found.length, 3)
+    return {"acceptance_length": length, "acceptance_length_low": low, "acceptance_length_high": high}
+
+
 def write_head(head: Head, job: TrainingJob, report: Report, engine: TrainingEngine) -> Path:
     """Write the head to the job's folder `head`, all of it or nothing. Raises UsageError if that is not empty."""
     out = Path(job.head)
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
+        head.verifier_norm = head.verifier_lm_head = nn.Identity()  # type: ignore[assignment]  # not its own
         head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
         engine.convert(exported, folder)
         _name_target(folder / "config.json", job)
@@ -115,18 +148,36 @@ def card(report: Report, engine: TrainingEngine) -> str:
         ("seed", report.seed),
         ("seconds", report.seconds),
         ("held-out loss", report.held_out_loss),
-        (f"held-out acceptance length at K={report.num_speculative_tokens}", report.acceptance_length),
+        (f"held-out acceptance length at K={report.num_speculative_tokens}", _length(report)),
+        ("held-out conversations", report.held_out_conversations),
     ]
     return _CARD.format(
         **asdict(report),
         kind=kind,
         revision=revision,
         rows=_table(rows),
+        sources=_sources(report.by_source),
         depths=_table((depth, f"{share:.1%}") for depth, share in enumerate(report.acceptance_per_depth, start=1)),
         lengths=_table((step, f"{length:.2f}") for step, length in report.evaluations),
         engine=lookup.engine_title(),
         command=engine.serve_command(report.method, report.num_speculative_tokens),
     )
+
+
+def _length(found: Report | SourceReport) -> str:
+    """`3.21 (3.05-3.38)`."""
+    if found.acceptance_length_low is None or found.acceptance_length_high is None:
+        return f"{found.acceptance_length:.2f}"
+    low, high = found.acceptance_length_low, found.acceptance_length_high
+    return f"{found.acceptance_length:.2f} ({low:.2f}-{high:.2f})"
+
+
+def _sources(found: Sequence[SourceReport]) -> str:
+    """A table of the sources of the data, nothing where there is one."""
+    if not found:
+        return ""
+    rows = "\n".join(f"| {one.source} | {one.conversations} | {_length(one)} |" for one in found)
+    return f"| source | held-out conversations | acceptance length |\n|---|---|---|\n{rows}\n\n"
 
 
 def _table(rows: Iterable[tuple[object, object]]) -> str:

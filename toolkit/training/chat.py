@@ -90,14 +90,14 @@ class Chat:
 
     def prompt(self, messages: Sequence[Message]) -> list[int]:
         """The tokens that the target is asked with. Raises Unmaskable for what the template refuses."""
-        return self._encode(self._render(messages, ask=True).text)
+        return self.encode(self._render(messages, ask=True).text)
 
     def text(self, answer: list[int]) -> str:
         """An answer as a client shows it to the target again: without reasoning and special tokens."""
         text = str(self._tokenizer.decode(answer, skip_special_tokens=False))
         for mark in _REASONING_ENDS:
             text = text.rpartition(mark)[2]
-        return str(self._tokenizer.decode(self._encode(text), skip_special_tokens=True)).strip()
+        return str(self._tokenizer.decode(self.encode(text), skip_special_tokens=True)).strip()
 
     def turns(self, messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
         """The answers that a conversation has from message `start` on. Raises Unmaskable."""
@@ -116,9 +116,9 @@ class Chat:
         prompt, whole = self._render(messages[:-1], ask=True).text, self._render(messages).text
         if not whole.startswith(prompt):
             raise Unmaskable("the chat template writes an answer differently from the prompt for it")
-        answer = self._encode(whole[len(prompt) :])
+        answer = self.encode(whole[len(prompt) :])
         ends = [index for index, token in enumerate(answer) if token in self.end_tokens]
-        return Turn(self._encode(prompt), answer[: ends[-1] + 1] if ends else answer)
+        return Turn(self.encode(prompt), answer[: ends[-1] + 1] if ends else answer)
 
     def _marked(self, messages: Sequence[Message]) -> Turn:
         """The answer is what the template marks with {% generation %}, and the end token after it."""
@@ -153,7 +153,8 @@ class Chat:
         except Refused as error:
             raise Unmaskable("the chat template refuses it") from error
 
-    def _encode(self, text: str) -> list[int]:
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text by itself."""
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
 

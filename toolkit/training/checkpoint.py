@@ -42,7 +42,10 @@ Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State after `step` steps and `seconds`; `evaluations` are held-out acceptance lengths so far, by step."""
+    """State after `step` steps and `seconds`; `evaluations` are held-out acceptance lengths so far, by step.
+
+    `drafted` is K, the draft tokens of a step, to which these belong; 0 in files of versions that did not walk.
+    """
 
     __pydantic_config__ = {"extra": "forbid", "arbitrary_types_allowed": True}  # noqa: RUF012
 
@@ -51,6 +54,7 @@ class Checkpoint:
     optimizers: list[dict[str, Any]]
     evaluations: list[tuple[Step, Number]]
     seconds: Number
+    drafted: Step = 0
 
 
 def save(folder: Path, job: TrainingJob, checkpoint: Checkpoint) -> None:

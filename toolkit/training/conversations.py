@@ -36,13 +36,15 @@ class Conversation:
     """Messages, and the file and line that they come from.
 
     The first `given` messages are those of a captured request, with all that its caller says was answered before;
-    `hour` is when it came, where that is known. A conversation of a file of the user's own has neither.
+    `hour` is when it came, where that is known. A conversation of a file of the user's own has neither. `source` is the
+    name of what holds the file.
     """
 
     messages: tuple[Message, ...]
     location: str
     given: int = 0
     hour: str = ""
+    source: str = ""
 
     @property
     def answered(self) -> bool:
@@ -100,17 +102,19 @@ def conversation_of(row: Any, location: str) -> Conversation | None:
     return _conversation(request, location)
 
 
-def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conversation]:
+def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None) -> Iterator[Conversation]:
     """The different conversations of the rows: with their answers (`keep`), or only what is asked.
 
-    Raises UsageError for a row that cannot be used.
+    `seen` has what other rows had, and gets more. Raises UsageError for a row that cannot be used.
     """
-    return (one if keep else one.asked() for one in different(rows, keep, skipped))
+    return (one if keep else one.asked() for one in different(rows, keep, skipped, seen))
 
 
-def different(rows: Iterable[Row], keep: bool, skipped: Skipped) -> Iterator[Conversation]:
+def different(
+    rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None
+) -> Iterator[Conversation]:
     """As `distinct`, with the answers before a question in any case: it was asked after them."""
-    seen: set[str] = set()
+    seen = set() if seen is None else seen
     for location, row in rows:
         found = conversation_of(row, location)
         if found is None:

@@ -11,12 +11,14 @@ Every stage goes on where it was interrupted. Nothing here says anything of the 
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
 
+import torch
 from transformers import AutoConfig
 
 from toolkit import documents
@@ -27,12 +29,13 @@ from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
 from toolkit.training.engine import TrainingEngine
+from toolkit.training.exact import PROBES, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
 from toolkit.training.job import TrainingJob
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
-from toolkit.training.samples import INDEX, Contents, Sample, Samples, SampleWriter, read_contents
+from toolkit.training.samples import INDEX, Contents, Origin, Sample, Samples, SampleWriter, read_contents
 from toolkit.training.shares import Taken, mark_of, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
@@ -132,13 +135,16 @@ def _prepare_samples(
         Samples(folder).require_vocabulary(_vocab_size(job))
     count, questions = _collect(job, skipped, dataset)
     report(TrainingProgress("data", 0, count))
+    _require_exact(job, chat)
     if job.responses != KEEP:
         _respond(job, chat, count, report, engine)
     aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
+    numbers: dict[str, int] = {}
     with ExitStack() as stack:
         writers = [stack.enter_context(SampleWriter(work / name, chat.digest)) for name in (TRAIN, HELD_OUT)]
-        for question, sample in _samples(job, chat, own, skipped):
-            writers[question in aside].add(sample)
+        for number, (question, sample, source) in enumerate(_samples(job, chat, own, skipped)):
+            conversation = numbers.setdefault(question, number)
+            writers[question in aside].add(sample, Origin(conversation, source))
     train, other = read_contents(work / TRAIN), read_contents(work / HELD_OUT)
     _require_samples(train, other, skipped)
     coverage = _write_vocabulary(job, chat) if job.draft_vocab_size else None
@@ -147,7 +153,19 @@ def _prepare_samples(
     return prepared
 
 
+def _require_exact(job: TrainingJob, chat: Chat) -> None:
+    """Raise UsageError for a target whose own words training would not learn. Its memory is free again afterwards."""
+    target = load_target(job.target, job.target_revision or "main", job.dtype)
+    require_exact(job.target, target, [chat.encode(text) for text in PROBES])
+    del target
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
 _FILE = "data.json"
+_FORM = 2
+"""Samples of an earlier form are made anew, from the same answers."""
 
 
 def _read_prepared(work: Path, made_from: str) -> Prepared | None:
@@ -169,19 +187,20 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     settings = job.model_dump(include=_DECIDING | {"data", "held_out", "draft_vocab_size", "start_from"})
-    return digest([settings, chat.digest, states])
+    return digest([_FORM, settings, chat.digest, states])
 
 
 def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[int, set[str]]:
     """Write the different conversations of all sources to a file: how many, and their questions."""
     work = Path(job.work)
     sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
-    rows = (row for one in sources for row in source_rows(one, work / "downloads", dataset=dataset))
-    marks, every = [], work / f"all-{_CONVERSATIONS}"
+    marks, every, seen = [], work / f"all-{_CONVERSATIONS}", set[str]()
     with writing(every), every.open("w", encoding="utf-8") as stream:
-        for conversation in distinct(rows, job.responses == KEEP, skipped):
-            stream.write(json.dumps(asdict(conversation)) + "\n")
-            marks.append(mark_of(conversation, job.held_out, job.seed))
+        for source in sources:
+            rows = source_rows(source, work / "downloads", dataset=dataset)
+            for conversation in distinct(rows, job.responses == KEEP, skipped, seen):
+                stream.write(json.dumps(asdict(replace(conversation, source=_name_of(source)))) + "\n")
+                marks.append(mark_of(conversation, job.held_out, job.seed))
     questions = _keep(within_shares(marks), every, work / _CONVERSATIONS, skipped)
     count = len(questions)
     if sources and not count:
@@ -209,6 +228,11 @@ def _keep(taken: Taken, every: Path, kept: Path, skipped: Skipped) -> list[str]:
 
 
 _CONVERSATIONS = "conversations.jsonl"
+
+
+def _name_of(source: str) -> str:
+    """A source's name, for the card: a file's or folder's without where it lies, a data set's without the revision."""
+    return source.partition("@")[0] if source.startswith("hf://") else PurePosixPath(source).name
 
 
 def _conversations(path: Path) -> Iterator[Conversation]:
@@ -251,15 +275,18 @@ def _target(job: TrainingJob, chat: Chat, engine: TrainingEngine | None) -> Iter
         yield InTransformers(target, chat, job.temperature, job.seed)
 
 
-def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample]]:
+def _samples(job: TrainingJob, chat: Chat, own: list[Path], skipped: Skipped) -> Iterator[tuple[str, Sample, str]]:
+    """Samples, each with its question and the name of its source."""
+    sources = {one.digest: one.source for one in _conversations(Path(job.work) / _CONVERSATIONS)}
     for one in _read_answers(job, chat, skipped):
         cut = samples_of(one.turns, job.max_length)
         _count_lengths(cut, one.location, skipped)
-        yield from ((one.question, sample) for sample in cut.samples)
-    for question, sample in _ready(own):
-        tokens, mask = sample.input_ids[: job.max_length], sample.loss_mask[: job.max_length]
-        if mask.any():
-            yield question, Sample(tokens, mask)
+        yield from ((one.question, sample, sources[one.digest]) for sample in cut.samples)
+    for folder in own:
+        for question, sample in _ready([folder]):
+            tokens, mask = sample.input_ids[: job.max_length], sample.loss_mask[: job.max_length]
+            if mask.any():
+                yield question, Sample(tokens, mask), _name_of(str(folder))
 
 
 def _read_answers(job: TrainingJob, chat: Chat, skipped: Skipped) -> Iterator[Answered]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from toolkit.training.job import TrainingJob
 from toolkit.training.reading import reading
 from toolkit.training.samples import read_tensors, tensor_names
 from toolkit.training.shards import read_shards
+from toolkit.training.target_logits import target_logits
 from toolkit.training.vocabulary import Vocabulary
 
 Head = PEagleDraftModel | Eagle3DraftModel
@@ -39,8 +41,13 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     head = _new_head(job, _former(job), vocabulary)
     if vocabulary:
         head.load_vocab_mappings(vocabulary.t2d, vocabulary.d2t)
-    head.load_verifier_weights()  # type: ignore[no-untyped-call]
+    what = f"the weights of the target {job.target}"
+    with reading(what, "See that its files are complete.", job.target), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a norm without weights, in whose place the target's own is put below
+        head.load_verifier_weights()  # type: ignore[no-untyped-call]
     head.lm_head.weight.requires_grad_(True)
+    targets = target_logits(job.target, vocabulary.t2d if vocabulary else None)
+    head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output  # type: ignore[assignment]
     if job.start_from:
         _load(head, Path(job.start_from))
     return head
@@ -55,7 +62,7 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
             "transformer_layer_config": former or layer_config(target, job.layers),
             "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
             "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
-            **{key: getattr(former, key) for key in _OPTIONS if hasattr(former, key)},
+            **{key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None},
             "embed_requires_grad": True,
             "speculators_config": SpeculatorsConfig(
                 algorithm="peagle" if job.method == "p-eagle" else "eagle3",
@@ -81,16 +88,35 @@ def target_config(job: TrainingJob) -> PretrainedConfig:
         return get_verifier_config(job.target)
 
 
+def within_positions(job: TrainingJob) -> TrainingJob:
+    """The job with sequences no longer than its target has positions for. Raises UsageError."""
+    positions = getattr(target_config(job), "max_position_embeddings", None) or job.max_length
+    return job.model_copy(update={"max_length": min(job.max_length, positions)})
+
+
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
     former = _former(job)
-    nested = getattr(former, "eagle_config", None)
-    ids = getattr(former, _LAYERS, None) or (nested.get(_LAYERS) if isinstance(nested, dict) else None)
+    ids = _option(former, _LAYERS)
     if not ids:
         return aux_layers(target_config(job).num_hidden_layers)
     if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
         raise UsageError(f"training.start_from: `{_LAYERS}` of {job.start_from} is no list of layers", hint=_HINT)
     return tuple(ids)
+
+
+def _option(former: PretrainedConfig | None, key: str) -> Any:
+    """What a head's config says, as engines read it: in its `eagle_config`, or beside that. None if it says nothing."""
+    nested = getattr(former, "eagle_config", None)
+    return nested[key] if isinstance(nested, dict) and key in nested else getattr(former, key, None)
+
+
+def _require_computed(job: TrainingJob, former: PretrainedConfig) -> None:
+    """Raise UsageError for a key of a head's config that changes what an engine computes, and not what is trained."""
+    for key, usual in _NOT_COMPUTED.items():
+        if (found := _option(former, key)) not in (None, *usual):
+            message = f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute, "
+            raise UsageError(f"{message}and training does not", hint="Start from another head, or anew: remove it.")
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:
@@ -112,13 +138,21 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     if config.num_hidden_layers != job.layers:
         message = f"training.start_from: that head has {config.num_hidden_layers} layers, and training.layers is "
         raise UsageError(message + str(job.layers), hint=f"Write `layers: {config.num_hidden_layers}`, or start anew.")
+    _require_computed(job, config)
     config._attn_implementation = "sdpa"
     return config
 
 
 _HINT = "Name the folder of a head with config.json and weights, or remove it."
+_EPSILONS = ("rms_norm_eps", "layer_norm_eps", "norm_epsilon")
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 _MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
+# Values with which it makes no difference.
+_NOT_COMPUTED: dict[str, tuple[object, ...]] = {
+    "logit_scale": (1.0,),
+    "use_aux_hidden_state": (True,),
+    "quantization_config": (),
+}
 _OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
@@ -135,7 +169,7 @@ def layer_config(target: PretrainedConfig, layers: int) -> LlamaConfig:
         num_key_value_heads=target.num_key_value_heads,
         head_dim=head_dim,
         max_position_embeddings=target.max_position_embeddings,
-        rms_norm_eps=target.rms_norm_eps,
+        rms_norm_eps=next((getattr(target, key) for key in _EPSILONS if hasattr(target, key)), 1e-6),
         rope_parameters={"rope_type": "default", "rope_theta": rope.get("rope_theta", 10_000.0)},
         tie_word_embeddings=False,
     )

@@ -1,10 +1,15 @@
-"""What a head learns from one sequence: loss, gradients, and how many draft tokens are right at each depth."""
+"""What a head learns from one sequence: loss, gradients, and which of its draft tokens are right at each depth.
+
+A draft token is right if the text has it there: it is what the target said. So it is with a reduced draft vocabulary,
+too: a token that the head cannot draft is never right.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -52,7 +57,7 @@ class Outcome:
     """Sums over draft tokens, each tensor of shape [depths] or without one.
 
     `loss` over `count` learned tokens; of `drafts` that reach a depth, `accepted` are right there and at all depths
-    before, so that accepted / drafts is what an engine calls the acceptance rate of that position.
+    before. All positions count alike here: it is a view of the training, not what an engine accepts.
     """
 
     loss: Tensor
@@ -71,18 +76,25 @@ class Outcome:
     @classmethod
     def none(cls, depths: int, device: torch.device) -> Outcome:
         """Of no sequence at all."""
-        nothing = torch.zeros(depths, device=device)
+        nothing = torch.zeros(depths, dtype=torch.long, device=device)
         return cls(torch.zeros((), device=device), 0, nothing, nothing)
 
     @property
-    def acceptance_length(self) -> float:
-        """Tokens of a step of the target, if it drafts all depths: its own one, and those that it accepts."""
-        return 1 + sum(self.acceptance)
-
-    @property
-    def acceptance(self) -> tuple[float, ...]:
-        """Share of drafts that are accepted up to each depth."""
+    def shares(self) -> tuple[float, ...]:
+        """Share of drafts that are right up to each depth."""
         return tuple((self.accepted / self.drafts.clamp(min=1)).tolist())
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """One sequence without gradients: `loss` over `count` draft tokens, and of each anchor which drafts are right.
+
+    `right` has the shape [tokens, depths].
+    """
+
+    loss: Tensor
+    count: int
+    right: Tensor
 
 
 class Learner(Protocol):
@@ -91,7 +103,7 @@ class Learner(Protocol):
     def learn(self, sequence: Lesson) -> Outcome:
         """Add the gradients of the sum of all losses to those that the parameters have."""
 
-    def evaluate(self, sequence: Lesson) -> Outcome:
+    def evaluate(self, sequence: Lesson) -> Evaluated:
         """The same without gradients, for every draft that the sequence has."""
 
 
@@ -154,46 +166,67 @@ class PEagleLearner:
     rows: int = 1
 
     def learn(self, sequence: Lesson) -> Outcome:
-        return self.learn_drafts(sequence, sample_drafts(sequence.loss_mask, self.depths, self.keep, self.keep_least))
+        drafts = sample_drafts(sequence.loss_mask, self.depths, self.keep, self.keep_least)
+        loss, right = self._pass(sequence, drafts)
+        first = sequence.loss_mask.nonzero()[:, 0]
+        drafted = torch.zeros_like(right)
+        drafted[first, 0] = drafted[drafts.anchor, drafts.depth] = True
+        return _outcome(loss, len(first) + len(drafts), right, drafted & _within_answer(sequence, self.depths))
 
     @torch.no_grad()
-    def evaluate(self, sequence: Lesson) -> Outcome:
-        return self.learn_drafts(sequence, sample_drafts(sequence.loss_mask, self.depths, 1.0, 1.0))
+    def evaluate(self, sequence: Lesson) -> Evaluated:
+        drafts = sample_drafts(sequence.loss_mask, self.depths, 1.0, 1.0)
+        loss, right = self._pass(sequence, drafts)
+        return Evaluated(loss, int(sequence.loss_mask.sum()) + len(drafts), right)
 
-    def learn_drafts(self, sequence: Lesson, drafts: Drafts) -> Outcome:
-        """One pass of depth 0 and one of each segment; gradients too, unless they are switched off."""
+    def _pass(self, lesson: Lesson, drafts: Drafts) -> tuple[Tensor, Tensor]:
+        """The sum of the losses, and which drafts are right [tokens, depths]; gradients unless they are switched off.
+
+        One pass of depth 0 and one of each segment.
+        """
         learning = torch.is_grad_enabled()
-        sequence = _padded(sequence, self.rows)
+        sequence = _padded(lesson, self.rows)
         computed = _PrefixCache()
         positions = torch.arange(len(sequence), device=drafts.anchor.device)
-        tokens, states = self.head.embed_tokens(sequence.input_ids), self.head.fc(sequence.hidden_states)
-        outputs = self._decode(tokens, states, positions, self._causal_mask(len(sequence)), computed)
+        tokens, states = self.head.embed_tokens(sequence.input_ids), self._project(sequence.hidden_states)
+        outputs = self._decode(tokens, states, positions, partial(self._causal_mask, len(sequence)), computed)
         prefix = {layer: (_leaf(keys), _leaf(values)) for layer, (keys, values) in computed.stored.items()}
         hidden = _leaf(outputs)
+        said = _said(sequence)
         right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
         total = torch.zeros((), device=hidden.device)
         longest = self.longest_segment or len(sequence)
         segments = max(self.segments, math.ceil(len(sequence) / longest))
         for segment in partition(drafts, len(sequence), segments):
             targets = self._targets(sequence, segment)
-            best = targets.argmax(dim=-1)[0]
             loss = torch.zeros((), device=hidden.device)
             for logits, anchor, depth in self._logits(segment, hidden, prefix):
                 position = anchor + depth
                 row = position - segment.start
                 loss = loss + (self.loss(logits, targets[:, row])[0] * sequence.loss_mask[position]).sum()
-                right[anchor, depth] = logits.argmax(dim=-1)[0] == best[row]
+                right[anchor, depth] = _tokens(self.head, logits.argmax(dim=-1)[0]) == said[position]
             if learning:
                 torch.autograd.backward(loss)
             total += loss.detach()
         if learning:
             _backward_through_leaves([(outputs, hidden)], computed.stored, prefix)
-        return self._outcome(sequence, drafts, right, total)
+        return total, right[: len(lesson)]
 
-    def _causal_mask(self, length: int) -> Tensor | None:
+    def _project(self, states: Tensor) -> Tensor:
+        """The target's hidden states as the head's layers read them, after the norms that its config names."""
+        if self.head.input_norm is not None:
+            states = self.head.input_norm(states)
+        if self.head.fc_norm is not None:
+            parts = states.chunk(len(self.head.fc_norm), dim=-1)
+            states = torch.cat([norm(part) for norm, part in zip(self.head.fc_norm, parts, strict=True)], dim=-1)
+        projected: Tensor = self.head.fc(states)
+        return projected
+
+    def _causal_mask(self, length: int, window: int | None) -> Tensor | None:
         """None where attention masks what comes later by itself."""
         attention: Any = self.head.layers[0].self_attn
-        return self.masks.causal(length) if attention.config._attn_implementation == "eager" else None
+        by_itself = window is None and attention.config._attn_implementation != "eager"
+        return None if by_itself else self.masks.causal(length, window)
 
     def _logits(
         self, segment: Segment, hidden: Tensor, prefix: dict[int, tuple[Tensor, Tensor]]
@@ -206,9 +239,9 @@ class PEagleLearner:
             count = _multiple(len(drafts), self.rows)
             end = min(_multiple(segment.end, self.rows), hidden.shape[1])
             token = torch.full((count,), self.head.mask_token_id or 0, device=hidden.device)
-            state = self.head.fc(self.head.mask_hidden[0].float()).expand(count, -1)
+            state = self._project(self.head.mask_hidden[0].float()).expand(count, -1)
             position = functional.pad(drafts.position, (0, count - len(drafts)))
-            mask, cache = self.masks.of(drafts, end, count), _SegmentCache(prefix, end)
+            mask, cache = partial(self.masks.of, drafts, end, count), _SegmentCache(prefix, end)
             deep = self._decode(self.head.embed_tokens(token), state, position, mask, cache)
             yield self._score(deep[:, : len(drafts)]), drafts.anchor, drafts.depth
 
@@ -217,14 +250,20 @@ class PEagleLearner:
         embeds: Tensor,
         states: Tensor,
         positions: Tensor,
-        mask: Tensor | None,
+        mask: Callable[[int | None], Tensor | None],
         cache: _PrefixCache | _SegmentCache,
     ) -> Tensor:
-        """Hidden states [1, N, H] after the head's layers. The residual stream stays in float32 under autocast."""
+        """Hidden states [1, N, H] after the head's layers; `mask` gives that of a sliding window, or of none.
+
+        The residual stream stays in float32 under autocast.
+        """
         hidden = torch.cat([embeds, states], dim=-1)[None].float()
         rotary = self.head.rotary_emb(hidden, positions[None])
-        for layer in self.head.layers:
-            hidden = layer(hidden, attention_mask=mask, past_key_values=cache, position_embeddings=rotary)
+        sliding = self.head.sliding_window_indices
+        windows = [self.head.sliding_window if index in sliding else None for index in range(len(self.head.layers))]
+        masks = {window: mask(window) for window in set(windows)}
+        for layer, window in zip(self.head.layers, windows, strict=True):
+            hidden = layer(hidden, attention_mask=masks[window], past_key_values=cache, position_embeddings=rotary)
         return hidden
 
     def _score(self, hidden: Tensor) -> Tensor:
@@ -241,18 +280,26 @@ class PEagleLearner:
         logits: Tensor = self.head.verifier_lm_head(self.head.verifier_norm(last))
         return logits[None]
 
-    def _outcome(self, sequence: Lesson, drafts: Drafts, right: Tensor, loss: Tensor) -> Outcome:
-        learned = sequence.loss_mask.bool()
-        first = learned.nonzero()[:, 0]
-        anchor = torch.cat([first, drafts.anchor])
-        depth = torch.cat([torch.zeros_like(first), drafts.depth])
-        accepted = right.cumprod(dim=1).bool()[anchor, depth]
-        return Outcome(
-            loss,
-            len(anchor),
-            torch.bincount(depth[accepted], minlength=self.depths),
-            torch.bincount(depth, minlength=self.depths),
-        )
+
+def _said(sequence: Lesson) -> Tensor:
+    """The token that a draft at each position is for: the text's next one, -1 behind its end."""
+    return functional.pad(sequence.input_ids[1:], (0, 1), value=-1)
+
+
+def _tokens(head: Eagle3DraftModel, drafted: Tensor) -> Tensor:
+    """The target's ids of draft ids."""
+    return drafted if head.d2t is None else drafted + head.d2t[drafted]
+
+
+def _within_answer(sequence: Lesson, depths: int) -> Tensor:
+    """Whether the draft of each anchor at each depth is for a token of the anchor's own answer: [tokens, depths]."""
+    windows = functional.pad(sequence.loss_mask, (0, depths)).unfold(0, depths + 1, 1)
+    return windows.cumprod(dim=1)[:, 1:].bool()
+
+
+def _outcome(loss: Tensor, count: int, right: Tensor, counted: Tensor) -> Outcome:
+    accepted = right.long().cumprod(dim=1).bool() & counted
+    return Outcome(loss, count, accepted.sum(dim=0), counted.sum(dim=0))
 
 
 def _multiple(count: int, of: int) -> int:
@@ -296,17 +343,17 @@ class Eagle3Learner:
     depths: int
 
     def learn(self, sequence: Lesson) -> Outcome:
-        loss, outcome = self._test(sequence)
+        loss, count, right = self._test(sequence)
         torch.autograd.backward(loss)
-        return outcome
+        return _outcome(loss.detach(), count, right, _within_answer(sequence, self.depths))
 
     @torch.no_grad()
-    def evaluate(self, sequence: Lesson) -> Outcome:
-        return self._test(sequence)[1]
+    def evaluate(self, sequence: Lesson) -> Evaluated:
+        return Evaluated(*self._test(sequence))
 
-    def _test(self, sequence: Lesson) -> tuple[Tensor, Outcome]:
+    def _test(self, sequence: Lesson) -> tuple[Tensor, int, Tensor]:
         mask = sequence.loss_mask.bool()[None]
-        _, mean_loss, metrics = self.head(
+        drafted, mean_loss, _ = self.head(
             hidden_states=sequence.hidden_states[None],
             input_ids=sequence.input_ids[None],
             document_ids=torch.zeros_like(sequence.input_ids)[None],
@@ -317,7 +364,6 @@ class Eagle3Learner:
         )
         # speculators' loss is the sum over depths of each depth's mean.
         count = int(mask.sum())
-        loss = mean_loss * count
-        accepted = torch.stack([metrics[f"full_acc_{depth}_sum"] for depth in range(self.depths)])
-        drafts = torch.stack([metrics[f"full_acc_{depth}_total"] for depth in range(self.depths)])
-        return loss, Outcome(loss.detach(), count * self.depths, accepted, drafts)
+        said = functional.pad(_said(sequence), (0, self.depths), value=-1).unfold(0, self.depths, 1)[: len(sequence)]
+        tokens = torch.stack([_tokens(self.head, depth[0]) for depth in drafted], dim=1)
+        return mean_loss * count, count * self.depths, tokens == said

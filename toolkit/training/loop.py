@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.training import checkpoint, progress
+from toolkit.training.acceptance import Walk, acceptance_of, walk
 from toolkit.training.checkpoint import Checkpoint
 from toolkit.training.job import TrainingJob
-from toolkit.training.learn import Learner, Lesson, Outcome, lesson
+from toolkit.training.learn import Learner, Outcome, lesson
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.samples import Samples
 
@@ -32,6 +33,9 @@ WARMUP_SHARE = 0.05
 LONGEST_GRADIENT = 1.0
 EVALUATIONS = 20
 EVALUATED_TOKENS = 16_384
+EVALUATED_CONVERSATIONS = 32
+"""Each evaluation has so many tokens and samples at least; the one of the card as many more as FINAL_TIMES."""
+FINAL_TIMES = 8
 PATIENCE = 5
 FLAT = 0.005
 CHECKPOINT_SECONDS = 120.0
@@ -56,15 +60,16 @@ class Data:
 
 @dataclass(frozen=True)
 class Result:
-    """How it ended: `held_out` is what the best weights score, `evaluations` are acceptance lengths by step.
+    """How it ended: `walks` are the best weights' through held-out answers, `loss` is theirs of a draft token.
 
-    Step 0 is the head that it started from. `ended` is why it stopped before its last step: `flat` or `time`; empty if
-    it did not.
+    `evaluations` are acceptance lengths by step; step 0 is the head that it started from. `ended` is why it stopped
+    before its last step: `flat` or `time`; empty if it did not.
     """
 
     steps: int
     best_step: int
-    held_out: Outcome
+    walks: tuple[Walk, ...]
+    loss: float
     evaluations: tuple[tuple[int, float], ...]
     ended: str
     tokens: int
@@ -139,8 +144,7 @@ class Loop:
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
         self._head.train()
-        own = self._sum(self._learner.learn, self._data.train, self._batches[step][self._rank :: self._world])
-        outcome = self._of_all(own)
+        outcome = self._of_all(self._learn(self._batches[step][self._rank :: self._world]))
         norm = self._share_gradients(outcome.count)
         if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
             raise _diverged(step + 1)
@@ -148,12 +152,14 @@ class Loop:
             optimizer.step()
             optimizer.zero_grad()
         clock.count(sum(self._data.train.lengths[index] for index in self._batches[step]))
-        self._report(step + 1, outcome, clock, held_out=False)
+        self._report(step + 1, float(outcome.loss) / max(1, outcome.count), outcome.shares, clock, held_out=False)
 
-    def _sum(self, learn: Callable[[Lesson], Outcome], samples: Samples, chosen: Sequence[int]) -> Outcome:
-        dtype = compute_dtype(self._device)
-        with torch.autocast(self._device.type, dtype, enabled=dtype != torch.float32):
-            outcomes = [learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen]
+    def _learn(self, chosen: Sequence[int]) -> Outcome:
+        samples = self._data.train
+        with computing(self._device):
+            outcomes = [
+                self._learner.learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen
+            ]
         return sum(outcomes[1:], outcomes[0]) if outcomes else Outcome.none(self._job.depth, self._device)
 
     def _of_all(self, own: Outcome) -> Outcome:
@@ -180,16 +186,20 @@ class Loop:
 
     def _evaluate(self, done: int, clock: _Clock) -> None:
         """Measure on held-out data, and keep the weights if they are the best so far."""
-        outcome = self._held_out()
-        self._evaluations.append((done, outcome.acceptance_length))
-        if outcome.acceptance_length >= max(length for _, length in self._evaluations) and self._rank == 0:
+        walks, loss = self._held_out()
+        found = acceptance_of(walks)
+        self._evaluations.append((done, found.length))
+        if found.length >= max(length for _, length in self._evaluations) and self._rank == 0:
             checkpoint.save_best(self._folder, self._weights())
-        self._report(done, outcome, clock, held_out=True)
+        self._report(done, loss, found.per_depth, clock, held_out=True)
 
-    def _held_out(self) -> Outcome:
+    def _held_out(self, times: int = 1) -> tuple[list[Walk], float]:
+        """How an engine would go through held-out answers, and the loss of a draft token."""
         self._head.eval()
         torch.manual_seed(self._job.seed)
-        return self._sum(self._learner.evaluate, self._data.held_out, evaluated(self._data.held_out.lengths))
+        samples = self._data.held_out
+        chosen = evaluated(samples.lengths, times)
+        return walks_of(self._learner, samples, chosen, self._job.num_speculative_tokens, self._device)
 
     def _ended(self, clock: _Clock) -> str:
         if is_flat([length for _, length in self._evaluations]):
@@ -207,6 +217,9 @@ class Loop:
             for optimizer, state in zip(self._optimizers, stored.optimizers, strict=True):
                 optimizer.load_state_dict(state)
             self._evaluations, self._seconds = list(stored.evaluations), stored.seconds
+            if stored.drafted != self._job.num_speculative_tokens:  # an earlier version's, or for another K
+                self._evaluations = []
+                self._evaluate(stored.step, _Clock(stored.step, stored.seconds))
         done = stored.step if stored else 0
         if self._rank == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -216,7 +229,8 @@ class Loop:
     def _save(self, done: int, clock: _Clock) -> None:
         if self._rank == 0:
             states = [optimizer.state_dict() for optimizer in self._optimizers]
-            stored = Checkpoint(done, self._weights(), states, self._evaluations, clock.seconds())
+            drafted = self._job.num_speculative_tokens
+            stored = Checkpoint(done, self._weights(), states, self._evaluations, clock.seconds(), drafted)
             checkpoint.save(self._folder, self._job, stored)
         clock.saved()
 
@@ -225,7 +239,9 @@ class Loop:
         self._head.load_state_dict(checkpoint.load_best(self._folder, self._weights()), strict=False)
         tokens = sum(self._data.train.lengths[index] for batch in self._batches[:steps] for index in batch)
         best_step = max(self._evaluations, key=lambda evaluation: (evaluation[1], evaluation[0]))[0]
-        return Result(steps, best_step, self._held_out(), tuple(self._evaluations), ended, tokens, clock.seconds())
+        walks, loss = self._held_out(FINAL_TIMES)
+        evaluations = tuple(self._evaluations)
+        return Result(steps, best_step, tuple(walks), loss, evaluations, ended, tokens, clock.seconds())
 
     def _weights(self) -> dict[str, Tensor]:
         """Everything that is trained."""
@@ -244,15 +260,15 @@ class Loop:
         dist.all_reduce(flag)
         return bool(flag > 0)
 
-    def _report(self, done: int, outcome: Outcome, clock: _Clock, *, held_out: bool) -> None:
+    def _report(self, done: int, loss: float, shares: Sequence[float], clock: _Clock, *, held_out: bool) -> None:
         if self._rank > 0:
             return
         line = TrainingProgress(
             "train",
             done,
             len(self._batches),
-            loss=float(outcome.loss) / max(1, outcome.count),
-            accuracy=tuple(round(share, 4) for share in outcome.acceptance),
+            loss=loss,
+            accuracy=tuple(round(share, 4) for share in shares),
             held_out=held_out,
             seconds_left=clock.seconds_left(len(self._batches)),
             tokens_per_second=clock.pace(),
@@ -333,10 +349,33 @@ def _batches(order: Sequence[int], lengths: Sequence[int], tokens: int) -> list[
     return [batch for batch in batches if batch]
 
 
-def evaluated(lengths: Sequence[int]) -> list[int]:
-    """The first samples, with about EVALUATED_TOKENS tokens."""
-    before = accumulate(lengths, initial=0)
-    return [index for index, tokens in zip(range(len(lengths)), before, strict=False) if tokens < EVALUATED_TOKENS]
+def computing(device: torch.device) -> torch.autocast:
+    """A context in which matrices are multiplied as training does it."""
+    dtype = compute_dtype(device)
+    return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
+
+
+def walks_of(
+    learner: Learner, samples: Samples, chosen: Iterable[int], drafted: int, device: torch.device
+) -> tuple[list[Walk], float]:
+    """How an engine that drafts so many tokens would go through these samples, and the loss of a draft token."""
+    walks, loss, count = [], torch.zeros((), device=device), 0
+    with computing(device):
+        for index in chosen:
+            sequence = lesson(samples[index], samples.states(index), device)
+            found = learner.evaluate(sequence)
+            one = walk(found.right, sequence.loss_mask, drafted)
+            conversation, source = samples.origin(index)
+            walks.append(replace(one, conversation=conversation, source=source))
+            loss, count = loss + found.loss, count + found.count
+    return walks, float(loss) / max(1, count)
+
+
+def evaluated(lengths: Sequence[int], times: int = 1) -> list[int]:
+    """The first samples, with about EVALUATED_TOKENS tokens and at least EVALUATED_CONVERSATIONS, or times as many."""
+    before = list(accumulate(lengths, initial=0))
+    tokens, samples = times * EVALUATED_TOKENS, times * EVALUATED_CONVERSATIONS
+    return [index for index in range(len(lengths)) if before[index] < tokens or index < samples]
 
 
 def rate(step: int, steps: int) -> float:

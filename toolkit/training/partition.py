@@ -99,11 +99,15 @@ class DraftMasks:
         hidden = torch.full((max_length, max_length), float("-inf"), dtype=dtype, device=device)
         self._verified = torch.triu(hidden, diagonal=1)
 
-    def causal(self, length: int) -> Tensor:
-        """The mask of depth 0, [1, 1, length, length]."""
-        return self._verified[None, None, :length, :length]
+    def causal(self, length: int, window: int | None = None) -> Tensor:
+        """The mask of depth 0, [1, 1, length, length]; with a sliding window only the last `window` positions."""
+        mask = self._verified[:length, :length]
+        if window is not None:
+            positions = torch.arange(length, device=mask.device)
+            mask = mask.masked_fill(_outside(positions, positions, window), float("-inf"))
+        return mask[None, None]
 
-    def of(self, drafts: Drafts, prefix: int, padded: int | None = None) -> Tensor:
+    def of(self, drafts: Drafts, prefix: int, padded: int | None = None, window: int | None = None) -> Tensor:
         """What is added to attention scores, [1, 1, N, prefix + N]: 0 where a position sees, else minus infinity.
 
         Keys are the `prefix` first positions of depth 0, and the drafts themselves. N is the number of drafts, or
@@ -112,9 +116,19 @@ class DraftMasks:
         count = len(drafts)
         mask = self._verified.new_full((padded or count, prefix + (padded or count)), float("-inf"))
         mask[:, 0] = 0
-        mask[:count, :prefix] = self._verified[drafts.anchor, :prefix]
+        seen = self._verified[drafts.anchor, :prefix]
+        if window is not None:
+            keys = torch.arange(prefix, device=mask.device)
+            seen = seen.masked_fill(_outside(drafts.position, keys, window), float("-inf"))
+        mask[:count, :prefix] = seen
         rows = torch.arange(count, device=mask.device)
-        for back in range(int(drafts.depth.max()) if count else 0):
+        furthest = int(drafts.depth.max()) if count else 0
+        for back in range(furthest if window is None else min(furthest, window)):
             seeing = rows[drafts.depth > back]
             mask[seeing, prefix + seeing - back] = 0
         return mask[None, None]
+
+
+def _outside(positions: Tensor, keys: Tensor, window: int) -> Tensor:
+    """Which keys a sliding window hides from each position: [positions, keys]."""
+    return keys[None] <= positions[:, None] - window

@@ -2,7 +2,8 @@
 
 A folder such as `train/` holds shards:
 
-    samples-00000.safetensors   input_ids int32 [tokens], loss_mask uint8 [tokens], offsets int64 [samples + 1]
+    samples-00000.safetensors   input_ids int32 [tokens], loss_mask uint8 [tokens], offsets int64 [samples + 1],
+                                origins int64 [samples, 2]: conversation, and number of its source in `sources`
     states-00000.safetensors    hidden_states [tokens, aux x H], last_hidden_states [tokens, H]
     index.json                  written last: a folder without it is not complete
 
@@ -23,7 +24,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import Field
@@ -49,6 +50,13 @@ class Sample:
     loss_mask: Tensor
 
 
+class Origin(NamedTuple):
+    """Where a sample comes from: the number of its conversation, of which it may be a part, and the data's source."""
+
+    conversation: int
+    source: str = ""
+
+
 @dataclass(frozen=True)
 class States:
     """The target's hidden states of one sample or shard: [tokens, aux x H], and [tokens, H] before the final norm."""
@@ -62,7 +70,7 @@ Count = Annotated[int, Field(ge=0)]
 
 @dataclass(frozen=True)
 class Contents:
-    """What a complete folder holds. `tokenizer` is the digest of the tokenizer that made it."""
+    """What a complete folder holds. `tokenizer` is the digest of the tokenizer that made it, `sources` are names."""
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
@@ -71,6 +79,7 @@ class Contents:
     samples: Count
     tokens: Count
     trained_tokens: Count
+    sources: tuple[str, ...] = ()
 
 
 class SampleWriter:
@@ -78,7 +87,8 @@ class SampleWriter:
 
     def __init__(self, folder: Path, tokenizer: str, shard_tokens: int = SHARD_TOKENS) -> None:
         self._folder, self._tokenizer, self._shard_tokens = folder, tokenizer, shard_tokens
-        self._pending: list[Sample] = []
+        self._pending: list[tuple[Sample, int, int]] = []
+        self._sources: dict[str, int] = {}
         self._shards = self._samples = self._tokens = self._trained = self._pending_tokens = 0
 
     def __enter__(self) -> SampleWriter:
@@ -92,12 +102,14 @@ class SampleWriter:
             return
         if self._pending:
             self._write_shard()
-        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained)
+        sources = tuple(self._sources)
+        contents = Contents(self._tokenizer, self._shards, self._samples, self._tokens, self._trained, sources)
         write_whole(self._folder / INDEX, json.dumps(asdict(contents), indent=2) + "\n")
 
-    def add(self, sample: Sample) -> None:
-        """Write the sample, with others of its shard."""
-        self._pending.append(sample)
+    def add(self, sample: Sample, origin: Origin | None = None) -> None:
+        """Write the sample, with others of its shard. Without an origin it is a conversation of its own."""
+        conversation, source = origin or Origin(self._samples)
+        self._pending.append((sample, conversation, self._sources.setdefault(source, len(self._sources))))
         self._samples += 1
         self._trained += int(sample.loss_mask.sum())
         self._pending_tokens += len(sample.input_ids)
@@ -105,11 +117,12 @@ class SampleWriter:
             self._write_shard()
 
     def _write_shard(self) -> None:
-        lengths = torch.tensor([0, *(len(sample.input_ids) for sample in self._pending)])
+        lengths = torch.tensor([0, *(len(sample.input_ids) for sample, *_ in self._pending)])
         tensors = {
-            "input_ids": torch.cat([sample.input_ids for sample in self._pending]).to(torch.int32),
-            "loss_mask": torch.cat([sample.loss_mask for sample in self._pending]).to(torch.uint8),
+            "input_ids": torch.cat([sample.input_ids for sample, *_ in self._pending]).to(torch.int32),
+            "loss_mask": torch.cat([sample.loss_mask for sample, *_ in self._pending]).to(torch.uint8),
             "offsets": lengths.cumsum(0),
+            "origins": torch.tensor([origin for _, *origin in self._pending]),
         }
         metadata = {"tokenizer": self._tokenizer, "count": str(len(self._pending))}
         write_tensors(samples_file(self._folder, self._shards), tensors, metadata)
@@ -126,6 +139,7 @@ class Samples:
         self._offsets: list[list[int]] = []
         self._starts = [0]
         self._highest: list[int] = []
+        self._origins: list[Origin] = []
         for shard in range(self.contents.shards):
             found = read_shard(folder, shard)
             self._offsets.append(found.offsets.tolist())
@@ -134,6 +148,8 @@ class Samples:
         if (len(self), sum(self.lengths)) != (self.contents.samples, self.contents.tokens):
             message = f"{folder / INDEX} is of other samples: it says {self.contents.samples} of them"
             raise UsageError(f"{message}, and there are {len(self)}", hint=_DAMAGED)
+        for shard in range(self.contents.shards):
+            self._origins += self._read_origins(shard)
 
     @property
     def lengths(self) -> list[int]:
@@ -149,6 +165,21 @@ class Samples:
         shard, start, end = self._find(index)
         tensors = read_tensors(samples_file(self.folder, shard), ("input_ids", "loss_mask"), start, end)
         return Sample(**tensors)
+
+    def origin(self, index: int) -> Origin:
+        """Where a sample comes from."""
+        return self._origins[index]
+
+    def _read_origins(self, shard: int) -> list[Origin]:
+        """Of a file of an earlier version, every sample is taken for a conversation of its own."""
+        path, (first, end) = samples_file(self.folder, shard), self._starts[shard : shard + 2]
+        if "origins" not in tensor_names(path):
+            return [Origin(index) for index in range(first, end)]
+        found, sources = read_tensors(path, ("origins",))["origins"], self.contents.sources
+        shaped = found.dtype == torch.int64 and found.shape == (end - first, 2)
+        if not shaped or found.min() < 0 or found[:, 1].max() >= len(sources):
+            raise _damaged(path, "its origins are not those of its samples")
+        return [Origin(conversation, sources[source]) for conversation, source in found.tolist()]
 
     def states(self, index: int) -> States:
         """Hidden states of one sample. They have to be extracted before."""

@@ -31,6 +31,7 @@ from toolkit.training.samples import (
     states_file,
     write_tensors,
 )
+from toolkit.training.target_logits import final_norm, no_norm
 
 # Weights of other frameworks are as large, and nobody reads them.
 _TARGET_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
@@ -176,8 +177,8 @@ def _decoder_layers(base: Any) -> nn.ModuleList:
     """The layers of a decoder-only model, as all of transformers' have them. Raises UsageError."""
     language_model = getattr(base, "language_model", base)
     layers = getattr(language_model, "layers", None)
-    if not (isinstance(layers, nn.ModuleList) and isinstance(getattr(language_model, "norm", None), nn.Module)):
-        raise UsageError(f"{type(base).__name__} has no `layers` and `norm` to take hidden states from")
+    if not isinstance(layers, nn.ModuleList) or final_norm(base) is None:
+        raise no_norm(base)
     return layers
 
 
@@ -192,7 +193,9 @@ def _recorded(base: Any, layers: tuple[int, ...]) -> Iterator[list[Tensor]]:
 
         return hook
 
-    modules = [*_decoder_layers(base), getattr(base, "language_model", base).norm]
+    norm = final_norm(base)
+    assert norm  # `_decoder_layers` looked for it
+    modules = [*_decoder_layers(base), norm[1]]
     hooks = [modules[layer].register_forward_pre_hook(record(layer), with_kwargs=True) for layer in set(layers)]
     recorded: list[Tensor] = []
     try:

@@ -20,8 +20,8 @@ VOCAB, HIDDEN, LAYERS = 1440, 32, 6
 """The vocabulary is that of the shipped tokenizer."""
 
 
-def save_target(folder: Path) -> Path:
-    """A random target with the shipped tokenizer."""
+def random_target() -> Qwen3ForCausalLM:
+    """Always the same one."""
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=VOCAB,
@@ -34,7 +34,12 @@ def save_target(folder: Path) -> Path:
         max_position_embeddings=256,
         tie_word_embeddings=True,
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
+    return Qwen3ForCausalLM(config)  # type: ignore[no-untyped-call]
+
+
+def save_target(folder: Path) -> Path:
+    """A random target with the shipped tokenizer."""
+    random_target().save_pretrained(folder)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(SHIPPED / name, folder)
     return folder
@@ -61,10 +66,15 @@ def random_lesson(tokens: int, seed: int = 0) -> Lesson:
 
 
 def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
-    """Samples that all follow one rule, a cycle of tokens, with random hidden states of their tokens."""
+    """Samples that all follow one rule, a cycle of tokens, with random hidden states of their tokens.
+
+    The last ones are such that the random target would say the next token of the cycle, too.
+    """
     generator = torch.Generator().manual_seed(7)
     cycle = torch.randperm(VOCAB, generator=generator)[:12]
-    states = torch.randn(VOCAB, 4 * HIDDEN, generator=generator)
+    states = torch.randn(VOCAB, 3 * HIDDEN, generator=generator)
+    said = random_target().get_input_embeddings().weight.detach().clone()  # of a token, what the target says after it
+    said[cycle] = said[cycle.roll(-1)]
     random = torch.Generator().manual_seed(seed)
     with SampleWriter(folder, "tokenizer") as writer:
         shard = []
@@ -74,9 +84,9 @@ def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
             loss_mask = torch.ones(tokens, dtype=torch.uint8)
             loss_mask[:4] = 0
             writer.add(Sample(shard[-1], loss_mask))
-    read = states[torch.cat(shard).long()]
-    parts = {"hidden_states": read[:, : 3 * HIDDEN], "last_hidden_states": read[:, 3 * HIDDEN :]}
-    write_tensors(states_file(folder, 0), {name: part.contiguous() for name, part in parts.items()}, {})
+    tokens_read = torch.cat(shard).long()
+    parts = {"hidden_states": states[tokens_read], "last_hidden_states": said[tokens_read]}
+    write_tensors(states_file(folder, 0), parts, {})
 
 
 def write_data(folder: Path) -> Data:

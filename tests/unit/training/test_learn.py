@@ -1,6 +1,7 @@
 """A sequence in segments teaches the same as the whole one, and the same as speculators' own forward pass."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,8 +80,42 @@ def whole(head: PEagleDraftModel, sequence: Lesson) -> object:
     return PEagleLearner(head, masks, kl_div_loss, DEPTHS, segments=1).learn(sequence)
 
 
-def test_loss_and_gradients_are_those_of_speculators(head: PEagleDraftModel) -> None:
+def with_options(head: PEagleDraftModel, window: int | None, **options: bool) -> PEagleDraftModel:
+    """The same head with other options; the second of its layers has the sliding window."""
+    config = deepcopy(head.config)
+    for name, value in options.items():
+        setattr(config, name, value)
+    if window:
+        config.transformer_layer_config.layer_types = ["full_attention", "sliding_attention"]
+        config.transformer_layer_config.sliding_window = window
+    torch.manual_seed(3)
+    other = PEagleDraftModel(config)
+    other.load_state_dict(head.state_dict(), strict=False)
+    for name, weight in other.named_parameters():
+        if "fc_norm" in name or "input_norm" in name:
+            weight.data.normal_(1.0, 0.3)
+    other.embed_tokens.weight.requires_grad_(True)
+    other.lm_head.weight.requires_grad_(True)
+    return other
+
+
+@pytest.mark.parametrize(
+    ("window", "options"),
+    [
+        (None, {}),
+        (None, {"fc_norm": True}),
+        (None, {"norm_before_fc": True}),
+        (None, {"norm_before_residual": True}),
+        (9, {}),
+        (9, {"fc_norm": True, "norm_before_fc": True}),
+    ],
+)
+def test_loss_and_gradients_are_those_of_speculators(
+    head: PEagleDraftModel, window: int | None, options: dict[str, bool]
+) -> None:
+    """Whatever the head's config says."""
     sequence = random_lesson(TOKENS)
+    head = with_options(head, window, **options)
     ours = learner(head, 4)
 
     def upstream() -> float:

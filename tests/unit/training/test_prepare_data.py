@@ -69,6 +69,19 @@ def refusal(wanted: TrainingJob, **options: Any) -> str:
     return str(error.value)
 
 
+def test_every_sample_keeps_the_name_of_its_source(tmp_path: Path) -> None:
+    """Of the same question in two files, the first file's counts."""
+    found = rows(20)
+    data = write(tmp_path / "a.jsonl", found[:12]), write(tmp_path / "b.jsonl", found[8:])
+    Prepares()(job(tmp_path, *data))
+    names = [
+        samples.origin(index).source
+        for samples in (Samples(tmp_path / "work" / "train"), Samples(tmp_path / "work" / "held-out"))
+        for index in range(len(samples))
+    ]
+    assert (names.count("a.jsonl"), names.count("b.jsonl")) == (12, 8)
+
+
 def test_kept_answers_become_samples_with_states(tmp_path: Path) -> None:
     prepare = Prepares()
     data = write(tmp_path / "a.jsonl", [*rows(20), rows(1)[0]])

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from toolkit.errors import PlatformError, UsageError
 from toolkit.training.samples import (
+    Origin,
     Sample,
     Samples,
     SampleWriter,
@@ -47,6 +49,33 @@ def test_samples_come_back_in_their_order_and_by_index(folder: Path) -> None:
     assert samples.lengths == [3, 2, 4, 1]
     with pytest.raises(IndexError):
         samples[4]
+
+
+def test_each_sample_says_of_which_conversation_and_source_it_is(tmp_path: Path) -> None:
+    wanted = [Origin(7, "chats.jsonl"), Origin(7, "chats.jsonl"), Origin(3, "code.jsonl"), Origin(9, "chats.jsonl")]
+    with SampleWriter(tmp_path, "tokenizer's digest", shard_tokens=5) as writer:
+        for one, origin in zip(SAMPLES, wanted, strict=True):
+            writer.add(one, origin)
+    samples = Samples(tmp_path)
+    assert samples.contents.shards == 2
+    assert [samples.origin(index) for index in range(4)] == wanted
+
+
+def test_samples_of_an_earlier_version_are_conversations_of_their_own(folder: Path) -> None:
+    for path in folder.glob("samples-*"):
+        tensors = load_file(path)
+        del tensors["origins"]
+        save_file(tensors, path)
+    samples = Samples(folder)
+    assert [samples.origin(index) for index in range(4)] == [Origin(index) for index in range(4)]
+
+
+@pytest.mark.parametrize("origins", [[[0, 1]], [[-1, 0], [0, 0]], [[0, 0], [1, 1]]])
+def test_origins_that_are_not_those_of_the_samples_are_refused(folder: Path, origins: list[list[int]]) -> None:
+    path = folder / "samples-00000.safetensors"
+    save_file({**load_file(path), "origins": torch.tensor(origins)}, path)
+    with pytest.raises(UsageError, match="its origins are not those of its samples"):
+        Samples(folder)
 
 
 def test_the_contents_say_what_there_is(folder: Path) -> None:

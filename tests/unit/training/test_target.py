@@ -11,7 +11,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.unit.training.heads import SHIPPED, job_for, save_target
 from toolkit.errors import HubError
-from toolkit.training.head import build_head
+from toolkit.training.head import build_head, within_positions
 from toolkit.training.states import with_local_target
 
 PINNED, NEWER = "a" * 40, "b" * 40
@@ -40,6 +40,11 @@ def test_the_head_has_the_size_of_the_pinned_revision(cache: Path) -> None:
 def test_without_a_revision_it_is_the_newest(cache: Path) -> None:
     download = partial(snapshot_download, cache_dir=cache, local_files_only=True)
     assert with_local_target(job_for(Path("org/target")), download).target.endswith(NEWER)
+
+
+@pytest.mark.parametrize(("written", "used"), [(4096, 256), (256, 256), (100, 100)])
+def test_sequences_are_no_longer_than_the_target_has_positions(written: int, used: int, tmp_path: Path) -> None:
+    assert within_positions(job_for(save_target(tmp_path), max_length=written)).max_length == used
 
 
 def test_a_folder_stays_as_it_is() -> None:

@@ -273,6 +273,12 @@ def test_what_cannot_work_is_found_before_anything_starts(desk: Desk, written: s
     assert code in [finding.code for finding in check(desk.recipe).errors]
 
 
+def test_a_length_that_nobody_wrote_is_no_error(desk: Desk) -> None:
+    """The default is longer than the tiny target has positions for: the job cuts it."""
+    desk.recipe.write_text(RECIPE.replace("max_length: 1024, ", ""))
+    assert "training.max-length" not in [finding.code for finding in check(desk.recipe).findings]
+
+
 @pytest.mark.parametrize(("size", "is_found"), [(1440, False), (1441, True)])
 def test_a_head_may_draft_all_tokens_of_its_target_and_no_more(desk: Desk, size: int, is_found: bool) -> None:
     desk.recipe.write_text(RECIPE.replace("steps: 3", f"steps: 3, draft_vocab_size: {size}"))
