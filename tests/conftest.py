@@ -31,6 +31,7 @@ TOGETHER = {
         "other_drafters",
         "training_data_on_vllm",
     ),
+    "a vLLM that is asked": ("agrees_with_vllm", "asked_vllm"),
     "the fixture `endpoint`": ("best_k", "clients", "failures", "lossless_served", "ngram", "proof", "quickstart"),
 }
 GROUPS = {f"{SERVING}{name}.py": group for group, names in TOGETHER.items() for name in names}

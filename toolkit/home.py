@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-_FOLDERS = frozenset({"catalog", "improvements", "local", "records", "training", "tuning"})
+_FOLDERS = frozenset({"asked", "catalog", "improvements", "local", "records", "training", "tuning"})
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

@@ -26,6 +26,8 @@ NAMED = {
     "containers/on-vllm/start_with_pth.py: runpy",
     "containers/train/train: subprocess",
     "toolkit/children.py: subprocess",
+    "toolkit/engines/vllm/answering.py: os.fork",
+    "toolkit/engines/vllm/answering.py: runpy",
     "toolkit/platforms/local/__main__.py: os.fork",
     "toolkit/platforms/local/keeper.py: subprocess",
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",

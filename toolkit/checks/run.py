@@ -32,6 +32,7 @@ from toolkit.recipe.load import nearest_line
 from toolkit.recipe.lock import lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import EngineAnswer
 from toolkit.recipe.source import ModelSource
 from toolkit.text import inert
 
@@ -40,10 +41,14 @@ _SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("
 
 @dataclass(frozen=True)
 class Report:
-    """All findings on one recipe. Truthy exactly when none of them is an error."""
+    """All findings on one recipe. Truthy exactly when none of them is an error.
+
+    `engine` is what the engine itself says, which is among the findings; None where it has nothing to ask.
+    """
 
     recipe: str
     findings: tuple[Finding, ...] = ()
+    engine: EngineAnswer | None = None
 
     @property
     def ok(self) -> bool:
@@ -72,7 +77,9 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """The document of `toolkit check --json`."""
-        return {"recipe": self.recipe, "ok": self.ok, "findings": [asdict(finding) for finding in self.findings]}
+        findings = [asdict(finding) for finding in self.findings]
+        engine = {"engine": self.engine.to_dict()} if self.engine else {}
+        return {"recipe": self.recipe, "ok": self.ok, "findings": findings, **engine}
 
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row for each finding."""
@@ -85,17 +92,31 @@ def check(
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
     to_train: bool = False,
+    ask: bool = False,
 ) -> Report:
     """All findings on a recipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
     tells old facts from recent ones. `to_train` leaves out the head that is there, which training replaces.
+    With `ask` the engine itself is asked, if the recipe's version is installed here; else what it said before counts.
     """
     models, on_models = _models(recipe, to_train)
     findings = [*on_models, *findings_on(recipe, models), *check_catalogue(recipe, today or current_day())]
     findings += account(recipe) if account else ()
+    asks = recipe.engine_rules.ask
+    engine = asks(recipe, models, ask) if asks else None
+    findings += _from_engine(engine, findings, ask) if engine else ()
     located = [_with_line(finding, recipe) for finding in findings]
-    return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)))
+    return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)), engine)
+
+
+def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: bool) -> Iterator[Finding]:
+    """What the engine adds to the others: nothing of a key on which there is an error already."""
+    known = {finding.path for finding in others if finding.severity == "error"}
+    yield from (finding for finding in engine.findings if finding.path not in known)
+    if engine.why_not and ask:
+        message = f"{engine.name} was not asked what it makes of this: {engine.why_not}"
+        yield Finding("engine.not-asked", message, "engine.version", severity="info")
 
 
 def require(recipe: Recipe, *, to_train: bool = False) -> Report:

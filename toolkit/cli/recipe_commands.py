@@ -51,6 +51,12 @@ def check(
             "--account", help="Also check the AWS account: role, permissions, quotas, image, network. Read-only."
         ),
     ] = False,
+    ask: Annotated[
+        bool,
+        typer.Option(
+            "--ask", help="Also ask the engine itself, if the recipe's version is installed here: half a minute."
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Find errors in a recipe and its models before anything is created."""
@@ -68,7 +74,13 @@ def check(
         raise UsageError("give a recipe, or --all", hint="Such as: toolkit check tiny/p-eagle")
     if account:
         from toolkit.platforms.sagemaker.account import account_findings  # brings boto3
-    reports = [run_checks(name, account=account_findings if account else None) for name in names]
+    engines = [report.engine for report in map(run_checks, names)] if ask else []
+    if engine := next((engine for engine in engines if engine and engine.can_be_asked), None):
+        say(f"asking {engine.name}: its start takes half a minute, and what it says is kept")
+    reports = [run_checks(name, account=account_findings if account else None, ask=ask) for name in names]
+    if not as_json and all(reports):
+        for name in {report.engine.name for report in reports if report.engine and report.engine.can_be_asked}:
+            say(f"{name} is installed here, and says with --ask what it makes of this")
     ok, is_one = all(reports), len(reports) == 1
     document = reports[0].to_dict() if is_one else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     untrained = any(finding.code == NOT_TRAINED for finding in reports[0].findings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.catalog import lookup
@@ -64,7 +64,7 @@ def environment(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, str]:
     flags = {flag: _text(value) for flag, value in recipe.flags.items() if flag not in too_long}
     if too_long:
         flags["config"] = f"{channel_dir(recipe, CONFIG_CHANNEL)}/{CONFIG_NAME}"
-    variables = {variable(recipe, flag): value for flag, value in flags.items()}
+    variables = flag_variables(recipe, flags)
     own = recipe.engine_rules.variables(recipe, flags)
     folders = {item.variable: channel_dir(recipe, FILES_CHANNEL) for item in staged_downloads(recipe)}
     return dict(sorted({**recipe.engine.env, **own, **folders, **variables}.items()))
@@ -80,6 +80,11 @@ def config_file(recipe: Recipe, longest: int = LONGEST_VALUE) -> dict[str, Any]:
 def variable(recipe: Recipe, flag: str) -> str:
     """The environment variable of a flag."""
     return f"{recipe.engine_rules.variable_prefix}{flag.upper().replace('-', '_')}"
+
+
+def flag_variables(recipe: Recipe, flags: Mapping[str, Any]) -> dict[str, str]:
+    """Flags as variables of the environment."""
+    return {variable(recipe, flag): _text(value) for flag, value in flags.items()}
 
 
 def supervised(image: lookup.Image, value: str) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from toolkit.findings import Finding
+
 
 @dataclass(frozen=True)
 class Published:
@@ -29,6 +31,24 @@ class Download:
     size: int
     sha256: str
     variable: str
+
+
+@dataclass(frozen=True)
+class EngineAnswer:
+    """What an engine itself says of a recipe.
+
+    `name` is the engine with its version. Where it was not asked, `why_not` says why, and `can_be_asked` whether it
+    could be.
+    """
+
+    name: str
+    findings: tuple[Finding, ...] = ()
+    why_not: str = ""
+    can_be_asked: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """As it stands in the document of `toolkit check --json`."""
+        return {"name": self.name, "asked": not self.why_not, "why_not": self.why_not}
 
 
 @dataclass(frozen=True)

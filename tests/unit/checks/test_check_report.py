@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pairs import RECIPE, edit_config, write_pair, write_recipe
 
 import toolkit
 from toolkit.api.checking import check
+from toolkit.checks import run
 from toolkit.checks.codes import codes, explain
 from toolkit.checks.run import Report, require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.recipe import EngineRules, Recipe
+from toolkit.recipe.rules import EngineAnswer
 from toolkit.recipe.training_schema import TrainingSection
 
 ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")
@@ -110,3 +116,47 @@ def test_require_raises_errors_and_lets_warnings_pass(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         require(recipe)
     assert [finding.code for finding in caught.value.findings] == ["pair.mask-token"]
+
+
+def test_a_short_form_that_vllm_takes_is_a_warning(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    text = RECIPE.replace("enforce-eager: true", "kv-cache-memory: 268435456")
+    (finding,) = [one for one in check(write_recipe(tmp_path, text)).findings if one.code == "engine.unknown-flag"]
+    assert (finding.severity, finding.path) == ("warning", "engine.args.kv-cache-memory")
+    assert "short for `kv-cache-memory-bytes`" in finding.message
+
+
+def test_what_the_engine_says_stands_beside_the_rest_but_not_twice(tmp_path: Path) -> None:
+    """Whether it is kept from an earlier `--ask`, or asked now."""
+    good = load(write_pair(tmp_path))
+    refused = Finding("engine.refused", "no", "engine.args.dtype")
+    twice = Finding("engine.refused", "no", "engine.max_num_batched_tokens")
+    answer = EngineAnswer("vLLM 0.32.0", (refused, twice))
+    asked = replace(good, engine_rules=Answering(good.engine_rules, answer))
+    assert [finding.path for finding in run.check(asked).errors] == [twice.path, refused.path]
+    small = replace(asked, engine=asked.engine.edit(max_num_batched_tokens=1))
+    assert [finding.code for finding in run.check(small).errors] == ["engine.token-budget", "engine.refused"]
+    assert run.check(asked).to_dict()["engine"] == {"name": "vLLM 0.32.0", "asked": True, "why_not": ""}
+
+
+def test_that_it_was_not_asked_is_said_to_who_wanted_it(tmp_path: Path) -> None:
+    good = load(write_pair(tmp_path))
+    answer = EngineAnswer("vLLM 0.32.0", why_not="0.31.0 is installed here")
+    other = replace(good, engine_rules=Answering(good.engine_rules, answer))
+    assert run.check(other).findings == ()
+    (finding,) = run.check(other, ask=True).findings
+    assert (finding.code, finding.severity) == ("engine.not-asked", "info")
+    assert finding.message == "vLLM 0.32.0 was not asked what it makes of this: 0.31.0 is installed here"
+
+
+class Answering:
+    """An engine's rules, with an answer of its own."""
+
+    def __init__(self, rules: EngineRules, answer: EngineAnswer) -> None:
+        self._rules, self._answer = rules, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rules, name)
+
+    def ask(self, recipe: Recipe, models: Lock | None, now: bool) -> EngineAnswer:
+        return self._answer

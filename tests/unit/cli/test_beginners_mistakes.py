@@ -31,7 +31,7 @@ MISTAKES = {
     "name with a space": ("name: tiny", "name: My tiny model"),
     "one type, no list": ("{name: local}", "{name: local, instance_types: ml.m7i.large}"),
     "flag with dashes": ("dtype: float32", "--dtype: float32"),
-    "mistyped flag": ("dtype: float32", "dtyp: float32"),
+    "mistyped flag": ("dtype: float32", "dtpe: float32"),
     "no platform": ("platform: {name: local}", ""),
     "no speculation": (re.compile(r"speculation:\n(  .*\n)+"), ""),
     "path for a model": ("{model: ./target}", "{path: ./target}"),

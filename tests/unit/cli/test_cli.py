@@ -75,8 +75,11 @@ class Terminal(io.StringIO):
 
 
 def test_check_of_a_good_recipe(toolkit: Toolkit, good: Path) -> None:
-    assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", f"Next: toolkit plan {good}\n")
-    assert toolkit("check", good, "--json").document == {"recipe": str(good), "ok": True, "findings": []}
+    could = "vLLM 0.32.0 is installed here, and says with --ask what it makes of this"
+    assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", f"{could}\nNext: toolkit plan {good}\n")
+    engine = {"name": "vLLM 0.32.0", "asked": False, "why_not": "its answer is not kept"}
+    expected = {"recipe": str(good), "ok": True, "findings": [], "engine": engine}
+    assert toolkit("check", good, "--json").document == expected
 
 
 def test_check_of_a_bad_recipe(toolkit: Toolkit, bad: Path) -> None:

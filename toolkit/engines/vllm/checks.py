@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
-from toolkit.engines.vllm.facts import flag_known, flags, subtracts_draft_slots
+from toolkit.engines.vllm.facts import flag_known, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import draft_slots
 from toolkit.engines.vllm.setting_checks import check_settings, check_speculation
 from toolkit.engines.vllm.value_checks import check_risks, check_values
@@ -54,6 +54,11 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
 def unknown_flag(flag: str, version: str, severity: Severity = "error") -> Iterator[Finding]:
     """A finding if that version of vLLM does not have the flag; none for an unknown version."""
     if flag_known(version, flag) is not False:
+        return
+    if whole := short_for(version, flag):
+        message = f"`{flag}` is short for `{whole}`: vllm {version} takes it, but the checks know the whole name only"
+        hint = f"Write `{whole}`, which a flag of a later version cannot make ambiguous."
+        yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity="warning")
         return
     near = difflib.get_close_matches(flag, flags(version), n=1)
     hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of vllm {version}: vllm serve --help=all"

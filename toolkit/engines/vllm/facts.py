@@ -110,6 +110,12 @@ def flags(version: str) -> tuple[str, ...]:
     return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
 
 
+def short_for(version: str, flag: str) -> str:
+    """The only flag of that version that begins so, which its parser then takes it for; empty if there is none."""
+    whole = [name for name in flags(version) if name.startswith(flag.replace("_", "-"))]
+    return whole[0] if len(whole) == 1 else ""
+
+
 def takes(flag: str) -> Takes | None:
     """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
     listing = read("engines/vllm/values.json")

@@ -22,7 +22,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
-from toolkit.recipe.rules import CpuBuild, Download, MetricNames
+from toolkit.recipe.rules import CpuBuild, Download, EngineAnswer, MetricNames
 from toolkit.recipe.schema import EngineSection
 
 # As /proc/cpuinfo calls them.
@@ -151,6 +151,11 @@ class Vllm(OnVllm):
             return False
         instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and runs_on(instance) for instance in instances)
+
+    def ask(self, recipe: Recipe, models: Lock | None, now: bool) -> EngineAnswer:
+        from toolkit.engines.vllm.asking import ask
+
+        return ask(recipe, models, now)
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_engine(recipe)
