@@ -15,8 +15,6 @@ import pytest
 from toolkit.engines.vllm import answering, process
 from toolkit.engines.vllm.process import NoAnswer
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it runs on Linux only")
-
 AMPLE = {"seconds": 60, "memory": 2**30}
 
 
