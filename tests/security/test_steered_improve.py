@@ -12,7 +12,7 @@ import pytest
 
 from toolkit.api.traffic import Traffic, read_traffic
 from toolkit.measure.arm import GENERAL, Arm
-from toolkit.measure.load import Ask, body
+from toolkit.measure.load import Ask, Timing, body
 from toolkit.recipe.prompts import Message
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.chat import load_chat
@@ -115,7 +115,7 @@ def test_for_a_file_of_conversations_its_owner_vouches(tmp_path: Path) -> None:
 def test_what_a_measurement_asks_is_nobodys_traffic() -> None:
     skipped = Skipped()
     nowhere: Any = None
-    measured = body(Arm("speculative", nowhere), Ask(GENERAL, 0), 100)
+    measured = body(Arm("speculative", nowhere), Ask(GENERAL, 0), Timing(0.0))
     rows = [("a:1", record(measured)), ("a:2", record({**messages(), "user": "somebody"}))]
     assert [one.location for one in distinct(rows, True, skipped)] == ["a:2"]
     assert skipped.counts == {"captured requests that are not chats of a caller": 1}

@@ -75,12 +75,12 @@ class Generation:
     latency: float
     reasoning: str = ""
     reasoning_tokens: int = 0
-    cached_tokens: int | None = None
-    counts_chunks: bool = False
     acceptance: Acceptance | None = None
     arrivals: tuple[Arrival, ...] = ()
     token_ids: tuple[int, ...] = ()
     prompt_token_ids: tuple[int, ...] = ()
+    cached_tokens: int | None = None
+    counts_chunks: bool = False
 
     @property
     def ttft(self) -> float:

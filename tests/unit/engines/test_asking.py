@@ -155,7 +155,12 @@ def test_a_question_has_no_path_no_secret_and_nothing_that_runs_code(tmp_path: P
     assert set(question["flags"]) == {
         f"SM_VLLM_{name}"
         for name in ("MODEL", "MAX_MODEL_LEN", "MAX_NUM_SEQS", "MAX_NUM_BATCHED_TOKENS", "SERVED_MODEL_NAME")
-    } | {"SM_VLLM_SPECULATIVE_CONFIG", "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS", "SM_VLLM_SEED"}
+    } | {
+        "SM_VLLM_ENABLE_PROMPT_TOKENS_DETAILS",
+        "SM_VLLM_PER_REQUEST_SPEC_DECODE_METRICS",
+        "SM_VLLM_SEED",
+        "SM_VLLM_SPECULATIVE_CONFIG",
+    }
     assert question["variables"] == {"VLLM_USE_V2_MODEL_RUNNER": "0"}
     assert question["device"] is None
     assert str(tmp_path) not in json.dumps({**question, "entrypoint": ""})

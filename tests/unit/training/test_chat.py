@@ -129,7 +129,7 @@ def test_harmony_ends_its_last_answer_with_return() -> None:
     ],
 )
 def test_a_client_shows_the_answer_again_without_its_reasoning(of: Chat, answer: str, text: str) -> None:
-    assert of.text(of._encode(answer)) == text
+    assert of.text(of.encode(answer)) == text
 
 
 def test_marks_of_the_template_are_used_where_it_has_them() -> None:
