@@ -11,7 +11,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from toolkit.recipe.recipe import Recipe
+
 PROGRAM = Path(__file__).with_name("in_vllm.py")
+
+
+def llm_arguments(recipe: Recipe) -> dict[str, Any]:
+    """The flags of the recipe's server, as vLLM takes them without one."""
+    arguments = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
+    del arguments["enable_prompt_tokens_details"]  # the server's own
+    if recipe.speculation and recipe.speculation.drafter:
+        drafter = str(recipe.speculation.drafter.folder)
+        arguments["speculative_config"] = {**arguments["speculative_config"], "model": drafter}
+    return {**arguments, "model": str(recipe.target.folder), "disable_log_stats": False}
 
 
 class Refused(Exception):

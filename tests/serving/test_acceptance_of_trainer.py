@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked_vllm import ForkedVllm
+from forked_vllm import ForkedVllm, llm_arguments
 from safetensors.torch import load_file, save_file
-from test_other_drafters import llm_arguments
 from transformers import AutoTokenizer
 
 import toolkit

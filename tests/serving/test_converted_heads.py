@@ -170,7 +170,7 @@ def drafts_in_training(tokens: list[int]) -> torch.Tensor:
     masks = DraftMasks(padded, torch.float32, torch.device("cpu"))
     drafts = Drafts(torch.arange(length).repeat_interleave(K - 1), torch.arange(1, K).repeat(length))
     with torch.no_grad():
-        PEagleLearner(head, masks, remember, K, segments=1).learn_drafts(sequence, drafts)
+        PEagleLearner(head, masks, remember, K, segments=1)._pass(sequence, drafts)
     table = torch.full((padded, K), -1)
     table[:, 0] = said[0]
     table[drafts.anchor, drafts.depth] = said[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forked_vllm import ForkedVllm
+from forked_vllm import ForkedVllm, llm_arguments
 from safetensors.torch import load_file, save_file
 
 import toolkit
@@ -21,12 +21,7 @@ RECIPE = "tiny/p-eagle"
 
 
 def arguments(recipe: Recipe, **others: Any) -> dict[str, Any]:
-    """The flags of the recipe's server, as vLLM takes them without one, in bfloat16."""
-    found = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
-    if recipe.speculation and recipe.speculation.drafter:
-        drafter = str(recipe.speculation.drafter.folder)
-        found["speculative_config"] = {**found["speculative_config"], "model": drafter}
-    return {**found, "model": str(recipe.target.folder), "dtype": "bfloat16", "max_num_seqs": 32, **others}
+    return {**llm_arguments(recipe), "dtype": "bfloat16", "max_num_seqs": 32, **others}
 
 
 def prompts(seed: int, most: int = 16) -> list[str]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-from forked_vllm import ForkedVllm
+from forked_vllm import ForkedVllm, llm_arguments
 
 import toolkit
-from toolkit.recipe.recipe import Recipe
 
 pytestmark = pytest.mark.serving
 
@@ -43,12 +41,3 @@ def test_other_drafters_give_the_targets_output(
 
 def first_prompts(workload: Path) -> list[str]:
     return [json.loads(line)["prompt"] for line in workload.read_text().splitlines()[:3]]
-
-
-def llm_arguments(recipe: Recipe) -> dict[str, Any]:
-    """The flags of the recipe's server, as vLLM takes them without one."""
-    arguments = {flag.replace("-", "_"): value for flag, value in recipe.flags.items()}
-    if recipe.speculation:
-        drafter = str(recipe.speculation.drafter.folder)
-        arguments["speculative_config"] = {**arguments["speculative_config"], "model": drafter}
-    return {**arguments, "model": str(recipe.target.folder), "disable_log_stats": False}
