@@ -78,6 +78,14 @@ def serverless_model_in_a_vpc(scope: Scope, world: World) -> bool:
     return any("VpcConfig" in model for model in _models(scope, world))
 
 
+def _is_pipeline(model: Mapping[str, Any]) -> bool:
+    return len(model.get("Containers", [])) > 1
+
+
+def _is_multi_model(model: Mapping[str, Any]) -> bool:
+    return container_of(model).get("Mode") == "MultiModel"
+
+
 @state
 def serverless_model_isolated(scope: Scope, world: World) -> bool:
     return any(model.get("EnableNetworkIsolation") for model in _models(scope, world))
@@ -85,12 +93,12 @@ def serverless_model_isolated(scope: Scope, world: World) -> bool:
 
 @state
 def serverless_pipeline(scope: Scope, world: World) -> bool:
-    return any(len(model.get("Containers", [])) > 1 for model in _models(scope, world))
+    return any(map(_is_pipeline, _models(scope, world)))
 
 
 @state
 def serverless_multi_model(scope: Scope, world: World) -> bool:
-    return any(container_of(model).get("Mode") == "MultiModel" for model in _models(scope, world))
+    return any(map(_is_multi_model, _models(scope, world)))
 
 
 @state
@@ -112,12 +120,12 @@ def _with_shadows(scope: Scope, world: World) -> Iterator[Mapping[str, Any]]:
 
 @state
 def pipeline_in_shadow(scope: Scope, world: World) -> bool:
-    return any(len(model.get("Containers", [])) > 1 for model in _with_shadows(scope, world))
+    return any(map(_is_pipeline, _with_shadows(scope, world)))
 
 
 @state
 def multi_model_in_shadow(scope: Scope, world: World) -> bool:
-    return any(container_of(model).get("Mode") == "MultiModel" for model in _with_shadows(scope, world))
+    return any(map(_is_multi_model, _with_shadows(scope, world)))
 
 
 @state
@@ -245,13 +253,13 @@ def _deployed_models(scope: Scope, world: World) -> Iterator[Mapping[str, Any]]:
 @state
 def target_model_of_one(scope: Scope, world: World) -> bool:
     models = _deployed_models(scope, world)
-    return "TargetModel" in scope and not any(container_of(m).get("Mode") == "MultiModel" for m in models)
+    return "TargetModel" in scope and not any(map(_is_multi_model, models))
 
 
 @state
 def target_container_of_one(scope: Scope, world: World) -> bool:
     models = _deployed_models(scope, world)
-    return "TargetContainerHostname" in scope and not any(len(m.get("Containers", [])) > 1 for m in models)
+    return "TargetContainerHostname" in scope and not any(map(_is_pipeline, models))
 
 
 @state

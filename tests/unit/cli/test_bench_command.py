@@ -158,6 +158,24 @@ def test_a_server_that_counts_no_tokens_is_measured_by_chunks(
     assert [note for note in found["notes"] if "chunks" in note] == [f"speculative {told}"]
 
 
+@pytest.mark.parametrize(("options", "cold"), [([], True), (["--cache", "warm"], False)])
+def test_prompts_are_kept_out_of_caches_unless_they_shall_be_warm(
+    prompts: Path, options: list[str], cold: bool
+) -> None:
+    salts: list[str | None] = []
+
+    def noting(request: Served) -> Answer:
+        if request.path.endswith("/chat/completions"):
+            salts.append(request.body.get("cache_salt"))
+        return speculative()(request)
+
+    with served(noting) as arguments:
+        run(["bench", *arguments, "--prompts", str(prompts), "--concurrency", "1", "--time", "1s", "--json", *options])
+    assert len(salts) > 1
+    assert len(set(salts)) == (len(salts) if cold else 1)
+    assert (None in salts) is not cold
+
+
 def altered(usage: dict[str, Any] | None = None, histogram: Sequence[int] = (0, 6)) -> Answers:
     """A fast server with other figures in its last event."""
     *events, last = answer_events(list(TOKENS), histogram)

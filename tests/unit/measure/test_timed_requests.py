@@ -205,6 +205,13 @@ def test_a_request_is_greedy_and_as_long_as_its_prompt_says() -> None:
     assert {"max_tokens": 9, "ignore_eos": True}.items() <= connection.body.items()
 
 
+@pytest.mark.parametrize(("told", "chunks"), [({}, True), ({"usage": {"completion_tokens": 6}}, False)])
+def test_a_chunk_counts_as_a_token_only_where_there_is_no_usage(told: Event, chunks: bool) -> None:
+    """Token ids are not told in either case."""
+    result = measured(at(0.1, delta(content="ab")), at(0.2, delta(content="cd")), at(0.3, {**STOP, **told}))
+    assert (result.counts_chunks, result.output_tokens) == (chunks, 2 if chunks else 6)
+
+
 def test_several_answers_to_a_request_are_refused() -> None:
     """Their texts would come mixed."""
     arm = Arm("a", Scheduled(), options={"extra_body": {"n": 2}})
