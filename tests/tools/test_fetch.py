@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tools.catalogue import neuron
+from tools.catalogue import neuron, recipes
 from tools.catalogue.__main__ import DOCUMENTS
 from tools.catalogue.documents import documents_in
 from tools.catalogue.fetch import fetch
@@ -40,6 +40,20 @@ def archive() -> bytes:
     return made.getvalue()
 
 
+def recipes_archive() -> bytes:
+    """vLLM's recipes as GitHub packs them, with prose that is not wanted."""
+    made, document = io.BytesIO(), documents_in(DOCUMENTS).json(recipes.DOCUMENT)
+    with tarfile.open(fileobj=made, mode="w:gz", pax_headers={"comment": document["commit"]}) as packed:
+        for path, recipe in document["recipes"].items():
+            settings = {name: part for name, part in recipe.items() if name != "commands"}
+            guide = "".join(f"It starts so:\n```bash\n{command}\n```\n" for command in recipe["commands"])
+            text = json.dumps({**settings, "meta": {"title": "Any"}, "guide": guide}).encode()
+            member = tarfile.TarInfo(f"recipes-main/{path}")
+            member.size = len(text)
+            packed.addfile(member, io.BytesIO(text))
+    return made.getvalue()
+
+
 def wheel(package: str, folder: Path) -> Path:
     """AWS's SDK with its lists."""
     path = folder / f"{package}.whl"
@@ -51,7 +65,7 @@ def wheel(package: str, folder: Path) -> Path:
 
 def answer(request: httpx.Request) -> httpx.Response:
     if request.url.host == "codeload.github.com":
-        return httpx.Response(200, content=archive())
+        return httpx.Response(200, content=recipes_archive() if "vllm" in request.url.path else archive())
     if request.url.host == "raw.githubusercontent.com":
         stored = DOCUMENTS / GITHUB_FILES[request.url.path]
         return httpx.Response(200, text=f"# A line that no generator reads\n{stored.read_text()}")
@@ -73,7 +87,7 @@ def test_what_is_fetched_makes_the_same_files_but_for_what_is_new(
     (folder / "date").write_text((DOCUMENTS / "date").read_text())
     read = documents_in(folder)
 
-    for path in GITHUB_FILES.values():
+    for path in (*GITHUB_FILES.values(), recipes.DOCUMENT):
         assert read.text(path) == (DOCUMENTS / path).read_text(), "cut in the same way"
     for name in ("images.json", "registries.json", "engines/neuron.json"):
         assert GENERATORS[name](read) == GENERATORS[name](documents_in(DOCUMENTS))

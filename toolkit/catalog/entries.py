@@ -150,6 +150,16 @@ class Head:
 
 
 @dataclass(frozen=True)
+class OwnLayers:
+    """A published K, `tokens`, for a target that drafts with layers of its own."""
+
+    target: str
+    method: str
+    tokens: int
+    source: str
+
+
+@dataclass(frozen=True)
 class PlatformFacts:
     """US dollars per instance and hour, and the seconds that an endpoint usually takes to come up.
 

@@ -16,6 +16,7 @@ from toolkit import documents
 from toolkit.catalog.entries import Head as Head
 from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance
+from toolkit.catalog.entries import OwnLayers
 from toolkit.catalog.entries import PlatformFacts as PlatformFacts
 from toolkit.catalog.entries import Price as Price
 from toolkit.catalog.updates import Update, read_update
@@ -146,6 +147,12 @@ def _heads(update: Update) -> tuple[Head, ...]:
 def head(repo: str) -> Head | None:
     """The public drafter `repo`, such as `amazon/GPT-OSS-20B-P-EAGLE`; case does not matter, as on the hub."""
     return next((one for one in heads() if one.repo.lower() == repo.lower()), None)
+
+
+@cache
+def own_layers() -> tuple[OwnLayers, ...]:
+    """K of models that draft with layers of their own, as vLLM's recipes have it."""
+    return documents.fit(tuple[OwnLayers, ...], read("heads.json")["own_layers"])
 
 
 @cache

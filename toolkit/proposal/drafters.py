@@ -153,7 +153,16 @@ def _own_layers(target: ModelFacts, engine: str) -> Iterator[Drafter]:
         drafting = method.engines.get(engine)
         if method.drafter == "optional" and drafting and names & set(drafting.targets):
             layers = f"{counts[0]} of its own layers" if counts else "layers of its own"
-            yield with_default_k(method, f"the model drafts with {layers}, no second model is needed")
+            own = with_default_k(method, f"the model drafts with {layers}, no second model is needed")
+            yield replace(own, **_published_k(target, method))
+
+
+def _published_k(target: ModelFacts, method: Method) -> dict[str, Any]:
+    """K of a target that drafts with its own layers, and where that comes from; empty where nobody has published it."""
+    for one in lookup.own_layers():
+        if same_model(one.target) == same_model(target.model) and one.method == method.name:
+            return {"tokens": one.tokens, "tokens_why": f"as vLLM's recipe has it: {one.source}"}
+    return {}
 
 
 def _smaller_models(target: ModelFacts) -> Iterator[Drafter]:

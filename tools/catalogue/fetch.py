@@ -28,11 +28,12 @@ import httpx
 
 from toolkit import documents
 from toolkit.catalog import published
-from tools.catalogue import neuron
+from tools.catalogue import neuron, recipes
 from tools.catalogue.documents import kept
 
 REGIONS = {"AmazonSageMaker": ("us-east-1", "us-west-2"), "AmazonEC2": ("us-east-1",)}
 _CONTAINERS = "https://codeload.github.com/aws/deep-learning-containers/tar.gz/refs/heads/main"
+_RECIPES = f"https://codeload.github.com/{recipes.REPOSITORY}/tar.gz/refs/heads/main"
 _CONTAINER_FILES = re.compile(
     r"^[^/]+/(docs/src/data/(?:vllm|vllm-server|djl-inference|huggingface-vllm)/\S+\.yml|docs/vllm/changelog/index\.md)$"
 )
@@ -68,6 +69,7 @@ def fetch(folder: Path, client: httpx.Client | None = None, download: Download |
             "Neuron's containers": lambda: _neuron_containers(folder, opened),
             "the release notes of Neuron's runtime": lambda: _runtime_notes(folder, opened),
             "the changelog of EKS's AMI": lambda: _ami_changelog(folder, opened),
+            "vLLM's recipes": lambda: _vllm_recipes(folder, opened),
             "AWS's SDK": lambda: _image_uris(folder, download or _pip_download),
             "the hub": lambda: _hub(folder, opened, [head["repo"] for head in kept("heads.json")["heads"]]),
             **{
@@ -139,6 +141,18 @@ def _containers(folder: Path, client: httpx.Client) -> None:
     shutil.rmtree(root, ignore_errors=True)
     for path, text in texts.items():
         _write_text(root / path, text.decode())
+
+
+def _vllm_recipes(folder: Path, client: httpx.Client) -> None:
+    """The settings of vLLM's recipes, and the commands in their guides."""
+    with tarfile.open(fileobj=io.BytesIO(_get(client, _RECIPES, _ARCHIVE))) as archive:
+        names = {path: member for member in archive if recipes.FILES.fullmatch(path := member.name.partition("/")[2])}
+        texts = {path: opened.read().decode() for path in sorted(names) if (opened := archive.extractfile(names[path]))}
+        document = {
+            "commit": archive.pax_headers["comment"],
+            "recipes": {path: recipes.cut(text) for path, text in texts.items()},
+        }
+    _write(folder / recipes.DOCUMENT, document)
 
 
 def _neuron_containers(folder: Path, client: httpx.Client) -> None:

@@ -19,15 +19,17 @@ def generate(documents: Documents) -> str:
 def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
     """Flags by what they take; those that are in no list take one value.
 
-    `aliases` are other names of a flag, `choices` the texts that it may have.
+    `aliases` are other names of a flag, `short` those with one dash, `choices` the texts that it may have.
     """
-    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": [], "aliases": {}, "choices": {}}
+    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": []}
+    found |= {"aliases": {}, "short": {}, "choices": {}}
     for action in actions:
         names = list(_names(action))
         if not names or isinstance(action, argparse._HelpAction):
             continue
         if kind := _kind(action):
             found[kind] += names
+        found["short"] |= {name[1:]: names[0] for name in action.option_strings if not name.startswith("--")}
         if not isinstance(action, argparse.BooleanOptionalAction):
             found["aliases"] |= dict.fromkeys(names[1:], names[0])
         if action.choices and action.type is str:
@@ -49,7 +51,7 @@ def installed() -> dict[str, Any]:
 
 
 def _names(action: argparse.Action) -> Iterator[str]:
-    """Without dashes; names of one letter are no flags of a recipe."""
+    """Without dashes; those with one dash are no flags of a recipe."""
     return (name.removeprefix("--") for name in action.option_strings if name.startswith("--"))
 
 

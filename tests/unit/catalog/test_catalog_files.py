@@ -98,7 +98,7 @@ def test_images_ask_for_an_ami_that_sagemaker_has() -> None:
 def test_every_fact_of_an_engine_names_its_source() -> None:
     data = read("engines/vllm.json")
     sourced = {name for name in data["sources"] if not name.startswith("methods.")}
-    assert {*data["facts"], "metrics", "own_flags", "short_flags"} == sourced
+    assert {*data["facts"], "metrics", "own_flags"} == sourced
 
 
 @pytest.mark.parametrize("head", lookup.heads(), ids=lambda head: head.repo)

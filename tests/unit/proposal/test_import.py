@@ -61,7 +61,7 @@ def test_a_command_of_several_lines(tmp_path: Path) -> None:
         "compilation-config": {"mode": 3},
     }
     assert recipe["engine"]["env"] == {"CUDA_VISIBLE_DEVICES": "0,1"}
-    for part in ("--port 8000", "--api-key", "> log.txt 2>&1 &"):
+    for part in ("--port 8000", "--api-key", "log.txt"):
         assert part in left_out(made)
 
 
@@ -150,6 +150,59 @@ speculative_config: {method: eagle3, model: nvidia/gpt-oss-120b-Eagle3-v3, num_s
     assert recipe["engine"]["max_num_batched_tokens"] == 8192
 
 
+def test_the_server_is_found_among_other_commands(tmp_path: Path) -> None:
+    text = """\
+pip install -U vllm  # the newest
+export VLLM_USE_TRTLLM=1
+HF_HUB_OFFLINE=0 hf download m/x
+VLLM_LOGGING_LEVEL=DEBUG vllm serve m/x \\ \n  --max-num-seqs 4  # few
+  --seed 1
+TARGET=1 vllm bench serve --model m/x --num-prompts 64
+"""
+    recipe, made = imported(text, tmp_path)
+    assert recipe["engine"]["env"] == {"VLLM_USE_TRTLLM": "1", "VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert recipe["engine"]["max_num_seqs"] == 4
+    assert recipe["engine"]["args"] == {"seed": 1}
+    for other in ("pip install -U vllm", "hf download m/x", "vllm bench serve --model m/x --num-prompts 64"):
+        assert f"left out: {other}: it is not part of the command" in left_out(made)
+
+
+def test_a_config_in_single_keys_is_read_as_one(tmp_path: Path) -> None:
+    """As the recipes of GLM and gpt-oss in github vllm-project/recipes have it."""
+    text = (
+        "vllm serve zai-org/GLM-4.6 --speculative-config.method mtp --speculative-config.num_speculative_tokens 1 "
+        "-cc.pass_config.fuse_norm_quant=true --compilation-config.mode 3"
+    )
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["speculation"] == {"method": "mtp", "num_speculative_tokens": 1}
+    assert recipe["engine"]["args"] == {"compilation-config": {"pass_config": {"fuse_norm_quant": True}, "mode": 3}}
+
+
+def test_a_flag_that_vllm_removed_does_not_hold_back_its_version(tmp_path: Path) -> None:
+    """`swap-space` went with vLLM 0.18, of which a type with a Blackwell GPU has no image."""
+    recipe, made = imported("vllm serve m/x --swap-space 32 --seed 1", tmp_path)
+    assert recipe["engine"] == {"args": {"seed": 1}}
+    assert "left out: --swap-space: vLLM 0.18.0 removed it" in left_out(made)
+    pinned = "docker run vllm/vllm-openai:v0.17.0 --model m/x --swap-space 32"
+    (tmp_path / "recipe.yaml").unlink()
+    recipe, _ = imported(pinned, tmp_path)
+    assert recipe["engine"]["args"] == {"swap-space": 32}
+
+
+@pytest.mark.parametrize("length", ["auto", "-1"])
+def test_a_length_that_vllm_would_fit_is_left_to_the_user(length: str, tmp_path: Path) -> None:
+    recipe, made = imported(f"vllm serve m/x --max-model-len {length}", tmp_path)
+    assert recipe["engine"] == {}
+    assert f"left out: --max-model-len {length}: a recipe has a number" in left_out(made)
+
+
+def test_a_flag_and_its_value_in_one_text(tmp_path: Path) -> None:
+    """As models/XiaomiMiMo/MiMo-V2.5.yaml of github vllm-project/recipes has it."""
+    text = "model: {model_id: m/x, base_args: ['--max-model-len 4096', '--generation-config', vllm]}"
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["engine"] == {"args": {"generation-config": "vllm"}, "max_model_len": 4096}
+
+
 def test_an_unknown_flag_is_kept_and_the_check_names_it(tmp_path: Path) -> None:
     recipe, made = imported("vllm serve Qwen/Qwen3-8B --weird-flag 3", tmp_path)
     assert recipe["engine"]["args"] == {"weird-flag": 3}
@@ -161,6 +214,9 @@ def test_an_unknown_flag_is_kept_and_the_check_names_it(tmp_path: Path) -> None:
     [
         ("ls -l", "no command that starts a vLLM server"),
         ("vllm serve", "names no model"),
+        ("vllm serve ... --seed 1", "names no model"),
+        ("vllm serve m/x --omni", "another engine than vLLM"),
+        ("model: {model_id: m/x, docker_image: 'vllm/vllm-omni:x'}", "another engine than vLLM"),
         ("vllm serve m/x --speculative-config '{'", "no JSON object"),
         ("vllm serve 'm/x", "not a command line"),
         ('vllm serve m/x --speculative-config \'{"method": "medusa"}\'', "`medusa` is not among those"),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
-from toolkit.engines.vllm.facts import flag_known, flags, short_for, subtracts_draft_slots
+from toolkit.engines.vllm.facts import flag_known, flag_removed, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import draft_slots
 from toolkit.engines.vllm.setting_checks import check_settings, check_speculation
 from toolkit.engines.vllm.value_checks import check_risks, check_values
@@ -63,6 +63,9 @@ def unknown_flag(flag: str, version: str, severity: Severity = "error") -> Itera
     near = difflib.get_close_matches(flag, flags(version), n=1)
     hint = f"Did you mean `{near[0]}`?" if near else f"See the flags of vllm {version}: vllm serve --help=all"
     message = f"vllm {version} has no flag `--{flag}`"
+    removed = flag_removed(flag)
+    if removed and not lookup.older(version, removed):
+        message, hint = f"{message}: {removed} removed it", "Delete it, or see that version's release notes."
     yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity=severity)
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import Any
 
 from toolkit import documents
 from toolkit.catalog import lookup, methods
-from toolkit.engines.vllm.facts import alias_of, takes
+from toolkit.engines.vllm.facts import alias_of, flag_removed, takes, whole_name
 from toolkit.engines.vllm.flags import OWN_FLAGS
 from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.engines.vllm.value_checks import risk_of
@@ -19,9 +20,11 @@ from toolkit.recipe.imported import Imported
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
-_SHORT: Mapping[str, str] = lookup.read("engines/vllm.json")["short_flags"]
 # Switches of `docker run`; all its other options take a value.
 _DOCKER_SWITCH = re.compile(r"-[dit]+|--(detach|init|interactive|privileged|rm|tty)")
+_RUNS_CONTAINER = [[tool, "run"] for tool in ("docker", "podman", "nerdctl")]
+_BEFORE_A_COMMAND = ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx")
+_SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
 _HINTS = {"api-key": "Who may ask is the platform's to decide."}
 _READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -29,6 +32,9 @@ _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 _SECTION_KEYS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
+
+# A `max-model-len` that vLLM replaces by the longest that its memory holds.
+_FITTED = ("auto", -1)
 
 
 class VllmSettings(Imported):
@@ -41,21 +47,39 @@ class VllmSettings(Imported):
             return
         if name == "speculative-config":
             add_speculation(self, value)
-        elif (key := name.replace("-", "_")) in _SECTION_KEYS:
-            self.engine[key] = _parse_number(value)
-        elif name == "model":
-            self.target["model"] = value
-        elif name == "revision":
-            self.target["revision"] = value
+        elif name in ("model", "revision"):
+            self.target[name] = value
         elif name == "tokenizer-revision" and value == self.target.get("revision"):
             return
-        elif name in OWN_FLAGS:
-            self.leave_out(f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}")
-        elif risk := risk_of(name, value):
-            hint = f"If you trust that: add it to `engine.args`, and `allow: [{name}]` to `engine`."
-            self.leave_out(f"--{name}", f"it {risk}", hint)
+        elif (key := name.replace("-", "_")) in _SECTION_KEYS and value not in _FITTED:
+            self.engine[key] = _parse_number(value)
+        elif left_out := self._without_place(name, value):
+            self.leave_out(*left_out)
         else:
             self.engine.setdefault("args", {})[name] = value
+
+    def _without_place(self, name: str, value: Any) -> tuple[str, str, str] | None:
+        """A flag that has no place in a recipe: its text, why, and a hint. Raises UsageError for another engine."""
+        if name == "omni":
+            raise other_engine("--omni starts vLLM-Omni")
+        if name == "max-model-len" and value in _FITTED:
+            hint = "`toolkit fit RECIPE` says how long it can be: add it to `engine` as `max_model_len`."
+            return f"--{name} {value}", "a recipe has a number, or the model's own length", hint
+        if name in OWN_FLAGS:
+            return f"--{name} {value}", f"the toolkit sets it itself; a recipe has {OWN_FLAGS[name]}", ""
+        if risk := risk_of(name, value):
+            hint = f"If you trust that: add it to `engine.args`, and `allow: [{name}]` to `engine`."
+            return f"--{name}", f"it {risk}", hint
+        if "version" not in self.engine and (removed := flag_removed(name)):
+            hint = "To keep it: an older `engine.version`, and it in `engine.args`."
+            return f"--{name}", f"vLLM {removed} removed it, and the newest that works is taken", hint
+        return None
+
+
+def other_engine(what: str) -> UsageError:
+    """The error for settings of vLLM-Omni."""
+    hint = "vLLM-Omni serves images, sound and video; there is nothing to speculate on."
+    return UsageError(f"{what}, which is another engine than vLLM", hint=hint)
 
 
 def read_command(text: str) -> VllmSettings:
@@ -64,11 +88,11 @@ def read_command(text: str) -> VllmSettings:
     Raises UsageError if the text is none of these.
     """
     imported = VllmSettings("a vLLM command line")
-    words = _without_shell(_words(text), imported)
-    if words and words[0] in ("docker", "podman", "nerdctl"):
+    words = _server_command(_words(text), imported)
+    if words[:2] in _RUNS_CONTAINER:
         words = _without_docker(words, imported)
     read_arguments(_server_arguments(words), imported)
-    if "model" not in imported.target:
+    if not re.search(r"\w", str(imported.target.get("model", ""))):
         raise UsageError("the command names no model", hint="Write it: vllm serve MODEL …, or --model MODEL.")
     return imported
 
@@ -76,6 +100,7 @@ def read_command(text: str) -> VllmSettings:
 def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
     """Add the server's arguments: flags with their values, and the model if it stands by itself."""
     pending = list(arguments)
+    objects: dict[str, dict[str, Any]] = {}
     while pending:
         word = pending.pop(0)
         if not word.startswith("-") or word == "-":
@@ -85,10 +110,19 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
                 imported.target["model"] = word
             continue
         name, equals, written = word.lstrip("-").partition("=")
-        flag, _, inner = (_SHORT.get(name, name) if not word.startswith("--") else name).partition(".")
-        flag = flag.replace("_", "-")
+        flag, _, inner = name.partition(".")
+        flag = flag.replace("_", "-") if word.startswith("--") else whole_name(flag)
         texts = [written] if equals else list(_values(flag, pending))
-        _add(imported, flag, inner, texts)
+        if (value := _given(imported, flag, inner, texts)) is None:
+            continue
+        if inner:
+            objects[flag] = _nested(objects.get(flag), inner.split("."), value)
+        elif isinstance(value, Mapping):
+            objects[flag] = {**objects.get(flag, {}), **value}
+        else:
+            imported.add_flag(flag, value)
+    for flag, value in objects.items():
+        imported.add_flag(flag, value)
 
 
 def add_speculation(imported: VllmSettings, config: Any) -> None:
@@ -140,28 +174,68 @@ def _guess(drafter: str) -> str:
 
 
 def _words(text: str) -> list[str]:
+    """The words of a text as a shell reads them; the end of a line is a word of its own."""
+    whole_lines = re.sub(r"\\[ \t]*\r?\n", " ", text)
+    # The lexer takes a comment's end of line for a part of it.
+    lexer = shlex.shlex(re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n")
+    lexer.whitespace, lexer.whitespace_split = " \t\r", True
     try:
-        return shlex.split(text.replace("\\\r\n", " ").replace("\\\n", " "), comments=True)
+        return list(lexer)
     except ValueError as error:
         raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
 
 
-def _without_shell(words: list[str], imported: VllmSettings) -> list[str]:
-    """Without a prompt, `sudo`, and assignments, which become variables; up to where another command begins."""
-    end = next(
-        (index for index, word in enumerate(words) if word in ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")),
-        len(words),
-    )
-    if words[end:]:
-        imported.leave_out(" ".join(words[end:]), "it is not part of the command that starts the server")
-    rest = words[:end]
+def _server_command(words: Sequence[str], imported: VllmSettings) -> list[str]:
+    """The command that starts the server, of all that the text has; what was assigned for it becomes variables."""
+    commands = [_without_prompt(command) for command in _commands(words)]
+    server = next((index for index, (_, command) in enumerate(commands) if _starts_server(command)), 0)
+    for index, (variables, command) in enumerate(commands):
+        if index == server or (index < server and not command):
+            for name, value in variables:
+                imported.add_variable(name, value)
+        elif command:
+            shown = shorten(" ".join(command), 80, placeholder=" …")
+            imported.leave_out(shown, "it is not part of the command that starts the server")
+    return commands[server][1]
+
+
+def _commands(words: Sequence[str]) -> Iterator[list[str]]:
+    """The commands among words. A line that begins with a flag goes on with the line before it."""
+    command: list[str] = []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        line_ends = word.startswith("\n")
+        if word in _SEPARATORS or (line_ends and not after.startswith("-")):
+            yield command
+            command = []
+        elif not line_ends:
+            command.append(word)
+    yield command
+
+
+def _without_prompt(command: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """The variables that are assigned, and the command without them, a prompt, `sudo` and the like."""
+    variables, rest = [], command
     while rest:
         if assigned := _ASSIGNMENT.fullmatch(rest[0]):
-            imported.add_variable(assigned[1], assigned[2])
-        elif rest[0] not in ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx"):
+            variables.append((assigned[1], assigned[2]))
+        elif rest[0] not in _BEFORE_A_COMMAND:
             break
         rest = rest[1:]
-    return rest
+    return variables, rest
+
+
+def _starts_server(command: Sequence[str]) -> bool:
+    return command[:2] in _RUNS_CONTAINER or _first_argument(command) is not None
+
+
+def _first_argument(command: Sequence[str]) -> int | None:
+    """Where the arguments begin after `vllm serve` or `python -m vllm.entrypoints…`; None if it is neither."""
+    for index, word in enumerate(command):
+        if word.rpartition("/")[2] == ENGINE and command[index + 1 : index + 2] == ["serve"]:
+            return index + 2
+        if word.startswith(_SERVER_MODULE):
+            return index + 1
+    return None
 
 
 def _without_docker(words: Sequence[str], imported: VllmSettings) -> list[str]:
@@ -196,15 +270,12 @@ def _image(image: str, imported: VllmSettings) -> None:
     imported.leave_out(f"image {image}", "its tag names no version, so that the newest that works is taken", hint)
 
 
-def _server_arguments(words: Sequence[str]) -> list[str]:
+def _server_arguments(words: list[str]) -> list[str]:
     """What follows `vllm serve`, `python -m vllm.entrypoints…` or an image."""
-    for index, word in enumerate(words):
-        if word.rpartition("/")[2] == ENGINE and words[index + 1 : index + 2] == ["serve"]:
-            return list(words[index + 2 :])
-        if word.startswith(_SERVER_MODULE):
-            return list(words[index + 1 :])
+    if start := _first_argument(words):
+        return words[start:]
     if words and (words[0].startswith("--") or words[0] == "serve" or (len(words) > 1 and words[1].startswith("--"))):
-        return [word for index, word in enumerate(words) if (index, word) != (0, "serve")]
+        return words[1:] if words[0] == "serve" else words
     hint = "Give `vllm serve MODEL …`, or `docker run … vllm/vllm-openai …`."
     raise UsageError("this is no command that starts a vLLM server", hint=hint)
 
@@ -220,20 +291,18 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
             return
 
 
-def _add(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> None:
-    """A flag with the texts of its values. `--flag.key value` is a key of the flag's JSON."""
+def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> Any:
+    """The value of a flag, or of `inner`, a key of its JSON, from its texts; None where it is left out."""
     values = [_value(text) for text in texts]
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     name = f"{flag}.{inner}" if inner else flag
     if imported.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
-        return
+        return None
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
         imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)
-        return
-    if inner:
-        value = _nested(imported.engine.get("args", {}).get(flag), inner.split("."), value)
-    imported.add_flag(flag, value)
+        return None
+    return value
 
 
 def _nested(before: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:

@@ -5,7 +5,7 @@ Each function looks up one fact. What no source states is empty or None.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -104,6 +104,12 @@ def flag_known(version: str, flag: str) -> bool | None:
     return _listed(read("engines/vllm/flags.json"), "flags", version, flag.replace("_", "-"))
 
 
+def flag_removed(flag: str) -> str | None:
+    """The first version without a flag that earlier ones had; `None` if there is none in the data."""
+    since_until: Sequence[str | None] | None = read("engines/vllm/flags.json")["flags"].get(flag)
+    return since_until[1] if since_until else None
+
+
 def flags(version: str) -> tuple[str, ...]:
     """Every flag of that version's server, without leading dashes; empty if the version is not in the data."""
     listing = read("engines/vllm/flags.json")
@@ -128,6 +134,12 @@ def alias_of(flag: str) -> str | None:
     """The flag that `flag` is another name of."""
     aliases: Mapping[str, str] = read("engines/vllm/values.json")["aliases"]
     return aliases.get(flag)
+
+
+def whole_name(short: str) -> str:
+    """The flag that is written `-short`, such as `tp`; itself if there is none."""
+    names: Mapping[str, str] = read("engines/vllm/values.json")["short"]
+    return names.get(short, short)
 
 
 def choices(flag: str, version: str) -> tuple[str, ...]:

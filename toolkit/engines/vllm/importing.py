@@ -7,10 +7,11 @@ recipes), whose `deployment` has model, instance, container, vllm, speculative_d
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, read_arguments, read_command
+from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, other_engine, read_arguments, read_command
 from toolkit.engines.vllm.flags import PREFIX
 from toolkit.errors import UsageError
 from toolkit.recipe.imported import Imported
@@ -28,7 +29,9 @@ _OF_MODEL = {
     "active_parameters",
     "context_length",
 }
+_OTHER_ENGINE = "vllm-omni"
 _SPECULATIVE = "speculative"
+_FLAG_AND_VALUE = re.compile(r"--[\w.-]+\s+\S")
 
 
 def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
@@ -52,10 +55,12 @@ def _read_collected(document: Mapping[str, Any], variant: str | None) -> VllmSet
     `variant` is one of its `variants`, such as `fp8`. Raises UsageError for one that it does not have.
     """
     model, imported = document["model"], VllmSettings("a recipe of vllm-project/recipes")
+    if _OTHER_ENGINE in str(model.get("docker_image")):
+        raise other_engine(f"its image is of {_OTHER_ENGINE}")
     chosen = _variant(document, variant)
     imported.target["model"] = str(chosen.get("model_id", model["model_id"]))
     for arguments in (model.get("base_args"), chosen.get("extra_args"), chosen.get("args")):
-        read_arguments([str(word) for word in arguments or ()], imported)
+        read_arguments(_separate_words(arguments), imported)
     for variables in (model.get("base_env"), chosen.get("extra_env"), chosen.get("env")):
         for name, value in (variables or {}).items():
             imported.add_variable(str(name), str(value))
@@ -95,11 +100,17 @@ def _variant(document: Mapping[str, Any], wanted: str | None) -> Mapping[str, An
     return chosen
 
 
+def _separate_words(arguments: Sequence[Any] | None) -> list[str]:
+    """A list of arguments, of which some have a flag and its value in one text: `--max-model-len auto`."""
+    texts = [str(argument) for argument in arguments or ()]
+    return [word for text in texts for word in (text.split(maxsplit=1) if _FLAG_AND_VALUE.match(text) else [text])]
+
+
 def _features(document: Mapping[str, Any], imported: VllmSettings) -> None:
     """The flags of features that are on by default, and of speculation."""
     optional = document.get("opt_in_features") or ()
     for name, feature in (document.get("features") or {}).items():
-        words = [str(word) for word in feature.get("args") or ()]
+        words = _separate_words(feature.get("args"))
         if name in optional and not any(_SPECULATIVE in word for word in words):
             hint = "Add its flags to `engine.args`."
             imported.leave_out(f"feature {name} ({' '.join(words)})", "it is off by default", hint)
