@@ -179,7 +179,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "memory.unknown", "info", "target.model", "linear_attention"),
         ([], {"drafter": config(num_attention_heads=None)},
          "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
-        ([args("kv-cache-dtype: float8")], {}, "memory.unknown", "warning", "engine", "kv-cache-dtype float8"),
+        ([args("kv-cache-dtype: turboquant_k8v4")], {}, "memory.unknown", "warning", "engine", "turboquant"),
         ([("ml.g6.xlarge", "ml.g6.12xlarge")], {"target": {"tensors": None, "weight_bytes": 30 * 2**30}},
          "memory.tensor-parallel", "error", "platform.instance_types.0", "the models need 2 accelerators"),
         ([args('chat-template: "{% if x %}"')], {},

@@ -8,14 +8,13 @@ names them: who reads the recipe then sees what it takes upon itself.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, risky_flags, takes, variable_risk
-from toolkit.engines.vllm.settings import share_of
+from toolkit.engines.vllm.fields import misfits, unlike
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unsafe import CODE_VARIABLES
@@ -34,17 +33,23 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
         if wrong := _wrong_form(flag, value, takes(flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
-        elif (allowed := choices(flag, recipe.engine.version)) and value not in allowed:
-            near = difflib.get_close_matches(str(value), allowed, n=1)
-            hint = f"Did you mean `{near[0]}`? " if near else ""
-            message = f"`{flag}` has the value {value!r}, which vLLM {recipe.engine.version} does not know"
-            yield Finding(_CODE, message, path, hint=f"{hint}Allowed: {', '.join(allowed)}.")
-        elif flag == "gpu-memory-utilization" and share_of(value) is None:
-            hint = "Write a number up to 1, such as 0.9."
-            yield Finding(_CODE, f"`{flag}` is a share of the memory", path, hint=hint)
+        else:
+            yield from _declared(flag, value, recipe.engine.version)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
+
+
+def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
+    """Findings on a value that this version does not take, by its parser's choices or its configuration classes."""
+    path, allowed = f"engine.args.{flag}", choices(flag, version)
+    wrong = [*misfits(flag, value, version)]
+    if allowed and value not in allowed and not wrong:
+        wrong.append(unlike(value, allowed))
+    for one in wrong:
+        whole = ".".join(filter(None, (flag, one.key)))
+        message = f"`{whole}` {one.what}, which vLLM {version} does not take"
+        yield Finding(_CODE, message, ".".join(filter(None, (path, one.key))), hint=one.hint)
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:

@@ -1,0 +1,162 @@
+"""Values that a version of vLLM does not take, by what its configuration classes declare, without asking it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolkit.catalog.lookup import read
+from toolkit.engines.vllm.fields import misfits
+from tools.catalogue import fields
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("attention-backend", "NONSENSE", "has the value 'NONSENSE'"),
+        ("attention-backend", "flash_attn", ""),
+        ("pipeline-parallel-size", 0, "a whole number at least 1"),
+        ("pipeline-parallel-size", "0", "a whole number at least 1"),
+        ("pipeline-parallel-size", "1", ""),
+        ("tensor-parallel-size", 2.5, "has the value 2.5"),
+        ("max-lora-rank", 7, "It takes one of 1, 8, 16"),
+        ("max-lora-rank", 16, ""),
+        ("max-logprobs", -2, "at least -1"),
+        ("gpu-memory-utilization", 1.5, "a number more than 0 and at most 1"),
+        ("gpu-memory-utilization", "much", "has the value 'much'"),
+        ("gpu-memory-utilization", 1, ""),
+        ("kv-cache-dtype", "fp9", "Did you mean fp8?"),
+        ("long-prefill-token-threshold", "2k", ""),
+        ("revision", 12, ""),
+        ("compilation-config", {"cudagraph_mode": "SOMETIMES"}, "has the value 'SOMETIMES'"),
+        ("compilation-config", {"cudagraph_mode": "full", "mode": 3, "cudagraph_capture_sizes": [1, 2]}, ""),
+        ("compilation-config", {"cudagraph_mod": "FULL"}, "Did you mean `cudagraph_mode`?"),
+        ("compilation-config", '{"pass_config": {"fuse_norm_quant": "perhaps"}}', "has the value 'perhaps'"),
+        ("compilation-config", "3", ""),
+        ("structured-outputs-config", {"backend": "grammar"}, "It takes one of auto, xgrammar"),
+        ("kv-transfer-config", {"kv_role": "kv_nobody"}, "has the value 'kv_nobody'"),
+        ("kv-transfer-config", {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_port": "14579"}, ""),
+        ("hf-overrides", {"anything": [1]}, ""),
+        ("no-such-flag", 1, ""),
+    ],
+)  # fmt: skip
+def test_a_value_is_held_against_its_declaration(flag: str, value: Any, message: str) -> None:
+    found = [f"{one.what}. {one.hint}" for one in misfits(flag, value, "0.32.0")]
+    assert len(found) == bool(message)
+    assert message in "".join(found)
+
+
+def test_a_misfit_in_a_config_names_its_key() -> None:
+    (found,) = misfits("compilation-config", {"pass_config": {"fuse_norms": True}}, "0.32.0")
+    assert found.key == "pass_config.fuse_norms"
+
+
+def test_each_version_has_its_own_declarations() -> None:
+    """`hpc_attn` came with 0.26; of a version that is not known nothing is said."""
+    assert [*misfits("attention-backend", "HPC_ATTN", "0.32.0")] == []
+    assert [*misfits("attention-backend", "HPC_ATTN", "0.16.0")]
+    assert [*misfits("attention-backend", "HPC_ATTN", "99.0.0")] == []
+
+
+SOURCE = """
+Role = Literal["one", "two"]
+Kind = Literal[Role, "three"]
+
+class Level(IntEnum):
+    LOW = 0
+
+class Word(str, Enum):
+    SAID = "spoken"
+
+class Named(Enum):
+    CALLED = auto()
+
+@config
+class Base:
+    inherited: int = 1
+
+@config(config=ConfigDict(arbitrary_types_allowed=True))
+class Inner(Base):
+    kind: Kind = "one"
+    level: Level | None = None
+    word: "Word" = Word.SAID
+    named: Named = Named.CALLED
+    size: Annotated[int, Field(gt=0)] = 1
+    share: float = Field(default=0.5, ge=0, le=1)
+    several: Optional[tuple[str, ...]] = None
+    by_name: dict[str, int] = field(default_factory=dict)
+    dtype: Role | torch.dtype = "one"
+    function: Callable | None = None
+    hidden: int = field(init=False)
+    _private: int = 0
+    everywhere: ClassVar[int] = 0
+
+@config
+class Outer:
+    inner: Inner | None = None
+
+class Unused:
+    pass
+
+@config
+class Elsewhere:
+    key: int = 0
+"""
+ARGUMENTS = """
+def add(parser):
+    outer_kwargs = get_kwargs(Outer)
+    base_kwargs = get_kwargs(Base)
+    parser.add_argument("--inner-config", "-ic", **outer_kwargs["inner"])
+    parser.add_argument("--inherited", **base_kwargs["inherited"], type=own_way)
+"""
+
+
+def package(folder: Path) -> Path:
+    for name, text in {"config/all.py": SOURCE, "engine/arg_utils.py": ARGUMENTS}.items():
+        file = folder / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    return folder
+
+
+def test_annotations_are_read_without_importing_them(tmp_path: Path) -> None:
+    assert fields.read_fields(package(tmp_path)) == {
+        "inner-config": "Outer.inner",
+        "Outer.inner": {"types": ["Inner", "None"]},
+        "Inner.inherited": {"types": ["int"]},
+        "Inner.kind": {"types": [], "choices": ["three", "one", "two"]},
+        "Inner.level": {"types": ["None"], "choices": ["LOW"], "enum": True},
+        "Inner.word": {"types": [], "choices": ["SAID", "spoken"], "enum": True},
+        "Inner.named": {"types": [], "choices": ["CALLED"], "enum": True},
+        "Inner.size": {"types": ["int"], "gt": 0},
+        "Inner.share": {"types": ["float"], "ge": 0, "le": 1},
+        "Inner.several": {"types": ["None", "list"]},
+        "Inner.by_name": {"types": ["dict"]},
+        "Inner.dtype": {"types": [], "choices": ["one", "two"]},
+        "Inner.function": {},
+    }
+
+
+def test_versions_with_the_same_declaration_are_one_entry() -> None:
+    whole, small = {"types": ["int"]}, {"types": ["int"], "le": 8}
+    read_there = {"0.9.0": {"A.x": whole}, "0.10.0": {"A.x": whole, "A.y": small}, "0.11.0": {"A.x": small}}
+    made = fields.with_versions({"versions": [], "fields": {}}, read_there)
+    assert made["versions"] == ["0.9.0", "0.10.0", "0.11.0"]
+    assert made["fields"] == {
+        "A.x": [["0.9.0", "0.11.0", whole], ["0.11.0", None, small]],
+        "A.y": [["0.10.0", "0.11.0", small]],
+    }
+    again = fields.with_versions(made, {"0.11.0": {"A.x": whole}})
+    assert again["fields"]["A.x"] == [["0.9.0", None, whole]]
+    assert json.loads(fields.as_listing(again)) == again
+
+
+def test_the_file_has_what_the_installed_version_declares() -> None:
+    vllm = pytest.importorskip("vllm")
+    shipped = read("engines/vllm/fields.json")
+    declared = fields.read_fields(Path(vllm.__file__).parent)
+    version = vllm.__version__.partition("+")[0]
+    assert fields.with_versions(shipped, {version: declared}) == shipped

@@ -1,0 +1,155 @@
+"""Does a flag's value fit the type, choices and bounds that this version of vLLM declares for it?
+
+The declarations are those of its configuration classes (catalog/engines/vllm/fields.json), keys of JSON flags included.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from toolkit import documents
+from toolkit.catalog.lookup import read
+from toolkit.engines.vllm.facts import Versions
+
+# For a whole number vLLM's parser takes `32k` and `1M`, too (vllm/engine/arg_utils.py, human_readable_int).
+_READABLE_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
+_SWITCH = ("true", "false")
+_KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list"}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_MOST_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A field: of one of `types`, which may be classes, or one of `choices`; numbers within bounds.
+
+    Of one without types and choices nothing is known. Upper and lower case are alike in the choices of an `enum`.
+    """
+
+    types: tuple[str, ...] = ()
+    choices: tuple[bool | int | float | str, ...] = ()
+    enum: bool = False
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+
+    def __str__(self) -> str:
+        bounds = [f"{word} {bound:g}" for key, word in _BOUNDS.items() if (bound := getattr(self, key)) is not None]
+        kinds = dict.fromkeys(_KINDS.get(kind, "a mapping") for kind in self.types if kind != "None")
+        listed = [f"one of {_listed(self.choices)}"] if self.choices else []
+        return " ".join(filter(None, (" or ".join((*kinds, *listed)), " and ".join(bounds))))
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A value that its version does not take. `key` is the path below the flag, empty for the flag itself."""
+
+    key: str
+    what: str
+    hint: str
+
+
+def misfits(flag: str, value: Any, version: str) -> Iterator[Misfit]:
+    """What does not fit; nothing for a version or a flag of which no declaration is known."""
+    field = _at(flag, version)
+    if isinstance(field, str):
+        yield from _misfits(field, value, version, "")
+
+
+def unlike(value: Any, choices: Sequence[Any], takes: str = "", key: str = "") -> Misfit:
+    """The misfit of a value that is none of these choices."""
+    near = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1)
+    hint = f"Did you mean {near[0]}? " if near else ""
+    return Misfit(key, f"has the value {value!r}", f"{hint}It takes {takes or f'one of {_listed(choices)}'}.")
+
+
+def _listed(choices: Sequence[Any]) -> str:
+    more = ", …" if len(choices) > _MOST_SHOWN else ""
+    return ", ".join(map(str, choices[:_MOST_SHOWN])) + more
+
+
+def _misfits(field: str, value: Any, version: str, key: str) -> Iterator[Misfit]:
+    declared = documents.fit(Declared, _at(field, version))
+    classes = [kind for kind in declared.types if kind not in _KINDS and kind not in ("None", "dict")]
+    if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
+        value = parsed
+    if isinstance(value, Mapping) and classes and "dict" not in declared.types:
+        for name, inner in value.items():
+            yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
+    elif not (classes and isinstance(value, str | int)) and not _fits(value, declared):  # a class may read `3`
+        yield unlike(value, declared.choices, str(declared), key)
+
+
+def _inner(class_name: str, name: str, value: Any, version: str, key: str) -> Iterator[Misfit]:
+    """Of a key of a JSON flag. vLLM's configuration classes forbid keys that they do not declare."""
+    field = f"{class_name}.{name}"
+    if _at(field, version) is not None:
+        yield from _misfits(field, value, version, key)
+        return
+    fields = [other for other in read("engines/vllm/fields.json")["fields"] if other.startswith(f"{class_name}.")]
+    known = [other.partition(".")[2] for other in fields if _at(other, version) is not None]
+    near = difflib.get_close_matches(name, known, n=1)
+    yield Misfit(key, f"has no key `{name}`", f"Did you mean `{near[0]}`?" if near else "Remove it.")
+
+
+def _at(name: str, version: str) -> Any:
+    """The entry of a flag or a field in that version; None if it has none."""
+    listing = read("engines/vllm/fields.json")
+    if version not in listing["versions"]:
+        return None
+    spans = listing["fields"].get(name, ())
+    return next((entry for since, until, entry in spans if version in Versions(since, until)), None)
+
+
+def _fits(value: Any, declared: Declared) -> bool:
+    """Whether the value is one that pydantic takes, which makes numbers of texts, and texts of nothing else."""
+    if not declared.types and not declared.choices:
+        return True
+    if isinstance(value, str):
+        return _text_fits(value, declared)
+    if declared.enum or value in declared.choices:
+        return True  # members of an enumeration have numbers, too
+    if value is None:
+        return "None" in declared.types
+    if isinstance(value, bool):
+        return not {"bool", "int", "float"}.isdisjoint(declared.types)
+    if isinstance(value, int | float):
+        kinds = {"float", "str", "bool", *(("int",) if value == int(value) else ())}
+        return not kinds.isdisjoint(declared.types) and _in_bounds(value, declared)
+    if isinstance(value, Mapping):
+        return "dict" in declared.types
+    return "list" in declared.types
+
+
+def _text_fits(text: str, declared: Declared) -> bool:
+    same = str.lower if declared.enum else str
+    if "str" in declared.types or same(text) in {same(str(choice)) for choice in declared.choices}:
+        return True
+    if (text in ("None", "") and "None" in declared.types) or (text.lower() in _SWITCH and "bool" in declared.types):
+        return True
+    if _READABLE_NUMBER.fullmatch(text):
+        return "int" in declared.types
+    parsed = _json(text)
+    if not isinstance(parsed, str):
+        return _fits(parsed, declared)
+    # A class may read a text in a way of its own, and one word is a list for the parser.
+    return any(kind not in ("int", "float", "bool", "None") for kind in declared.types)
+
+
+def _in_bounds(value: float, declared: Declared) -> bool:
+    below = (declared.ge is not None and value < declared.ge) or (declared.gt is not None and value <= declared.gt)
+    above = (declared.le is not None and value > declared.le) or (declared.lt is not None and value >= declared.lt)
+    return not below and not above
+
+
+def _json(text: str) -> Any:
+    """What a text says as JSON, or the text."""
+    try:
+        return documents.decode(text)
+    except documents.Unfit:
+        return text
