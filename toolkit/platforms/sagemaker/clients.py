@@ -123,7 +123,7 @@ class Clients:
             self._confirms.remove(confirm)
 
     def _client(self, service: str, config: Config) -> Any:
-        client: Any = self._session.client(service, config=config)
+        client: Any = self._session.client(service, config=config)  # type: ignore[call-overload]
         client.meta.events.register("before-send", self._before_send)
         return client
 
