@@ -24,18 +24,7 @@ from toolkit.recipe.content import digest
 _T = TypeVar("_T", bound=Hashable)
 _LONGEST_LINE = documents.LIMITS.size
 _IDS, _NUMBER = "prompt_token_ids", "prompt_ids"
-_REPEATED = (
-    "arm",
-    "workload",
-    "finish_reason",
-    "outcome",
-    "acceptance",
-    "error",
-    "prompt",
-    "round",
-    "load",
-    "prompt_tokens",
-)
+_REPEATED = ("arm", "workload", "finish_reason", "outcome", "acceptance", "error", "prompt", "round", "prompt_tokens")
 
 
 @dataclass(frozen=True)

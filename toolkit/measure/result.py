@@ -125,8 +125,8 @@ class RequestResult:
     def thinned(self) -> RequestResult:
         """Without the answer, and without the arrivals between the first and the last one."""
         ends = (*self.arrivals[:1], *self.arrivals[1:][-1:])
-        empty = {"token_ids": (), "text": "", "reasoning": ""}
-        return replace(self, arrivals=ends, digest=self.digest or self._digest(), **empty)
+        digest = self.digest or self._digest()
+        return replace(self, arrivals=ends, token_ids=(), text="", reasoning="", digest=digest)
 
     def _digest(self) -> bytes:
         parts = array("q", self.token_ids).tobytes(), self.text.encode(), self.reasoning.encode()
