@@ -1,7 +1,7 @@
 """A cluster with 20 Deployments of ours, with $TOOLKIT_SCALE 300, each with its ConfigMap and a Lease.
 
-`status`, `plan` and `deploy` of one more, in processes of their own: requests, time, memory. Of the stand-in, and of a
-genuine kube-apiserver where $KUBEBUILDER_ASSETS names one.
+`status`, `plan` and `deploy` of one more, in processes of their own: requests and memory; time is printed. Of the
+stand-in, and of a genuine kube-apiserver where $KUBEBUILDER_ASSETS names one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME = "qwen3-32b-draft-model-trn2-eks"
 # Each endpoint that is not in service takes three more: its ReplicaSets, pods and their events.
 NOT_IN_SERVICE = 3
 MOST_REQUESTS = {"status": 1 + NOT_IN_SERVICE, "plan": 25, "deploy": 50}
-MOST_SECONDS, MOST_MEGABYTES = 10.0, 200.0
+MOST_MEGABYTES = 200.0
 PROGRAM = """
 import json, pathlib, re, sys, time, urllib3
 import toolkit
@@ -97,8 +97,6 @@ def test_one_among_many_costs_what_one_alone_does(request: pytest.FixtureRequest
         assert alone[what]["requests"] <= MOST_REQUESTS[what]
         assert cost["requests"] <= alone[what]["requests"] + (NOT_IN_SERVICE if what == "status" else 0)
         assert cost["peak"] < MOST_MEGABYTES
-        if WHOLE:
-            assert cost["seconds"] < MOST_SECONDS
     assert among["status"]["found"] == alone["status"]["found"] + DEPLOYMENTS + 1
     assert among["plan"]["found"]
     assert not among["deploy"]["found"]
