@@ -24,7 +24,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
-from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan, differences, same_scope
@@ -239,9 +239,13 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
         if wait:
             with progress.stage("wait until in service"):
                 longest = parts.wait_seconds(plan) if parts.wait_seconds else _WAIT_SECONDS
-                wait_in_service(
-                    platform, configs(plan, rules.kinds), progress, longest, expected=_expected_seconds(recipe)
-                )
+                try:
+                    wait_in_service(
+                        platform, configs(plan, rules.kinds), progress, longest, expected=_expected_seconds(recipe)
+                    )
+                except EndpointFailed:
+                    held.confirm()  # somebody else may have deployed since: then it is no failure of ours
+                    raise
             complete(plan, rules.kinds, held, record, progress)
             remove(plan, held, record, progress)
 

@@ -18,6 +18,7 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import UsageError
 from toolkit.files import set_mode
 from toolkit.measure.result import RequestResult
+from toolkit.measure.thinning import Thinned
 from toolkit.recipe.content import digest
 
 _T = TypeVar("_T", bound=Hashable)
@@ -103,7 +104,7 @@ class Journal:
         if documents.parse(dict[str, str], head) != self._head:
             hint = "Repeat the command that began it, or write to another file."
             raise UsageError(f"{self.path} holds the results of a measurement with another setting", hint=hint)
-        same, found, prompts = Same(), [], list[tuple[int, ...]]()
+        same, prompts, found = Same(), list[tuple[int, ...]](), Thinned()
         for line in self._whole_lines(stream, len(head) * head.endswith(b"\n")):
             fields_of = documents.decode(line)
             if isinstance(fields_of, dict) and set(fields_of) == {_IDS}:
@@ -115,8 +116,8 @@ class Journal:
                 if not isinstance(number, int) or not 0 <= number < len(prompts):
                     raise documents.Unfit(f"`{_NUMBER}`: no prompt before has that number")
                 fields_of[_IDS] = prompts[number]
-            found.append(same.share(documents.fit(RequestResult, fields_of)))
-        return found
+            found.add([same.share(documents.fit(RequestResult, fields_of))])
+        return found.results
 
     def _whole_lines(self, stream: BinaryIO, end: int) -> Iterator[bytes]:
         """The lines but for a last one that was cut short, which is removed."""

@@ -190,8 +190,9 @@ async def compare(
 
 
 def sample(results: Sequence[RequestResult], most: int = _MOST_ANSWERS) -> list[RequestResult]:
-    """Successful results, at most so many, evenly from all workloads and rounds."""
-    order = sorted(successful(results), key=lambda result: (result.workload, result.round, result.load, result.prompt))
+    """Successful results whose answers are kept, at most so many, evenly from all workloads and rounds."""
+    whole = [result for result in successful(results) if not result.digest]
+    order = sorted(whole, key=lambda result: (result.workload, result.round, result.load, result.prompt))
     return order[:: ceil(len(order) / most)] if order else []
 
 
@@ -205,7 +206,7 @@ def pair_answers(
 
 def count_identical(pairs: Iterable[tuple[RequestResult, RequestResult]]) -> int:
     """How many pairs have the same tokens and the same text."""
-    return sum((ours.token_ids, ours.text) == (theirs.token_ids, theirs.text) for ours, theirs in pairs)
+    return sum(ours.told[:2] == theirs.told[:2] for ours, theirs in pairs)
 
 
 def seen_rate(tokens: int, decisive: int) -> float:

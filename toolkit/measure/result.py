@@ -1,16 +1,18 @@
-"""One measured request: when its tokens arrived, and what came of it. A hundred thousand of them fit into 200 MB."""
+"""One measured request: when its tokens arrived, and what came of it. See `thinning.py` for what many of them take."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Literal, overload
 
 from toolkit.endpoint.generation import Acceptance, Arrival
 
 Outcome = Literal["successful", "failed", "incomplete"]
+_DIGEST_BYTES = 8
 
 
 class Arrivals(Sequence[Arrival]):
@@ -55,8 +57,9 @@ class RequestResult:
     `open_loop`. An `incomplete` request was cut by the end of the measurement. `acceptance` is None if the engine
     reports no drafts for the request, and `cached_tokens` if it does not say how many of the prompt's were in its
     prefix cache. With `counts_chunks` the server told neither usage nor token ids, and a chunk counts as a token. What
-    was asked together has the same `block` within its workload and load. Token
-    ids and text are for comparing arms: they stay out of reports.
+    was asked together has the same `block` within its workload and load. Token ids and text are for comparing arms:
+    they stay out of reports. With a `digest` they are not kept, only what tells one answer from another, and of the
+    arrivals the first and the last one.
     """
 
     arm: str
@@ -82,6 +85,7 @@ class RequestResult:
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
+    digest: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.arrivals, Arrivals):
@@ -99,7 +103,9 @@ class RequestResult:
 
     @property
     def gaps(self) -> tuple[float, ...]:
-        """Inter-token latencies (ITL): the time between two arrivals of tokens."""
+        """Inter-token latencies (ITL): the time between two arrivals of tokens; none where they are not kept."""
+        if self.digest:
+            return ()
         assert isinstance(self.arrivals, Arrivals)
         return tuple(later - earlier for earlier, later in pairwise(self.arrivals.seconds))
 
@@ -109,6 +115,25 @@ class RequestResult:
         if self.ttft is None or self.output_tokens < 2:
             return None
         return (self.arrivals[-1].seconds - self.ttft) / (self.output_tokens - 1)
+
+    @property
+    def told(self) -> tuple[bytes, bytes, bytes]:
+        """What is equal for equal token ids, texts and reasonings."""
+        whole = self.digest or self._digest()
+        return whole[:_DIGEST_BYTES], whole[_DIGEST_BYTES:-_DIGEST_BYTES], whole[-_DIGEST_BYTES:]
+
+    def thinned(self) -> RequestResult:
+        """Without the answer, and without the arrivals between the first and the last one."""
+        ends = (*self.arrivals[:1], *self.arrivals[1:][-1:])
+        digest = self.digest or self._digest()
+        return replace(self, arrivals=ends, token_ids=(), text="", reasoning="", digest=digest)
+
+    def _digest(self) -> bytes:
+        parts = array("q", self.token_ids).tobytes(), self.text.encode(), self.reasoning.encode()
+        return b"".join(blake2b(part, digest_size=_DIGEST_BYTES).digest() for part in parts)
+
+
+NOTHING_TOLD = RequestResult("", "", 0, 0, 0, 0, 0, "successful").told
 
 
 def successful(results: Sequence[RequestResult]) -> list[RequestResult]:

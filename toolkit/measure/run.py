@@ -39,6 +39,7 @@ from toolkit.measure.statistics import (
     speedup,
     what_narrows,
 )
+from toolkit.measure.thinning import Thinned
 
 _LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8
@@ -127,7 +128,7 @@ class _Cell:
     in_a_row: int = 1
     block_seconds: float = _OPEN_LOOP_SECONDS
     answered: frozenset[tuple[int, int]] = frozenset()
-    results: list[RequestResult] = field(default_factory=list)
+    kept: Thinned = field(default_factory=Thinned)
     failed: set[int] = field(default_factory=set)
     turns: dict[int, Iterator[int]] = field(default_factory=lambda: defaultdict(count))
     asked: int = 0
@@ -165,8 +166,12 @@ class _Cell:
             return max(_IN_A_ROW, math.ceil(self.load.value * self.block_seconds))
         return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
 
+    @property
+    def results(self) -> Sequence[RequestResult]:
+        return self.kept.results
+
     def add(self, results: Sequence[RequestResult]) -> None:
-        self.results += results
+        self.kept.add(results)
         self.failed |= {item.prompt for item in results if item.outcome == "failed"}
 
     def __str__(self) -> str:
@@ -243,7 +248,8 @@ class _Measurement:
         results = [item for item in mine if (item.prompt, item.round) in answered]
         in_a_row = _IN_A_ROW if self._design.settle_seconds else 1
         seconds = min(_OPEN_LOOP_SECONDS, self._design.seconds * _SHARE_OF_TIME)
-        cell = _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, results, asked=len(answered))
+        cell = _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, asked=len(answered))
+        cell.kept.add(results)
         cell.blocks = 1 + max((item.block for item in results if item.block is not None), default=-1)
         cell.spent = busy_seconds(results)
         return cell

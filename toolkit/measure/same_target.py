@@ -25,13 +25,14 @@ from statistics import mean
 
 from toolkit.measure.lossless import Floor, change, pair_answers, sample
 from toolkit.measure.measurement import Verdict
-from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.result import NOTHING_TOLD, RequestResult, successful
 from toolkit.measure.scoring import Scorer
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?", re.ASCII)
 _NOISE = 2.0
 _OF_A_STEP = 1 / 20
 _ANSWERS = 16
+_NO_TEXT = NOTHING_TOLD[1:]
 _FEWEST = 100
 _TOLERATED_SHARE = 0.02
 
@@ -77,7 +78,7 @@ def other_tokens(answers: Sequence[RequestResult], reference: Sequence[RequestRe
         ours, theirs = prompts[0]
         counts = f"{ours.prompt_tokens} tokens, for the baseline {theirs.prompt_tokens}"
         return f"the same prompts are other tokens for it (the first: {counts}): another chat template or tokenizer"
-    same = [(ours, theirs) for ours, theirs in pairs if _text(ours) == _text(theirs) != ("", "")]
+    same = [(ours, theirs) for ours, theirs in pairs if _text(ours) == _text(theirs) != _NO_TEXT]
     our_count, their_count = (sum(result.output_tokens for result in side) for side in zip(*same)) if same else (0, 0)  # noqa: B905
     if abs(our_count - their_count) > _TOLERATED_SHARE * their_count:
         return f"it counts {our_count} tokens in answers with the same text, the baseline {their_count}"
@@ -100,8 +101,8 @@ def _prompt(result: RequestResult) -> tuple[int, ...]:
     return result.prompt_token_ids or (result.prompt_tokens,)
 
 
-def _text(result: RequestResult) -> tuple[str, str]:
-    return result.reasoning, result.text
+def _text(result: RequestResult) -> tuple[bytes, ...]:
+    return result.told[1:]
 
 
 async def same_target(

@@ -63,7 +63,7 @@ FEWEST_FREEDOM = 4
 """With fewer pooled degrees of freedom, how far blocks stray is not known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pair:
     """One prompt's answer by the arm, and by the baseline at almost the same time.
 

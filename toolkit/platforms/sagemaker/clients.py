@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +15,7 @@ from botocore.exceptions import ClientError
 
 from toolkit.errors import MissingPackage
 from toolkit.platforms.sagemaker.answers import check_answers
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 from toolkit.version import __version__
 
 if TYPE_CHECKING:
@@ -48,9 +51,13 @@ _UPLOADS = Config(max_pool_connections=32, s3={"payload_signing_enabled": False}
 _CONNECT_SECONDS = 3
 
 
+# Operations that change nothing.
+_READING = ("Describe", "List", "Get", "Head", "BatchGet", "BatchCheck")
+
+
 def _open(service: str) -> Any:
     """A client of Clients, made when it is first used."""
-    return cached_property(lambda clients: clients._session.client(service, config=clients._config))
+    return cached_property(lambda clients: clients._client(service, clients._config))
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class Clients:
 
     session: boto3.Session
     attempts: int = 10
+    _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     sagemaker: ClassVar[cached_property[SageMakerClient]] = _open("sagemaker")
     s3: ClassVar[cached_property[S3Client]] = _open("s3")
@@ -86,18 +94,44 @@ class Clients:
 
     @cached_property
     def runtime(self) -> SageMakerRuntimeClient:
-        return self._session.client("sagemaker-runtime", config=self._config.merge(_RUNTIME))
+        client: SageMakerRuntimeClient = self._client("sagemaker-runtime", self._config.merge(_RUNTIME))
+        return client
 
     @cached_property
     def uploads(self) -> S3Client:
         """S3 for the parts of large files, which carry their own checksums, by many threads."""
-        return self._session.client("s3", config=self._config.merge(_UPLOADS))
+        client: S3Client = self._client("s3", self._config.merge(_UPLOADS))
+        return client
 
     def upload(self, stream: IO[bytes], bucket: str, key: str, whole_below: int, part: int) -> None:
         """Send a stream to S3 with SHA-256 checksums: in one piece below `whole_below` bytes, else in parts."""
         # The classic client: that of AWS's common runtime chooses parts of its own.
         parts = TransferConfig(whole_below, multipart_chunksize=part, preferred_transfer_client="classic")
         self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256"}, Config=parts)
+
+    @contextmanager
+    def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:
+        """Ask `confirm` before each request that changes something is sent, and before it is sent again.
+
+        An action may wait for minutes between its calls, and the process be stopped meanwhile. The requests that hold
+        the lease are conditions themselves.
+        """
+        self._confirms.append(confirm)
+        try:
+            yield
+        finally:
+            self._confirms.remove(confirm)
+
+    def _client(self, service: str, config: Config) -> Any:
+        client: Any = self._session.client(service, config=config)  # type: ignore[call-overload]
+        client.meta.events.register("before-send", self._before_send)
+        return client
+
+    def _before_send(self, event_name: str, request: Any, **_: object) -> None:
+        is_read = event_name.rpartition(".")[2].startswith(_READING)
+        if not is_read and f"/{LEASES_PREFIX}" not in request.url:
+            for confirm in self._confirms:
+                confirm()
 
     @cached_property
     def _session(self) -> boto3.Session:

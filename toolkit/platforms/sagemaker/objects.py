@@ -167,10 +167,13 @@ class BucketLease:
 
     def _is_stale(self, answer: GetObjectOutputTypeDef) -> bool:
         """Whether nobody has renewed it for its time, by S3's own clock alone: those of two machines may differ."""
-        now = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-        if not now:
+        date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date", "")
+        try:
+            now = parsedate_to_datetime(date)
+        except ValueError:
             return False
-        return (parsedate_to_datetime(now) - answer["LastModified"]).total_seconds() > self.rules.seconds
+        # Without a zone it is none of S3's: a proxy has added a second one.
+        return bool(now.tzinfo) and (now - answer["LastModified"]).total_seconds() > self.rules.seconds
 
     def replace(self, holder: Holder, version: str) -> str:
         return self._put(holder, IfMatch=version)

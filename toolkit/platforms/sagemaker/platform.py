@@ -136,7 +136,9 @@ class SageMakerPlatform:
                 except self.clients.s3.exceptions.NoSuchBucket:
                     make_bucket(self.clients, request, account)
                     confirm = held.enter_context(lease(endpoint, store))
-            yield aws_errors(f"locking {endpoint}")(confirm)
+            confirm = aws_errors(f"locking {endpoint}")(confirm)
+            with self.clients.confirmed(confirm):
+                yield confirm
 
     def exists_settled(self, endpoint: str, progress: Progress) -> bool:
         """AWS takes no changes while another one is under way."""
