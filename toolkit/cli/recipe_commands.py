@@ -11,6 +11,7 @@ import typer
 
 import toolkit
 from toolkit import registry
+from toolkit.cli.fleet import Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import PlatformError, UsageError
@@ -89,7 +90,7 @@ def check(
 
 
 def plan(
-    recipe: Recipe,
+    recipes: Recipes,
     baseline: Baseline = False,
     platform: PlatformName = None,
     form: Annotated[
@@ -107,15 +108,35 @@ def plan(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also show each value that an update changes in a request.")
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Also show each value that an update changes in a request; of a fleet, each recipe's plan.",
+        ),
     ] = False,
+    parallel: Parallel = 4,
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
     from toolkit.api.deployment import plan as make
+    from toolkit.api.fleet import is_fleet
 
     if as_json and form != "table":
         raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
+    if is_fleet(recipes):
+        if out or form not in ("table", "json"):
+            option = f"--format {form}" if form not in ("table", "json") else "--out"
+            raise UsageError(f"{option} is for one recipe, and these are several", hint="Give them one by one.")
+        show_plan(
+            recipes,
+            platform=platform,
+            baseline=baseline,
+            parallel=parallel,
+            verbose=verbose,
+            as_json=as_json or form == "json",
+        )
+        return
+    (recipe,) = recipes
     if form == "cloudformation":
         _write_template(recipe, platform, baseline, out)
         return
