@@ -221,6 +221,9 @@ class ToySession:
     def scope_of(self, endpoint: str) -> None:
         return
 
+    def cleaner(self, scope: str | None) -> None:
+        return
+
 
 RULES, SESSION = ToyRules(), ToySession()
 

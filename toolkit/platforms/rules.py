@@ -12,6 +12,7 @@ from toolkit.apply.training import Trainer
 from toolkit.endpoint.platform import EndpointPlatform, Found, any_name
 from toolkit.planning.kinds import PlanRules
 from toolkit.planning.resources import Account, Observer, Resource
+from toolkit.planning.retention import Cleaner
 from toolkit.platforms.parts import PlatformParts
 from toolkit.recipe.recipe import PlatformTraits, Recipe
 
@@ -127,3 +128,6 @@ class PlatformSession(Protocol):
 
     def unread_account(self, scope: str | None) -> Account:
         """The placeholder account for a plan without credentials."""
+
+    def cleaner(self, scope: str | None) -> Cleaner | None:
+        """What finds and removes what `destroy` leaves there; None where it leaves nothing. Raises PlatformError."""

@@ -103,6 +103,9 @@ class KubernetesSession:
     def unread_account(self, scope: str | None) -> Account:
         return Account(NO_ACCOUNT, "", scope=scope or "")
 
+    def cleaner(self, scope: str | None) -> None:
+        return
+
 
 SESSION = KubernetesSession()
 

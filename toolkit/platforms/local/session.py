@@ -84,5 +84,8 @@ class LocalSession:
     def unread_account(self, scope: str | None) -> Account:
         return Account(ACCOUNT, REGION)
 
+    def cleaner(self, scope: str | None) -> None:
+        """Nothing here: all of it lies below the toolkit's home."""
+
 
 SESSION = LocalSession()
