@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -92,3 +92,14 @@ class Cleaner(Protocol):
 
     def remove(self, item: Leftover) -> None:
         """Remove it, if nothing needs it meanwhile. Raises PlatformError."""
+
+
+def price_in_words(kind: str) -> str:
+    """What keeping such a thing costs."""
+    return f"about ${rules()[kind].usd_per_gb_month:.2f} per GB and month (us-east-1, unverified)"
+
+
+def stays_in_words(kinds: Sequence[str]) -> str:
+    """For a plan: which of these `toolkit destroy` leaves, and for how long; empty if none."""
+    kept = "; ".join(f"{kind}s, {price_in_words(kind)}, go by this rule: {rules()[kind].rule}" for kind in kinds)
+    return f"Stays after `toolkit destroy`, until `toolkit clean`: {kept}" if kept else ""
