@@ -200,6 +200,7 @@ class ToySession:
     account_name = "a box"
     unasked = ""
     may_be_absent = False
+    is_this_machine = False
 
     def __init__(self) -> None:
         self.box = ToyBox()

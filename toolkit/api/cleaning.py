@@ -125,7 +125,7 @@ def clean(
 
 def _look(search: _Search, platform: str | None, session: AwsSession | None) -> Iterator[str]:
     """Look everywhere; gives where nobody is logged in."""
-    if platform in (None, "local") and session is None:
+    if session is None and (platform is None or registry.session_of(platform).is_this_machine):
         search.add(HomeCleaner({item.name for item in status(details=False)}))
     for name in (platform,) if platform else ("sagemaker",) if session else registry.platforms():
         opened = registry.session_of(name, session)

@@ -11,6 +11,7 @@ import typer
 
 from toolkit.cli.fleet_run import Crew, Result, Task
 from toolkit.cli.output import CutShort, answer, confirm, error_document, exit_code, explain, next_step, say
+from toolkit.cli.plan_text import plan_text as text_of_one
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
@@ -73,7 +74,6 @@ def plan_document(planned: Sequence[Planned]) -> dict[str, Any]:
 def plan_text(planned: Sequence[Planned], *, verbose: bool = False) -> str:
     """A table with a sum below; if `verbose`, each recipe's own plan before it."""
     from toolkit.api.fleet import whole
-    from toolkit.cli.recipe_commands import plan_text as text_of_one
 
     rows = [
         (

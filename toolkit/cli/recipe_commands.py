@@ -13,11 +13,10 @@ import toolkit
 from toolkit import registry
 from toolkit.cli.fleet import Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import write_whole
-from toolkit.planning.changes import shown
-from toolkit.text import inert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
-    from toolkit.planning.plan import Action, Plan
 
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
@@ -157,19 +155,6 @@ def plan(
         lambda: plan_text(planned, verbose=verbose),
         then=() if out else then,
     )
-
-
-def plan_text(plan: Plan, *, cost: bool = True, verbose: bool = False) -> str:
-    """A plan as a table, with what it costs, and its notes; if `verbose`, with each value that it changes."""
-    actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
-    summary = f"{plan.size} on {plan.platform}" + (f", {plan.cost}" if cost else "")
-    changed = [_changes_text(action) for action in plan.changes if verbose and action.changes]
-    return "\n".join([actions, "", *changed, paragraphs([summary, *plan.notes, *plan.unpinned_lines])])
-
-
-def _changes_text(action: Action) -> str:
-    lines = (f"  {item['path']}: {shown(item['from'])} -> {shown(item['to'])}" for item in action.changes)
-    return "\n".join([f"{action}:", *map(inert, lines), ""])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:

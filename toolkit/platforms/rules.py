@@ -96,6 +96,9 @@ class PlatformSession(Protocol):
     may_be_absent: bool
     """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
 
+    is_this_machine: bool
+    """Whether what it keeps lies below the toolkit's home."""
+
     def logged_in(self, login: AwsSession) -> PlatformSession:
         """The same with this AWS session. Raises UsageError if it is no session, or the platform is not AWS."""
 

@@ -31,6 +31,7 @@ class KubernetesSession:
     account_name = "a kubeconfig"
     unasked = ""
     may_be_absent = True
+    is_this_machine = False
 
     def logged_in(self, login: AwsSession) -> KubernetesSession:
         """Raises UsageError: a kubeconfig says who one is."""

@@ -27,6 +27,7 @@ class LocalSession:
     account_name = "an account"
     unasked = ""
     may_be_absent = False
+    is_this_machine = True
 
     def logged_in(self, login: AwsSession) -> LocalSession:
         """Raises UsageError: it is not AWS."""

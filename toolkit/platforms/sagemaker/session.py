@@ -32,6 +32,7 @@ class SageMakerSession:
     account_name = "an AWS account"
     unasked = "AWS (no credentials)"
     may_be_absent = False
+    is_this_machine = False
 
     def logged_in(self, login: AwsSession) -> SageMakerSession:
         """The same with this AWS session."""
