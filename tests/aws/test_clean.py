@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crowd import make_endpoints
 from pairs import HUB_RECIPE, write_pair, write_recipe
 from rights import action_of
 from standin import ACCOUNT, StandIn
 from standin_ages import pass_days
+from standin_user import User
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -166,6 +168,40 @@ def test_what_an_update_left_for_a_rollback_stays(
     toolkit.destroy(recipe, progress=Silent())
 
 
+def test_what_a_model_runs_or_a_command_is_about_to_use_stays(
+    standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The role of an endpoint that is made again, whose weights are still on their way."""
+    user = User(standin)
+    user.session.client("s3").create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+    )
+    leave_everything(standin)
+    user.create_model("theirs", Image=f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/toolkit/gone:one")
+    user.session.client("s3").delete_object(Bucket=BUCKET, Key="leases/gone")
+    pass_days(400)
+    with lease("gone", BucketLease(Clients(standin.session()), BUCKET, "gone")):
+        _, items, _ = clean(capsys, "--yes")
+    assert items["toolkit/gone:one"]["why"] == "a model runs it"
+    for name in ("toolkit-gone-us-west-2", "/aws/sagemaker/Endpoints/gone", f"s3://{BUCKET}/capture/gone/"):
+        assert items[name]["why"] == "gone is being changed"
+
+
+def test_what_is_deployed_while_the_user_thinks_stays(standin: StandIn) -> None:
+    standin.session().client("s3").create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"}
+    )
+    leave_everything(standin)
+    pass_days(400)
+    done = toolkit.clean(
+        platform="sagemaker", approve=lambda _: make_endpoints(User(standin), ["gone"]), progress=Silent()
+    )
+    kept = {item.kind for item in done.items if "gone exists" in item.why or "used by gone" in item.why}
+    assert kept == {"role", "repository", "weights", "captured requests"}
+    assert "logs group /aws/sagemaker/Endpoints/gone" in standin.leftovers()
+    assert done.ok
+
+
 def test_an_endpoint_that_was_deleted_otherwise_is_for_destroy(
     standin: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,9 +289,6 @@ def test_nobody_needs_more_rights_than_the_page_lists(standin: StandIn, capsys: 
 
 def test_many_endpoints_take_few_calls(standin: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is asked of an endpoint that is there: two lists of a hundred on a page."""
-    from crowd import make_endpoints
-    from standin_user import User
-
     make_endpoints(User(standin), [f"crowd-{number}" for number in range(30)])
     standin.calls.clear()
     clean(capsys, "--dry-run")

@@ -104,14 +104,12 @@ def clean(
     Raises PlatformError where a `platform` that is named cannot be asked.
     """
     progress = progress or default_progress()
-    search = _Search()
-    with progress.stage("look"):
-        unasked = tuple(_look(search, platform, session))
-    cleaning = Cleaning(_in_order(search.found.items), search.found.unread, unasked)
+    search, cleaning = _looked(platform, session, progress)
     if dry_run or not cleaning.going:
         return cleaning
     if approve:
         approve(cleaning)
+        search, cleaning = _looked(platform, session, progress)  # while the user thought, others may have deployed
     removed, failed = [], []
     for item in cleaning.going:
         try:
@@ -123,6 +121,13 @@ def clean(
     return replace(cleaning, removed=tuple(removed), failed=tuple(failed))
 
 
+def _looked(platform: str | None, session: AwsSession | None, progress: Progress) -> tuple[_Search, Cleaning]:
+    search = _Search()
+    with progress.stage("look"):
+        unasked = tuple(_look(search, platform, session))
+    return search, Cleaning(_in_order(search.found.items), search.found.unread, unasked)
+
+
 def _look(search: _Search, platform: str | None, session: AwsSession | None) -> Iterator[str]:
     """Look everywhere; gives where nobody is logged in."""
     if session is None and (platform is None or registry.session_of(platform).is_this_machine):
@@ -131,7 +136,7 @@ def _look(search: _Search, platform: str | None, session: AwsSession | None) -> 
         opened = registry.session_of(name, session)
         if not opened.can_be_asked():
             if platform:
-                raise PlatformError(f"{name} cannot be asked: there are no credentials", hint="Log in: aws sso login")
+                raise PlatformError(f"{name} cannot be asked: {opened.account_name} is needed", hint="Log in.")
             if opened.unasked:
                 yield opened.unasked
             continue

@@ -38,7 +38,7 @@ class AwsCleaner:
 
     @cached_property
     def _in_use(self) -> InUse:
-        return InUse(self.clients)
+        return InUse(self.clients, bucket_name(self._account))
 
     @cached_property
     def _account(self) -> Account:
@@ -51,7 +51,7 @@ class AwsCleaner:
     def find(self) -> Found:
         """Each service by itself: one that refuses hides no other."""
         with aws_errors("looking what is in use"):
-            _ = self._account, self._in_use.names, self._in_use.model_names
+            _ = self._in_use.changing, self._in_use.names, self._in_use.model_names
         sections: Mapping[str, Callable[[], Iterable[Leftover]]] = {
             "objects in S3": self._bucket.find,
             "images in ECR": self._images,
@@ -106,7 +106,9 @@ class AwsCleaner:
                     f"{repository['repositoryUri']}@{digest}",
                     *(f"{repository['repositoryUri']}:{t}" for t in tags),
                 }
-                is_used = not addresses.isdisjoint(self._in_use.images)
+                is_used = any(
+                    address.partition("@")[0] in addresses or address in addresses for address in self._in_use.images
+                )
                 yield Leftover(
                     "image" if any(STAGED not in tag for tag in tags) else "untagged image",
                     f"{name}:{tags[0]}" if tags else f"{name}@{digest}",

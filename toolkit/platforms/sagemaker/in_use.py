@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import without_digest
 from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless, unless_missing
 from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, Pace
+from toolkit.platforms.sagemaker.objects import BucketLease
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -26,6 +30,19 @@ class InUse:
     """Read when it is first asked for, and then kept. Everybody's, not the toolkit's alone. Raises ClientError."""
 
     clients: Clients
+    bucket: str
+
+    @cached_property
+    def changing(self) -> frozenset[str]:
+        """The endpoints that a command changes just now: their leases are alive, by S3's own clock."""
+        pages = self.clients.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=LEASES_PREFIX)
+        listed = unless_missing(self.clients, lambda: [*pages]) or []
+        return frozenset(
+            item["Key"].removeprefix(LEASES_PREFIX)
+            for page in listed
+            for item in page.get("Contents", [])
+            if (time_of(page) - item["LastModified"]).total_seconds() <= BucketLease.rules.seconds
+        )
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -86,6 +103,8 @@ class InUse:
 
     def who(self, owner: str) -> str:
         """What there is of the endpoint `owner`, in words; empty if it has gone with all that `destroy` removes."""
+        if owner in self.changing:
+            return f"{owner} is being changed"
         if owner in self.names:
             return f"endpoint {owner} exists"
         if owner in self.owners_of_models:
@@ -101,6 +120,12 @@ class InUse:
     def _containers(self) -> Iterator[Mapping[str, Any]]:
         for model in self.models:
             yield from filter(None, (model.get("PrimaryContainer"), *model.get("Containers", ())))
+
+
+def time_of(answer: Mapping[str, Any]) -> datetime:
+    """What time it was by AWS's clock when it answered; by ours where the answer has no date."""
+    said = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+    return parsedate_to_datetime(said) if said else datetime.now(UTC)
 
 
 def _addresses(container: Mapping[str, Any]) -> Iterator[str]:

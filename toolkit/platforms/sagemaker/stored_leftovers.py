@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.retention import Leftover
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless
 from toolkit.platforms.sagemaker.codebuild_project import SOURCES
+from toolkit.platforms.sagemaker.in_use import InUse, time_of
 from toolkit.platforms.sagemaker.objects import BucketLease
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
@@ -29,7 +29,6 @@ from toolkit.platforms.sagemaker.stored import object_sizes
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.in_use import InUse
 
 _PARTS = {  # how many parts of a key name what belongs together
     WEIGHTS_PREFIX: 2,
@@ -66,13 +65,12 @@ class Bucket:
             return
         groups, now = listed
         age = {name: max((now - group.newest).total_seconds(), 0.0) for name, group in groups.items()}
-        held = {name.removeprefix(LEASES_PREFIX) for name in age if self._is_held(name, age[name])}
-        yield from self._weights(groups, age, held)
+        yield from self._weights(groups, age)
         for name, group in groups.items():
-            kind, needed = self._kind(name, held)
+            kind, needed = self._kind(name)
             if kind:
                 yield Leftover(kind, f"s3://{self.name}/{name}", age[name], group.size, needed, {"Prefix": name})
-        yield from self._uploads(now, held)
+        yield from self._uploads(now)
 
     def remove(self, item: Leftover) -> None:
         """Raises PlatformError where somebody uses it meanwhile."""
@@ -93,23 +91,19 @@ class Bucket:
         groups: dict[str, _Group] = defaultdict(_Group)
         now = datetime.now(UTC)
         for page in self.clients.s3.get_paginator("list_objects_v2").paginate(Bucket=self.name):
-            if said := page["ResponseMetadata"].get("HTTPHeaders", {}).get("date"):
-                now = parsedate_to_datetime(said)
+            now = time_of(page)
             for item in page.get("Contents", []):
                 group = groups[_group_of(item["Key"])]
                 group.size += item["Size"]
                 group.newest = max(group.newest, item["LastModified"])
         return groups, now
 
-    def _is_held(self, name: str, age: float) -> bool:
-        return name.startswith(LEASES_PREFIX) and age <= BucketLease.rules.seconds
-
-    def _kind(self, name: str, held: set[str]) -> tuple[str, str]:
+    def _kind(self, name: str) -> tuple[str, str]:
         """What a group other than weights is, and what needs it; no kind for what is not known."""
         prefix, _, rest = name.partition("/")
         owner = rest.partition("/")[0]
         if f"{prefix}/" == LEASES_PREFIX:
-            return "lease", f"{owner} is being changed" if owner in held else ""
+            return "lease", f"{owner} is being changed" if owner in self.in_use.changing else ""
         if f"{prefix}/" == CAPTURE_PREFIX:
             return "captured requests", self.in_use.who(owner)
         if f"{prefix}/" == TRAINING_PREFIX:
@@ -121,7 +115,7 @@ class Bucket:
     def _trains(self, recipe: str) -> str:
         return f"a job of {recipe} runs" if any(job.startswith(recipe) for job in self.in_use.jobs) else ""
 
-    def _weights(self, groups: dict[str, _Group], age: dict[str, float], held: set[str]) -> Iterator[Leftover]:
+    def _weights(self, groups: dict[str, _Group], age: dict[str, float]) -> Iterator[Leftover]:
         """Weights with their marks. A mark of an endpoint that has gone is told of where others still use them."""
         users: dict[str, list[str]] = defaultdict(list)
         for name in groups:
@@ -130,7 +124,7 @@ class Bucket:
                 users[weights].append(user)
         every = {n.removeprefix(WEIGHTS_PREFIX).rstrip("/") for n in groups if n.startswith(WEIGHTS_PREFIX)}
         for weights in sorted(every | users.keys()):
-            alive = [user for user in users[weights] if user in held or self.in_use.who(user)]
+            alive = [user for user in users[weights] if self.in_use.who(user)]
             parts = [f"{WEIGHTS_PREFIX}{weights}/", f"{STAGED_PREFIX}{weights}"]
             parts += [f"{USES_PREFIX}{weights}/{user}" for user in users[weights]]
             there = [part for part in parts if part in groups]
@@ -173,12 +167,13 @@ class Bucket:
             if entry and entry.holder is not None:
                 raise PlatformError(f"{name} is being changed by {entry.holder}")
 
-    def _uploads(self, now: datetime, held: set[str]) -> Iterator[Leftover]:
+    def _uploads(self, now: datetime) -> Iterator[Leftover]:
         pages = self.clients.s3.get_paginator("list_multipart_uploads").paginate(Bucket=self.name)
         for upload in [upload for page in pages for upload in page.get("Uploads", [])]:
             where: Any = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
             name, age = f"s3://{self.name}/{upload['Key']}", max((now - upload["Initiated"]).total_seconds(), 0.0)
-            needed = f"{', '.join(sorted(held))} is being changed" if held else ""
+            changing = ", ".join(sorted(self.in_use.changing))
+            needed = f"{changing} is being changed" if changing else ""
             yield Leftover("unfinished upload", name, age, self._size(where), needed, where)
 
     def _size(self, upload: Any) -> int:
