@@ -200,6 +200,7 @@ class ToySession:
     account_name = "a box"
     unasked = ""
     may_be_absent = False
+    is_this_machine = False
 
     def __init__(self) -> None:
         self.box = ToyBox()
@@ -219,6 +220,9 @@ class ToySession:
     glance = running
 
     def scope_of(self, endpoint: str) -> None:
+        return
+
+    def cleaner(self, scope: str | None) -> None:
         return
 
 

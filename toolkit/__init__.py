@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from toolkit.api.acceptance import what_if as what_if
     from toolkit.api.catalogue import recipes as recipes
     from toolkit.api.checking import check as check
+    from toolkit.api.cleaning import clean as clean
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
@@ -48,6 +49,7 @@ _MODULES = {
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "check": "toolkit.api.checking",
+    "clean": "toolkit.api.cleaning",
     "compile": "toolkit.api.jobs",
     "connect": "toolkit.api.handles",
     "deploy": "toolkit.api.deployment",

@@ -202,7 +202,7 @@ def _parts(call: Call) -> HttpAnswer:
     for number in shown:
         checksum = base64.b64encode(hashlib.sha256(upload.parts[number].value).digest()).decode() if sha256 else ""
         parts += f"<Part><PartNumber>{number}</PartNumber><ETag>{upload.parts[number].etag}</ETag>"
-        parts += f"<ChecksumSHA256>{checksum}</ChecksumSHA256></Part>"
+        parts += f"<Size>{upload.parts[number].size}</Size><ChecksumSHA256>{checksum}</ChecksumSHA256></Part>"
     more = "".join(f"<NextPartNumberMarker>{number}</NextPartNumberMarker>" for number in shown[-1:])
     page = f"<IsTruncated>{str(len(later) > len(shown)).lower()}</IsTruncated>{more}{parts}"
     return HttpAnswer("200 OK", [("Content-Type", "text/xml")], f"<ListPartsResult>{page}</ListPartsResult>".encode())

@@ -22,7 +22,7 @@ from mangling import mangled
 from pairs import write_pair
 
 from toolkit import documents
-from toolkit.cli import main
+from toolkit.cli.output import exit_code
 from toolkit.errors import BuildError, HubError, PlatformError, ToolkitError, UnreadableRecipe
 from toolkit.images.auth import anonymous
 from toolkit.images.copy import find_image
@@ -103,7 +103,7 @@ def test_every_kind_is_tried(table: dict[str, Kind]) -> None:
 
 def code_of(error: ToolkitError) -> int:
     """The exit code that the command line has for it."""
-    return next(code for kind, code in main.EXIT_CODES if isinstance(error, kind))
+    return exit_code(error)
 
 
 def memory() -> int:

@@ -30,6 +30,7 @@ from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan, differences, same_scope
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
+from toolkit.planning.retention import stays_in_words
 from toolkit.recipe.recipe import Recipe
 from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
@@ -202,6 +203,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
+    desired = {resource.kind for resource in resources}
+    if stays := stays_in_words([kind.kept_as for kind in rules.kinds if kind.kind in desired and kind.kept_as]):
+        notes.append(stays)
     if outdated := old_facts(recipe, current_day()):
         notes.append(f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}")
     plan = make_plan(

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 import typer
 
 import toolkit
+from toolkit.cli import fleet
 from toolkit.cli.durations import seconds_of
+from toolkit.cli.fleet import KeepGoing
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
@@ -93,8 +95,12 @@ Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m
 
 def prove(
     what: Annotated[
-        str,
-        typer.Argument(help="A recipe, an endpoint's name, or a URL such as http://127.0.0.1:9000/v1.", metavar="WHAT"),
+        list[str],
+        typer.Argument(
+            help="A recipe, an endpoint's name, or a URL such as http://127.0.0.1:9000/v1; several, or a folder of "
+            "recipes, are a fleet.",
+            metavar="WHAT...",
+        ),
     ],
     baseline: BaselineOf = None,
     prompts: Prompts = None,
@@ -106,11 +112,30 @@ def prove(
     publish: Publish = False,
     model: Model = None,
     platform: PlatformName = None,
+    parallel: Annotated[
+        int,
+        typer.Option(
+            "--parallel", min=1, max=32, metavar="N", help="Of a fleet: how many at a time; they slow each other down."
+        ),
+    ] = 1,
+    keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:
     """A minute of measuring: is speculation on, lossless, accepted, and does it pay? Exit code 1 if one is not so."""
+    from toolkit.api.fleet import is_fleet
+
+    if is_fleet(what):
+        if baseline or model:
+            option = "--baseline" if baseline else "--model"
+            raise UsageError(f"{option} is for one endpoint, and these are several", hint="Give them one by one.")
+        given = (("--requests", requests), ("--time", time), ("--max-tokens", max_tokens), ("--platform", platform))
+        options = [f"{name}={value}" for name, value in given if value is not None]
+        options += [f"--prompts={path}" for path in prompts or ()] + (["--publish"] if publish else [])
+        fleet.prove(what, options, parallel=parallel, keep_going=keep_going, as_json=as_json)
+        return
+    (name,) = what
     report = toolkit.bench(
-        what,
+        name,
         baseline=baseline,
         workloads=[str(path) for path in prompts or ()],
         concurrency=(1,),
@@ -121,7 +146,7 @@ def prove(
         model=model or "",
         platform=platform,
     )
-    _answer(report, as_json, "bench", what)
+    _answer(report, as_json, "bench", name)
 
 
 def bench(

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli import fleet
 from toolkit.cli.durations import seconds_of
+from toolkit.cli.fleet import KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
-from toolkit.cli.recipe_commands import Baseline, Json, PlatformName, plan_text
+from toolkit.cli.plan_text import plan_text
+from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 
@@ -33,7 +36,13 @@ Minutes = Annotated[int, typer.Option(min=1, max=1440, help="Length of the perio
 
 
 def deploy(
-    recipe: Annotated[str | None, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")] = None,
+    recipes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A recipe file, or a name from `toolkit recipes`; several of them, or a folder, are a fleet.",
+            metavar="[RECIPE...]",
+        ),
+    ] = None,
     saved: Annotated[
         Path | None,
         typer.Option("--plan", help="Apply a plan saved by `toolkit plan --out`, if its recipe still leads to it."),
@@ -48,11 +57,30 @@ def deploy(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Do not ask, neither for a price nor for a saved plan.")
     ] = False,
+    parallel: Parallel = 4,
+    keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
     from toolkit.api.deployment import read_plan
+    from toolkit.api.fleet import is_fleet
 
+    if recipes and is_fleet(recipes):
+        if saved:
+            raise UsageError("--plan is of one recipe, and these are several", hint="Give them one by one.")
+        fleet.deploy(
+            recipes,
+            platform=platform,
+            baseline=baseline,
+            wait=wait,
+            proof=proof,
+            yes=yes,
+            parallel=parallel,
+            keep_going=keep_going,
+            as_json=as_json,
+        )
+        return
+    recipe = recipes[0] if recipes else None
     if recipe is None and saved is None:
         raise UsageError("give a recipe, or a saved plan with --plan", hint="Such as: toolkit deploy tiny/p-eagle")
     if saved:
@@ -105,13 +133,29 @@ def approve_price(plan: Plan) -> None:
 
 
 def rollback(
-    name: Name,
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            help="The endpoint's name, or the recipe it was deployed from; several, or a folder, are a fleet.",
+            metavar="NAME...",
+        ),
+    ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the rollback is done.")] = True,
     platform: PlatformName = None,
+    parallel: Parallel = 4,
+    keep_going: KeepGoing = False,
     as_json: Json = False,
 ) -> None:
     """Return an endpoint to what it ran before its last update. A second rollback undoes the first."""
+    from toolkit.api.fleet import is_fleet
+
+    if is_fleet(names):
+        fleet.rollback(
+            names, platform=platform, wait=wait, yes=yes, parallel=parallel, keep_going=keep_going, as_json=as_json
+        )
+        return
+    (name,) = names
     confirm(f"Roll {name} back to what it ran before its last update?", yes)
     endpoint = toolkit.rollback(name, platform=platform, wait=wait)
     status = endpoint.status()

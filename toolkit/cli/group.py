@@ -100,6 +100,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit", "render"),
     "endpoint_commands": ("deploy", "invoke", "logs", "metrics", "watch", "rollback", "destroy"),
     "status_command": ("status",),
+    "clean_command": ("clean",),
     "bench_command": ("prove", "bench"),
     "tune_command": ("tune", "improve"),
     "make_commands": ("compile", "convert", "train"),

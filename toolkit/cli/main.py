@@ -20,16 +20,8 @@ import typer
 
 import toolkit
 from toolkit.cli.group import Commands
-from toolkit.cli.output import CutShort, error_document, explain, say
-from toolkit.errors import (
-    PlatformError,
-    RecipeError,
-    RecipeNotFound,
-    ToolkitError,
-    UnreadableModel,
-    UnreadableRecipe,
-    UsageError,
-)
+from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
+from toolkit.errors import ToolkitError, UsageError
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
@@ -69,15 +61,6 @@ def _options(
         os.environ["AWS_PROFILE"] = profile
 
 
-EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
-    (RecipeError, 1),
-    (RecipeNotFound, 2),
-    (UnreadableRecipe, 2),
-    (UsageError, 2),
-    (PlatformError, 3),
-    (UnreadableModel, 2),
-    (ToolkitError, 1),
-)
 _INTERRUPTED = 130
 _EXIT_CODE_OUTSIDE = 3
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -131,7 +114,7 @@ def _run(arguments: list[str]) -> int:
         say(explain(error))
         if _wants_json(arguments):
             print(json.dumps(error_document(error)))  # noqa: T201
-        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+        return exit_code(error)
     except OSError as error:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise

@@ -12,7 +12,8 @@ import typer
 import toolkit
 from toolkit import registry
 from toolkit.cli.output import answer, confirm, lines, next_step, say
-from toolkit.cli.recipe_commands import Json, PlatformName, Recipe, plan_text
+from toolkit.cli.plan_text import plan_text
+from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.engines import registry as engine_registry
 
 if TYPE_CHECKING:

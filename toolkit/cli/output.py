@@ -13,7 +13,26 @@ from typing import Any
 import typer
 
 from toolkit.cli.table import paragraphs
-from toolkit.errors import ContainerFailed, RecipeError, ToolkitError, UsageError
+from toolkit.errors import (
+    ContainerFailed,
+    PlatformError,
+    RecipeError,
+    RecipeNotFound,
+    ToolkitError,
+    UnreadableModel,
+    UnreadableRecipe,
+    UsageError,
+)
+
+_EXIT_CODES: tuple[tuple[type[ToolkitError], int], ...] = (
+    (RecipeError, 1),
+    (RecipeNotFound, 2),
+    (UnreadableRecipe, 2),
+    (UsageError, 2),
+    (PlatformError, 3),
+    (UnreadableModel, 2),
+    (ToolkitError, 1),
+)
 
 
 def answer(
@@ -57,6 +76,11 @@ def exit_unless(yes: bool) -> None:
     """Exit with code 1, "the answer is no", unless `yes`."""
     if not yes:
         raise typer.Exit(1)
+
+
+def exit_code(error: ToolkitError) -> int:
+    """What a command ends with that raised it."""
+    return next(code for kind, code in _EXIT_CODES if isinstance(error, kind))
 
 
 class CutShort(SystemExit):

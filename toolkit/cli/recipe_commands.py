@@ -11,12 +11,12 @@ import typer
 
 import toolkit
 from toolkit import registry
+from toolkit.cli.fleet import Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, exit_unless, next_step, say
+from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import write_whole
-from toolkit.planning.changes import shown
-from toolkit.text import inert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
-    from toolkit.planning.plan import Action, Plan
 
 
 Recipe = Annotated[str, typer.Argument(help="A recipe file, or a name from `toolkit recipes`.")]
@@ -89,7 +88,7 @@ def check(
 
 
 def plan(
-    recipe: Recipe,
+    recipes: Recipes,
     baseline: Baseline = False,
     platform: PlatformName = None,
     form: Annotated[
@@ -107,15 +106,35 @@ def plan(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also show each value that an update changes in a request.")
+        bool,
+        typer.Option(
+            "--verbose",
+            help="Also show each value that an update changes in a request; of a fleet, each recipe's plan.",
+        ),
     ] = False,
+    parallel: Parallel = 4,
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
     from toolkit.api.deployment import plan as make
+    from toolkit.api.fleet import is_fleet
 
     if as_json and form != "table":
         raise UsageError(f"--json cannot be combined with --format {form}", hint="Remove one of them.")
+    if is_fleet(recipes):
+        if out or form not in ("table", "json"):
+            option = f"--format {form}" if form not in ("table", "json") else "--out"
+            raise UsageError(f"{option} is for one recipe, and these are several", hint="Give them one by one.")
+        show_plan(
+            recipes,
+            platform=platform,
+            baseline=baseline,
+            parallel=parallel,
+            verbose=verbose,
+            as_json=as_json or form == "json",
+        )
+        return
+    (recipe,) = recipes
     if form == "cloudformation":
         _write_template(recipe, platform, baseline, out)
         return
@@ -136,19 +155,6 @@ def plan(
         lambda: plan_text(planned, verbose=verbose),
         then=() if out else then,
     )
-
-
-def plan_text(plan: Plan, *, cost: bool = True, verbose: bool = False) -> str:
-    """A plan as a table, with what it costs, and its notes; if `verbose`, with each value that it changes."""
-    actions = table(("verb", "kind", "name", "reason"), [(a.verb, a.kind, a.name, a.reason) for a in plan.actions])
-    summary = f"{plan.size} on {plan.platform}" + (f", {plan.cost}" if cost else "")
-    changed = [_changes_text(action) for action in plan.changes if verbose and action.changes]
-    return "\n".join([actions, "", *changed, paragraphs([summary, *plan.notes, *plan.unpinned_lines])])
-
-
-def _changes_text(action: Action) -> str:
-    lines = (f"  {item['path']}: {shown(item['from'])} -> {shown(item['to'])}" for item in action.changes)
-    return "\n".join([f"{action}:", *map(inert, lines), ""])
 
 
 def _write_template(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:

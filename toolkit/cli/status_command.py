@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli import fleet
 from toolkit.cli.durations import seconds_of
+from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.cli.table import table
@@ -31,7 +33,9 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 def status(
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="List only endpoints of these names, such as 'chat-*', or of these recipes."),
+        typer.Argument(
+            help="List only endpoints of these names, such as 'chat-*', of these recipes, or of a folder of recipes."
+        ),
     ] = None,
     platform: PlatformName = None,
     all_regions: Annotated[bool, typer.Option("--all-regions", help="Search every AWS region.")] = False,
@@ -45,15 +49,30 @@ def status(
     watch: Annotated[
         str | None, typer.Option(help="Show the list again every WATCH, such as 10s or 2m, until Ctrl-C.")
     ] = None,
+    drift: Annotated[
+        bool,
+        typer.Option(
+            "--drift",
+            help="Compare what runs with these recipes. For cron: exit code 1 if they differ, 3 if one cannot be read.",
+        ),
+    ] = False,
+    parallel: Parallel = 4,
     as_json: Json = False,
 ) -> None:
     """List the endpoints that the toolkit created: on this machine, on the cluster, and on AWS if you are logged in."""
     if watch and as_json:
         raise UsageError("--json cannot be combined with --watch", hint="Run: toolkit status --json, in a loop")
+    if drift:
+        if watch or all_regions:
+            other = "--watch" if watch else "--all-regions"
+            raise UsageError(f"--drift cannot be combined with {other}", hint="Remove one of them.")
+        fleet.drift(names or (), platform=platform, parallel=parallel, as_json=as_json)
+        return
     every = seconds_of(watch) if watch else 0.0
+    wanted = fleet.names_of(names or (), platform)
 
     def look() -> Listing:
-        return toolkit.status(*(names or ()), platform=platform, all_regions=all_regions, details=details)
+        return toolkit.status(*wanted, platform=platform, all_regions=all_regions, details=details)
 
     listing = look()
     with suppress(KeyboardInterrupt):

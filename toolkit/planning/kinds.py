@@ -65,6 +65,11 @@ class Kind:
         """For a kind that is kept: what it is, what it costs, and how to delete it. May be empty."""
         return ""
 
+    @property
+    def kept_as(self) -> str:
+        """For a kind that is kept: what catalog/retention.json calls it. Empty where nothing is billed for it."""
+        return ""
+
     def serves(self, request: Mapping[str, Any]) -> str | None:
         """For a kind that is an endpoint: the configuration to wait for. None for all others."""
         return None

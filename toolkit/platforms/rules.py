@@ -12,6 +12,7 @@ from toolkit.apply.training import Trainer
 from toolkit.endpoint.platform import EndpointPlatform, Found, any_name
 from toolkit.planning.kinds import PlanRules
 from toolkit.planning.resources import Account, Observer, Resource
+from toolkit.planning.retention import Cleaner
 from toolkit.platforms.parts import PlatformParts
 from toolkit.recipe.recipe import PlatformTraits, Recipe
 
@@ -95,6 +96,9 @@ class PlatformSession(Protocol):
     may_be_absent: bool
     """Whether to look for an endpoint on other platforms if this one does not answer and was not named explicitly."""
 
+    is_this_machine: bool
+    """Whether what it keeps lies below the toolkit's home."""
+
     def logged_in(self, login: AwsSession) -> PlatformSession:
         """The same with this AWS session. Raises UsageError if it is no session, or the platform is not AWS."""
 
@@ -127,3 +131,6 @@ class PlatformSession(Protocol):
 
     def unread_account(self, scope: str | None) -> Account:
         """The placeholder account for a plan without credentials."""
+
+    def cleaner(self, scope: str | None) -> Cleaner | None:
+        """What finds and removes what `destroy` leaves there; None where it leaves nothing. Raises PlatformError."""

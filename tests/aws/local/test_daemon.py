@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -38,6 +39,22 @@ def test_starting_twice_at_once_gives_one_daemon(home: Path) -> None:
         daemons = list(pool.map(lambda _: start(home, CONTAINERS), range(4)))
     assert len(set(daemons)) == 1
     assert running(home) == daemons[0]
+
+
+def test_one_that_another_command_is_starting_is_awaited(home: Path) -> None:
+    """However long that takes: it locks its home long before it says where it answers."""
+    home.mkdir()
+    with ThreadPoolExecutor(1) as pool, (home / "start.lock").open("w") as starting:
+        fcntl.flock(starting, fcntl.LOCK_EX)
+        with (home / "daemon.lock").open("w") as locked:
+            fcntl.flock(locked, fcntl.LOCK_EX)
+            waiting = pool.submit(start, home, CONTAINERS)
+            inode = f":{os.fstat(starting.fileno()).st_ino} "
+            locks = Path("/proc/locks")
+            until(lambda: waiting.done() or any("->" in x and inode in x for x in locks.read_text().splitlines()))
+            assert not waiting.done()
+        fcntl.flock(starting, fcntl.LOCK_UN)
+        assert waiting.result() == running(home)
 
 
 def test_it_outlives_the_command_that_started_it(home: Path) -> None:

@@ -32,7 +32,7 @@ USAGE = {
     "number below its limit": ("recipes show qwen3-8b/p-eagle --max-price 0", 0),
     "no recipe": ("check", 0),
     "no recipe to deploy": ("plan", 0),
-    "two recipes": ("plan recipe.yaml tiny/p-eagle", 0),
+    "two names": ("metrics tiny tiny-p-eagle", 3),
     "prompt without quotes": ("invoke tiny Write JSON records --max-tokens 5", 3),
     "no prompt": ("invoke tiny", 3),
     "neither name nor prompt": ("invoke", 3),

@@ -31,6 +31,7 @@ class KubernetesSession:
     account_name = "a kubeconfig"
     unasked = ""
     may_be_absent = True
+    is_this_machine = False
 
     def logged_in(self, login: AwsSession) -> KubernetesSession:
         """Raises UsageError: a kubeconfig says who one is."""
@@ -102,6 +103,9 @@ class KubernetesSession:
 
     def unread_account(self, scope: str | None) -> Account:
         return Account(NO_ACCOUNT, "", scope=scope or "")
+
+    def cleaner(self, scope: str | None) -> None:
+        return
 
 
 SESSION = KubernetesSession()

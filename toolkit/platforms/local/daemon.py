@@ -94,7 +94,8 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     """
     home = home.resolve()
     idle_hours()
-    if daemon := running(home):
+    # One that is being started, by the command beside this one, is awaited below.
+    if not folders.is_locked(home / "start.lock") and (daemon := running(home)):
         return daemon
     try:
         make_private_folder(home)

@@ -27,6 +27,7 @@ class LocalSession:
     account_name = "an account"
     unasked = ""
     may_be_absent = False
+    is_this_machine = True
 
     def logged_in(self, login: AwsSession) -> LocalSession:
         """Raises UsageError: it is not AWS."""
@@ -83,6 +84,9 @@ class LocalSession:
 
     def unread_account(self, scope: str | None) -> Account:
         return Account(ACCOUNT, REGION)
+
+    def cleaner(self, scope: str | None) -> None:
+        """Nothing here: all of it lies below the toolkit's home."""
 
 
 SESSION = LocalSession()

@@ -89,7 +89,7 @@ class LocalTrainer:
     def training_job(self, name: str) -> TrainingJob:
         folder, child = self.folder / name, self._started.get(name)
         began = (folder / train_job.FILE).stat().st_mtime
-        if _is_running(folder):
+        if is_running(folder):
             return TrainingJob(name, "InProgress", "Training", "", began, began)
         code = child.wait() if child else None  # it has given up its lock, and ends
         ended = (folder / LOG).stat().st_mtime
@@ -120,14 +120,14 @@ class LocalTrainer:
         """Have it save a checkpoint and end."""
         folder = self.folder / name
         pid = _pid(folder)
-        if pid and _is_running(folder):
+        if pid and is_running(folder):
             progress.say(f"{name}: saving a checkpoint")
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
             deadline = time.monotonic() + _STOP_SECONDS
-            while _is_running(folder) and time.monotonic() < deadline:
+            while is_running(folder) and time.monotonic() < deadline:
                 self.sleep(_PAUSE_SECONDS)
-        if _is_running(folder):
+        if is_running(folder):
             return f"{name} still runs (process {pid})"
         if child := self._started.get(name):
             child.wait()
@@ -151,7 +151,7 @@ class LocalTrainer:
 
     def _existing(self, item: Resource) -> Existing:
         folder = self.folder / item.name
-        running = _is_running(folder)
+        running = is_running(folder)
         jobs = [[item.name, "InProgress", ""]] if running else []
         kept = any((folder / "checkpoints").glob("*"))
         state = {"Complete": not running and _is_complete(folder), "Jobs": jobs, "Checkpoint": kept}
@@ -181,7 +181,7 @@ def _environment(given: Mapping[str, str]) -> dict[str, str]:
     return {**threads, **given, "PYTHONUNBUFFERED": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def _is_running(folder: Path) -> bool:
+def is_running(folder: Path) -> bool:
     return is_locked(folder / _LOCK)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import boto3
 
     from toolkit.platforms.rules import AwsSession
+    from toolkit.platforms.sagemaker.cleaning import AwsCleaner
     from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
 _POLL = "TOOLKIT_POLL_SECONDS"
@@ -31,6 +32,7 @@ class SageMakerSession:
     account_name = "an AWS account"
     unasked = "AWS (no credentials)"
     may_be_absent = False
+    is_this_machine = False
 
     def logged_in(self, login: AwsSession) -> SageMakerSession:
         """The same with this AWS session."""
@@ -81,6 +83,11 @@ class SageMakerSession:
 
         configured = botocore.session.Session().get_config_variable("region")
         return Account(NO_ACCOUNT, scope or configured or _SOME_REGION)
+
+    def cleaner(self, scope: str | None) -> AwsCleaner:
+        from toolkit.platforms.sagemaker.cleaning import AwsCleaner
+
+        return AwsCleaner(self.open(scope).clients)
 
     def _session(self, region: str | None) -> boto3.Session:
         import boto3

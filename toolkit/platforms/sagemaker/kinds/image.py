@@ -14,6 +14,7 @@ from toolkit.images.spec import ImageSpec
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
+from toolkit.planning.retention import price_in_words, rules
 from toolkit.platforms.image import ImageStore, address, base_address, render, request_of, store_of
 from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing, unless
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work, by_key, tagged
@@ -54,9 +55,14 @@ class RepositoryKind(AwsKind):
         if not self.on_aws:
             return ""
         return (
-            f"images in {existing.name}: none with a tag expires, about $0.10 per GB and month (us-east-1, "
-            f"unverified). Remove them: aws ecr delete-repository --force --repository-name {existing.name}"
+            f"images in {existing.name}: none with a tag expires, {price_in_words(self.kept_as)}. `toolkit clean` "
+            f"removes those that no model runs and that were not pulled for {rules()[self.kept_as].days} days, and all "
+            f"at once: aws ecr delete-repository --force --repository-name {existing.name}"
         )
+
+    @property
+    def kept_as(self) -> str:
+        return "image" if self.on_aws else ""
 
     def observe(self, look: Look) -> Iterator[Existing]:
         """The desired ones, or those of the endpoints if nothing is desired."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from toolkit.measure import expected
 from toolkit.planning.names import ENDPOINT_TAG, tag_map
 from toolkit.planning.resources import Existing, Resource
+from toolkit.planning.retention import price_in_words, rules
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless
 from toolkit.platforms.sagemaker.keys import aws_observability
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, ContentKind, Look, Work, capitalized, key_values
@@ -54,9 +55,14 @@ class LogGroupKind(ContentKind):
         days = existing.state.get("RetentionInDays")
         kept = f"kept for {days} days" if days else "kept without a time limit"
         return (
-            f"log group {existing.name}: {kept}, about $0.03 per GB and month (us-east-1, unverified). "
-            f"Remove it: aws logs delete-log-group --log-group-name {existing.name}"
+            f"log group {existing.name}: {kept}, {price_in_words(self.kept_as)}. `toolkit clean` removes it "
+            f"{rules()[self.kept_as].days} days after its last line, and at once: "
+            f"aws logs delete-log-group --log-group-name {existing.name}"
         )
+
+    @property
+    def kept_as(self) -> str:
+        return "log group" if self.on_aws else ""
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
         for group in metrics.log_groups(name):

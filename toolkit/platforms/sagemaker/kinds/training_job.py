@@ -68,6 +68,10 @@ class ArtifactsKind(AwsKind):
             for key, here in (needed([deployment.recipe]) if self.on_aws else {}).items()
         ]
 
+    @property
+    def kept_as(self) -> str:
+        return "compiled code" if self.on_aws else ""
+
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing and existing.state["Complete"]:
             return Decision("reuse", "is compiled")

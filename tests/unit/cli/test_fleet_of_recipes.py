@@ -1,0 +1,109 @@
+"""Which recipes a fleet has, what its plan shows, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pairs import write_hub_pair
+
+from toolkit.api.fleet import fleet
+from toolkit.cli.main import run
+from toolkit.errors import RecipeNotFound, UsageError
+from toolkit.recipe.several import recipes_in
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two recipes for AWS, and what may lie beside them."""
+    first = write_hub_pair(tmp_path)
+    text, lock = first.read_text().replace("platform: {", "platform: {role: create, "), first.with_suffix(".lock.json")
+    folder = tmp_path / "fleet"
+    folder.mkdir()
+    for name in ("chat", "code"):
+        (folder / f"{name}.yaml").write_text(text.replace("name: hub", f"name: {name}"))
+        (folder / f"{name}.lock.json").write_text(lock.read_text())
+    (folder / "values.yml").write_text("replicas: 2\n")
+    (folder / "manifests.yaml").write_text("kind: Pod\n---\nkind: Service\n")
+    (folder / ".hidden.yaml").write_text(text)
+    return folder
+
+
+def test_other_yaml_files_are_left_out_and_told_of(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", str(folder)]) == 0
+    printed = capsys.readouterr()
+    assert [line.split()[1] for line in printed.out.splitlines()[2:4]] == ["chat", "code"]
+    for other in ("values.yml", "manifests.yaml"):
+        assert f"not a recipe, left out: {folder / other}" in printed.err
+
+
+def test_the_plan_has_a_sum_and_with_verbose_each_plan(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["plan", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    prices = [item["price_per_hour"] for item in document["recipes"]]
+    assert document["price_per_hour"] == pytest.approx(sum(prices))
+    assert min(prices) > 0
+    assert run(["plan", str(folder), "--verbose"]) == 0
+    printed = capsys.readouterr().out
+    assert f"{sum(prices):.2f} $/h while running" in printed
+    assert "Endpoint" in printed
+    assert f"{folder / 'code.yaml'}:" in printed
+
+
+def test_a_recipe_that_is_not_yaml_is_an_error_and_hides_no_other(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.yaml").write_text("name: x\ntarget: {model: [\n")
+    assert run(["plan", str(folder)]) == 2
+    printed = capsys.readouterr()
+    assert "broken.yaml" in printed.err
+    assert "not YAML" in printed.err
+    assert "chat" in printed.out
+    assert "without 1 that cannot be planned" in printed.out
+
+
+def test_two_recipes_of_one_name_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = folder / "code.yaml"
+    code.write_text(code.read_text().replace("name: code", "name: chat"))
+    with pytest.raises(UsageError, match=r"chat.yaml and .*code.yaml have one `name: chat`"):
+        fleet([str(folder)])
+    for command in ("plan", "deploy"):
+        assert run([command, str(folder)]) == 2
+        assert "Give " in capsys.readouterr().err
+    with pytest.raises(UsageError, match="are one recipe"):
+        fleet([str(folder / "chat.yaml"), str(folder / "../fleet/chat.yaml")])
+
+
+def test_a_folder_without_recipes_is_refused(tmp_path: Path, folder: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(RecipeNotFound, match="no recipe in this folder") as refused:
+        recipes_in(empty)
+    assert refused.value.hint == "Write one: toolkit new MODEL"
+    assert run(["deploy", str(empty)]) == 2
+    (empty / "values.yaml").write_text("replicas: 2\n")
+    with pytest.raises(RecipeNotFound, match=r"values.yaml have no `target:`"):
+        recipes_in(empty)
+    above = tmp_path / "above"
+    above.mkdir()
+    folder.rename(above / "below")
+    with pytest.raises(RecipeNotFound) as refused:
+        recipes_in(above)
+    assert refused.value.hint == f"Did you mean {above / 'below'}?"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("plan", "--out", "plan.json"), ("plan", "--format", "cloudformation"), ("deploy", "--plan", "plan.json")],
+)
+def test_what_is_of_one_recipe_is_refused_for_several(
+    arguments: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*arguments, str(folder)]) == 2
+    assert "these are several" in capsys.readouterr().err
+
+
+def test_drift_needs_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["status", "--drift"]) == 2
+    assert "toolkit status fleet/ --drift" in capsys.readouterr().err
