@@ -25,8 +25,6 @@ _CREATED = "1970-01-01T00:00:00Z"
 _WEIGHTS_LEVEL = 1
 _LEVEL = 6
 _PIECE_BYTES = 1024**2
-# A container's file system is mounted from a folder a layer; Docker has 125 of them at most ("max depth exceeded").
-_MOST_LAYERS = 125
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,6 @@ class AppendBuilder:
             registry = origin if same else stack.enter_context(self.connect(target.registry))
             base = find_image(origin, source)
             schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
-            _check_depth(base, spec)
-            _check_triggers(base)
             folder = Path(stack.enter_context(_working_folder(self.folder)))
             layers = _write_layers(spec, folder, log)
             body = encode(_config(base, spec, layers))
@@ -63,24 +59,6 @@ class AppendBuilder:
             send(registry, target.repository, [*own, *base_layers], str(target), log)
             listed = (*base.parts.layers, *(layer.blob for layer in layers))
             return publish(registry, target, schema_2(Parts(config, listed), base.name))
-
-
-def _check_depth(base: Image, spec: ImageSpec) -> None:
-    """Raises BuildError for an image of more layers than a container can have."""
-    ours = {file.source is not None for file in spec.files.values()} | ({False} if spec.wheels else set())
-    if (count := len(base.parts.layers) + len(ours)) > _MOST_LAYERS:
-        message = f"{base.name} has {len(base.parts.layers)} layers, which makes {count} with ours: no container starts"
-        hint = (
-            f"Build the base anew with fewer ({_MOST_LAYERS} in all at most): podman build --squash-all, or fewer RUNs."
-        )
-        raise BuildError(message, hint=hint)
-
-
-def _check_triggers(base: Image) -> None:
-    """Raises BuildError for a base whose ONBUILD instructions a build has to follow."""
-    if triggers := (base.config.get("config") or {}).get("OnBuild"):
-        message = f"{base.name} has ONBUILD instructions, which builder `append` cannot follow: {'; '.join(triggers)}"
-        raise BuildError(message, hint="Use a builder that follows them: docker, buildah or codebuild.")
 
 
 def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:

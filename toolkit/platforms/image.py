@@ -18,6 +18,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import IMAGE_DRAFTER_DIR
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
+from toolkit.images.preflight import UNKNOWN_PYTHON
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import with_hash
@@ -33,8 +34,6 @@ ROOT = "/opt/toolkit"
 _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md", "requirements.txt")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
-# Of a base that the catalogue does not know.
-_PYTHON = "3.12"
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ def python_of(recipe: Recipe) -> str:
     """Python of the base: what the recipe says, or the catalogue of its own image."""
     section = _section(recipe)
     known = None if section.base else recipe.image
-    return section.python or (known.python if known else "") or _PYTHON
+    return section.python or (known.python if known else "") or UNKNOWN_PYTHON
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:

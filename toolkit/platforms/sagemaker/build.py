@@ -19,6 +19,7 @@ from toolkit.errors import BuildError
 from toolkit.images import buildah, docker
 from toolkit.images.append import AppendBuilder
 from toolkit.images.auth import Credentials
+from toolkit.images.base import require_runnable
 from toolkit.images.buildspec import pack
 from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
@@ -72,6 +73,7 @@ def build_image(
     spec = spec_of(request)
     login = _Login(clients, registry_access(clients)[0])
     builder = _choose(spec, request["Builder"], login, sleep)
+    require_runnable(spec, builder.name, lambda host: Registry(host, login), progress.update, progress.say)
     progress.update(f"{builder.name} on {spec.base}")
     pushed = builder.build(spec, f"{login.own}/{request['Repository']}:{request['Tag']}", progress.update)
     if builder.name in _STAGING:
