@@ -25,7 +25,8 @@ from toolkit.images.spec import ContextFile, ImageSpec
 
 SITE = "opt/venv/lib/python3.12/site-packages"
 PATH = "PATH=/opt/venv/bin:/usr/bin"
-DEBIAN = {
+Files = Mapping[str, bytes | str]
+DEBIAN: Files = {
     "usr/bin/env": b"",
     "usr/bin/python3.12": b"",
     "usr/bin/python3": "python3.12",
@@ -34,15 +35,18 @@ DEBIAN = {
     "usr/lib/x86_64-linux-gnu/libc.so.6": b"GNU C Library (Ubuntu GLIBC 2.28-0ubuntu3) stable release version 2.28.",
     "etc/passwd": b"root:x:0:0::/root:/bin/sh\nserver:x:7:7::/:/bin/sh\n",
 }
-ALPINE = {"bin/busybox": b"", "usr/bin/env": "/bin/busybox", "usr/bin/python3": "python3.12", "usr/bin/python3.12": b""}
-ALPINE = {**ALPINE, "lib/ld-musl-x86_64.so.1": b""}
+ALPINE: Files = {
+    "bin/busybox": b"",
+    "usr/bin/env": "/bin/busybox",
+    "usr/bin/python3": "python3.12",
+    "usr/bin/python3.12": b"",
+    "lib/ld-musl-x86_64.so.1": b"",
+}
 
 _LONG_HEADER = tarfile.TarInfo("b" * 2**21).tobuf(tarfile.PAX_FORMAT)
 
-Files = Mapping[str, bytes | str]
 
-
-def package(name: str, version: str, *requires: str) -> dict[str, bytes]:
+def package(name: str, version: str, *requires: str) -> Files:
     asked = "".join(f"Requires-Dist: {words}\n" for words in requires)
     text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{asked}\nName: a description\n"
     return {f"{SITE}/{name}-{version}.dist-info/METADATA": text.encode()}
