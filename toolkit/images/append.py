@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,10 @@ from pathlib import Path
 from toolkit.errors import BuildError
 from toolkit.images.copy import Connect, Image, Part, find_image, parts_of, send
 from toolkit.images.layer import Layer, write_layer
-from toolkit.images.manifest import CONFIG, Blob, ImageConfig, Parts, digest_of, encode, schema_2
+from toolkit.images.manifest import CONFIG, Blob, ImageConfig, Manifest, Parts, digest_of, encode, schema_2
 from toolkit.images.publish import publish
 from toolkit.images.reference import parse
+from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.images.wheels import fetch_wheels
 
@@ -39,26 +40,44 @@ class AppendBuilder:
     name: str = "append"
 
     def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
-        if spec.needs_run:
-            message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
-            raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
         source, target = parse(spec.base), parse(destination)
         with ExitStack() as stack:
             origin = stack.enter_context(self.connect(source.registry))
             same = target.registry == source.registry
             registry = origin if same else stack.enter_context(self.connect(target.registry))
-            base = find_image(origin, source)
-            schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
-            folder = Path(stack.enter_context(_working_folder(self.folder)))
-            layers = _write_layers(spec, folder, log)
-            body = encode(_config(base, spec, layers))
-            config = Blob(CONFIG, digest_of(body), len(body))
-            own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
-            own.append(Part(config, lambda start: iter([body[start:]])))
-            base_layers = parts_of(base.parts.layers, origin, source, registry)
-            send(registry, target.repository, [*own, *base_layers], str(target), log)
-            listed = (*base.parts.layers, *(layer.blob for layer in layers))
-            return publish(registry, target, schema_2(Parts(config, listed), base.name))
+            image = stack.enter_context(composed(spec, origin, log, self.folder))
+            base_layers = parts_of(image.base.parts.layers, origin, source, registry)
+            send(registry, target.repository, [*image.own, *base_layers], str(target), log)
+            return publish(registry, target, image.manifest)
+
+
+@dataclass(frozen=True)
+class Composed:
+    """An image that was put together: its manifest, and those of its parts that its base has not."""
+
+    base: Image
+    manifest: Manifest
+    own: Sequence[Part]
+
+
+@contextmanager
+def composed(
+    spec: ImageSpec, origin: Registry, log: Callable[[str], None], parent: Path | None = None
+) -> Iterator[Composed]:
+    """The image on its base, which `origin` has, until the block ends. Raises BuildError."""
+    if spec.needs_run:
+        message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
+        raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
+    base = find_image(origin, parse(spec.base))
+    schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
+    with _working_folder(parent) as folder:
+        layers = _write_layers(spec, Path(folder), log)
+        body = encode(_config(base, spec, layers))
+        config = Blob(CONFIG, digest_of(body), len(body))
+        own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
+        own.append(Part(config, lambda start: iter([body[start:]])))
+        listed = (*base.parts.layers, *(layer.blob for layer in layers))
+        yield Composed(base, schema_2(Parts(config, listed), base.name), own)
 
 
 def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:

@@ -67,6 +67,17 @@ def docker_credentials(registry: str, *, seconds: float = _HELPER_SECONDS) -> tu
     return _ask_helper(helper, server, path, seconds) if helper else read_login(path, registry)
 
 
+def engine_credentials(registry: str) -> tuple[str, str] | None:
+    """User and password of `podman login`, else of `docker login`. Raises UsageError for a broken file or helper."""
+    if named := os.environ.get("REGISTRY_AUTH_FILE"):
+        files = [Path(named)]
+    else:
+        folders = [os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("XDG_CONFIG_HOME") or user_home() / ".config"]
+        files = [Path(folder) / "containers" / "auth.json" for folder in folders if folder]
+    found = filter(None, (read_login(file, registry) for file in files))
+    return next(found, None) or docker_credentials(registry)
+
+
 def _ask_helper(helper: str, server: str, path: Path, seconds: float) -> tuple[str, str] | None:
     """What the helper has for the server. Nothing of what it writes is shown: it may be the secret."""
     program, hint = f"docker-credential-{helper}", f"Correct the helper in {path}, or run docker login {server} again."

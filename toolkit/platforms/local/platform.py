@@ -51,7 +51,9 @@ class LocalPlatform(SageMakerPlatform):
         return engine.holds(request["Image"])
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        engine.build(spec_of(request), request["Image"], progress.update)
+        from toolkit.platforms.local.taking import take  # imports httpx
+
+        take(spec_of(request), request["Image"], progress.update, progress.say)
 
     def with_digest(self, image: str) -> str:
         """The image itself: it is in no registry, and its tag says its content."""
