@@ -46,7 +46,7 @@ def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
     standin.account.registry.host = host
     with Registry(host) as registry:
-        push_base(registry, "base")
+        push_base(registry, "base", runs_python=True)
     custom = f"container: {{base: '{host}/base:1'}}\nplatform: {{role: create, weights: hub, "
     return write_hub_pair(tmp_path, HUB_RECIPE.replace("platform: {", custom))
 
