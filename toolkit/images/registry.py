@@ -105,12 +105,12 @@ class Registry:
             raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
         return manifest
 
-    def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> None:
-        """Make the tag name this image. Raises BuildError."""
+    def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> httpx.Response:
+        """Make the tag name this image, or put it under its digest; the answer. Raises BuildError."""
         url = self.url(repository, f"manifests/{selector}")
         headers = {"Content-Type": manifest.media_type}
         answer = self.request("PUT", url, repository, headers=headers, content=manifest.body)
-        self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
+        return self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
 
     def has_blob(self, repository: str, digest: str) -> bool:
         answer = self.request("HEAD", self.url(repository, f"blobs/{digest}"), repository)

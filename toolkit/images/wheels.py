@@ -12,11 +12,9 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
-
-from pydantic import BaseModel
 
 from toolkit import documents
 from toolkit.children import PIP, own_variables, python_command, start_process
@@ -65,30 +63,35 @@ class Wheel:
     requires: tuple[str, ...] = ()
 
 
-class _Archive(BaseModel):
-    hashes: dict[str, str] = {}
+@dataclass(frozen=True)
+class _Archive:
+    hashes: dict[str, str] = field(default_factory=dict)
 
 
-class _Download(BaseModel):
+@dataclass(frozen=True)
+class _Download:
     url: str
     archive_info: _Archive
 
 
-class _Metadata(BaseModel):
+@dataclass(frozen=True)
+class _Metadata:
     name: str
     version: str
-    requires_dist: list[str] = []
+    requires_dist: tuple[str, ...] = ()
 
 
-class _Item(BaseModel):
+@dataclass(frozen=True)
+class _Item:
     download_info: _Download
     metadata: _Metadata
 
 
-class _Report(BaseModel):
+@dataclass(frozen=True)
+class _Report:
     """What pip would install."""
 
-    install: list[_Item]
+    install: tuple[_Item, ...]
 
 
 def describe_wheels(pins: Sequence[str], python: str) -> list[Wheel]:
@@ -121,7 +124,7 @@ def describe_wheels(pins: Sequence[str], python: str) -> list[Wheel]:
             item.metadata.version,
             unquote(posixpath.basename(urlsplit(item.download_info.url).path)),
             item.download_info.archive_info.hashes.get("sha256", ""),
-            tuple(item.metadata.requires_dist),
+            item.metadata.requires_dist,
         )
         for item in items
     ]
@@ -140,7 +143,8 @@ def kept_wheels(pins: Sequence[str], python: str) -> list[Wheel] | None:
         return None
 
 
-class _Kept(BaseModel):
+@dataclass(frozen=True)
+class _Kept:
     wheels: list[Wheel]
 
 

@@ -64,6 +64,11 @@ class LocalPlatform(SageMakerPlatform):
         hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR and scanned."
         raise UsageError(f"{image} is on this machine, where images are not scanned", hint=hint)
 
+    def verify(self, image: str) -> dict[str, str]:
+        """There is nothing beside it: it is in no registry."""
+        hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR, with what it is made of."
+        raise UsageError(f"{image} is on this machine, and in no registry", hint=hint)
+
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What the engine itself counts; CloudWatch's stand-in is not fed. Raises EndpointNotFound or PlatformError."""
         import httpx  # takes a tenth of a second, which other commands need not spend
