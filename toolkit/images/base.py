@@ -23,7 +23,7 @@ from toolkit.images.kept import KEPT_LIMITS, keep_facts, kept_facts
 from toolkit.images.layer_files import LayerFiles, is_readable, read_layer
 from toolkit.images.manifest import Blob
 from toolkit.images.preflight import Addition, Base, BaseFacts, Distribution, find
-from toolkit.images.reference import DOCKER_HUB, Reference, parse
+from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.images.wheels import describe_wheels
@@ -235,8 +235,7 @@ def _look(image: Reference, addition: Addition, connect: Connect, log: Log) -> B
 
 
 def _is_an_engines(image: Reference) -> bool:
-    """Whether AWS or vLLM itself makes the image: it has what our programs need."""
-    maker = image.registry.partition(".")[0]
-    return maker in lookup.registries().values() or (
-        image.registry == DOCKER_HUB and image.repository.startswith("vllm/")
-    )
+    """Whether AWS or the engine's own makers made the image: it has what our programs need."""
+    account = image.registry.partition(".")[0]
+    at = f"{image.registry}/{image.repository}"
+    return account in lookup.registries().values() or at in lookup.repositories()
