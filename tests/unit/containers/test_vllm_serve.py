@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -592,12 +593,21 @@ def first_process(container: Container) -> Iterator[tuple[int, subprocess.Popen[
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
         pytest.skip("NOT TESTED: only root may start processes in a namespace of their own")
     (container.packages / "vllm" / "entrypoints" / "openai" / "api_server.py").write_text(STAND_IN_THAT_LOADS)
-    with container.start({"HF_MODEL_ID": "hub"}, before=unshare) as process:
+    with ended(container.start({"HF_MODEL_ID": "hub"}, before=unshare)) as process:
         assert process.stdout is not None
         assert int(process.stdout.readline()) > 1, "vLLM is not the first"
         (first,) = children(process.pid)
         yield first, process
-        process.kill()
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, which ends with the block."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def children(pid: int) -> list[int]:
@@ -625,7 +635,7 @@ def test_as_first_process_it_ends_as_vllm_does(container: Container) -> None:
     with container.start({"HF_MODEL_ID": "hub", "STAND_IN_EXIT_CODE": "17"}, before=unshare) as process:
         process.communicate(timeout=30)
         assert process.returncode == 17
-    with container.start({"HF_MODEL_ID": "hub", "STAND_IN_WAITS": "1"}, before=unshare) as process:
+    with ended(container.start({"HF_MODEL_ID": "hub", "STAND_IN_WAITS": "1"}, before=unshare)) as process:
         assert process.stdout is not None
         process.stdout.readline()
         os.kill(*children(process.pid), signal.SIGTERM)
