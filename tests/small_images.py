@@ -44,12 +44,17 @@ def push_base(
     architecture: str = "amd64",
     content: bytes = b"base",
     layers: int = 1,
+    runs_python: bool = False,
     settings: Mapping[str, Any] = SETTINGS,
 ) -> Manifest:
-    """An image of one file, /usr/bin/start; the layer that has it is there so many times."""
+    """An image of one file, /usr/bin/start; the layer that has it is there so many times.
+
+    With `runs_python` it also has what our programs begin with.
+    """
     is_oci = media_type == OCI
+    names = ("start", *(("env", "python3") if runs_python else ()))
     with tempfile.TemporaryDirectory() as folder:
-        layer = write_layer({"/usr/bin/start": ContextFile(0o755, content)}, Path(folder) / "layer")
+        layer = write_layer({f"/usr/bin/{name}": ContextFile(0o755, content) for name in names}, Path(folder) / "layer")
         packed = layer.path.read_bytes()
     config = {
         "architecture": architecture,

@@ -2,8 +2,8 @@
 
 SM_VLLM_MAX_MODEL_LEN=4096 is `--max-model-len 4096`; vllm/README.md has the whole table. The contract is that of AWS's
 vLLM image, but that no value becomes another flag. No shell and no supervisor stand between the two processes, so no
-value is ever parsed a second time; the process id stays, so SageMaker's SIGTERM reaches vLLM and vLLM's exit code
-reaches SageMaker.
+value is ever parsed a second time. Where we are a container's first process, we stay as its init: SageMaker's SIGTERM
+reaches vLLM, also while it loads, and vLLM's exit code reaches SageMaker.
 
 vLLM gets the middleware of serve_middleware.py, which lies beside this file: health that is true, and a graceful end.
 Standard library only.
@@ -16,6 +16,7 @@ import os
 import pwd
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -61,9 +62,17 @@ SEVERAL_VALUES = {
 # vLLM's parser takes whatever else begins with a dash for a flag.
 NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 
+# Those of a fault of the process itself, and those that nobody can take.
+KEPT_SIGNALS = {
+    *(signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS),
+    *(signal.SIGTTIN, signal.SIGTTOU, signal.SIGKILL, signal.SIGSTOP),
+}
+
 # Values that never reach the log. A flag is a token's when it ends so (--hf-token), not where it counts them; the
 # configuration of watermarks holds their key.
 SECRET_FLAG = re.compile(r"key|password|secret|token$|watermark")
+SECRET_KEY = re.compile(r"(^|[_-]|api|access)key$|password|passwd|secret|token$|credential", re.IGNORECASE)
+URL_LOGIN = re.compile(r"(?<=://)[^\s/@\"']*(?=@)")
 
 
 class ServeError(Exception):
@@ -194,6 +203,8 @@ def option(name: str, value: str) -> list[str]:
         return []
     if word == "true" or not value:
         return [flag]
+    if SECRET_FLAG.search(flag) and value.startswith("-") and not NEGATIVE_NUMBER.fullmatch(value):
+        return [f"{flag}={value}"]  # which the parser takes for no flag
     values = no_flags(name, split(value) if flag in SEVERAL_VALUES else [value])
     return [flag, *values] if values else []
 
@@ -212,7 +223,7 @@ def split(value: str) -> list[str]:
         documents = documents[0]
     elif len(documents) < 2 or not all(isinstance(document, dict) for document in documents):
         return [value]
-    return [element_text(document) for document in documents]
+    return [element_text(document) for document in documents if document is not None]
 
 
 def json_documents(text: str) -> list[object]:
@@ -230,16 +241,35 @@ def json_documents(text: str) -> list[object]:
 
 
 def element_text(element: object) -> str:
-    """A list element as one argument: text as it is, everything else as compact JSON, null as nothing."""
-    if element is None:
-        return ""
+    """A list element as one argument: text as it is, everything else as compact JSON."""
     return element if isinstance(element, str) else json.dumps(element, separators=(",", ":"))
 
 
 def shown(option: list[str]) -> list[str]:
-    """The option as the log may show it: a secret's value as ***."""
+    """The option as the log may show it: a secret's value as ***, also one in JSON or in a URL."""
     flag, *values = option
-    return [flag, *("***" for _ in values)] if SECRET_FLAG.search(flag) else option
+    name, joined, _ = flag.partition("=")
+    if SECRET_FLAG.search(name):
+        return [f"{name}=***" if joined else name, *("***" for _ in values)]
+    return [flag, *map(without_secrets, values)]
+
+
+def without_secrets(value: str) -> str:
+    """JSON stays as it is written where it has no secret."""
+    documents = json_documents(value)
+    try:
+        hidden = [hide(document) for document in documents]
+    except RecursionError:
+        return "***"
+    text = value if hidden == documents else " ".join(json.dumps(document, ensure_ascii=False) for document in hidden)
+    return URL_LOGIN.sub("***", text)
+
+
+def hide(document: object) -> object:
+    """The JSON document with *** for each value whose key says that it is a secret."""
+    if isinstance(document, dict):
+        return {key: "***" if SECRET_KEY.search(key) else hide(value) for key, value in document.items()}
+    return [hide(element) for element in document] if isinstance(document, list) else document
 
 
 def log(message: str) -> None:
@@ -259,11 +289,50 @@ def shown_command(options: Iterable[list[str]]) -> str:
 
 
 def become_vllm(started: Launch) -> NoReturn:
-    """Turns this process into vLLM's server."""
+    """Turns this process into vLLM's server; where it is process 1, a child of it, for which it stays as init.
+
+    For process 1 Linux ignores every signal that it has no handler for, and vLLM has one only when it has loaded.
+    """
+    if os.getpid() == 1:
+        stay_as_init()
     try:
         os.execve(sys.executable, [sys.executable, *arguments(started.options)], started.env)  # noqa: S606
     except (OSError, ValueError) as error:  # too long for a process; a JSON escape for NUL or for half a character
         raise ServeError(f"these arguments cannot be given to a process: {error}") from error
+
+
+def stay_as_init() -> None:
+    """Returns in a child. The parent does as tini: it passes signals on, reaps what ended, and ends as the child did.
+
+    The child has a process group of its own, so that Ctrl-C in a terminal reaches it once.
+    """
+    passed_on = signal.valid_signals() - KEPT_SIGNALS
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | {signal.SIGTTOU})
+    child = os.fork()
+    if not child:
+        os.setpgid(0, 0)
+        if os.isatty(0):
+            os.tcsetpgrp(0, os.getpid())
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        return
+    while True:
+        received = signal.sigwait(passed_on)
+        if received != signal.SIGCHLD:
+            os.kill(child, received)
+            continue
+        for ended, status in iter(reap, None):
+            if ended == child:
+                code = os.waitstatus_to_exitcode(status)
+                os._exit(128 - code if code < 0 else code)
+
+
+def reap() -> tuple[int, int] | None:
+    """A process that has ended, and how; None where none has, or none is left."""
+    try:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (ended, status) if ended else None
 
 
 def exit_code(program: Callable[[], None]) -> int:

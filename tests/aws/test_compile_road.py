@@ -53,7 +53,7 @@ def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.Monk
     standin.account.registry.host = host
     standin.training.container = leave
     with Registry(host) as registry:
-        push_base(registry, "base")
+        push_base(registry, "base", runs_python=True)
     write_pair(tmp_path, "draft-model")
     return write_recipe(tmp_path, RECIPE.format(host=host))
 

@@ -21,7 +21,19 @@ from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import ApplyError, UsageError
 from toolkit.images.copy import find_image
-from toolkit.images.manifest import CONFIG, LAYER, SCHEMA_2, Blob, Parts, digest_of, encode, parts, schema_2
+from toolkit.images.manifest import (
+    CONFIG,
+    INDEXES,
+    LAYER,
+    SCHEMA_2,
+    Blob,
+    Manifest,
+    Parts,
+    digest_of,
+    encode,
+    parts,
+    schema_2,
+)
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.loading import load
@@ -46,7 +58,7 @@ def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
     standin.account.registry.host = host
     with Registry(host) as registry:
-        push_base(registry, "base")
+        push_base(registry, "base", runs_python=True)
     custom = f"container: {{base: '{host}/base:1'}}\nplatform: {{role: create, weights: hub, "
     return write_hub_pair(tmp_path, HUB_RECIPE.replace("platform: {", custom))
 
@@ -115,6 +127,23 @@ def test_the_command_says_what_ecrs_scan_found(
     standin.account.registry.findings = {"MEDIUM": 7, "HIGH": 2}
     assert run(["build", str(recipe), "--scan", "--fail-on", threshold]) == code
     assert "ECR's scan found: 2 high, 7 medium" in capsys.readouterr().out
+
+
+def test_what_an_image_is_made_of_lies_beside_it(
+    recipe: Path, standin: StandIn, host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["build", str(recipe), "--verify", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["verified"].keys() == {"image", "sbom", "provenance"}
+    assert said["image"].endswith(said["verified"]["image"])
+    with Registry(host) as registry:
+        beside = said["verified"]["image"].replace(":", "-")
+        assert registry.find_manifest("toolkit/hub", beside) is not None
+        registry.put_manifest(
+            "toolkit/hub", beside, Manifest(INDEXES[1], encode({"schemaVersion": 2, "manifests": []}))
+        )
+    assert run(["build", str(recipe), "--verify"]) == 3
+    assert "has no bill of materials beside it" in capsys.readouterr().err
 
 
 def test_nobody_can_move_a_tag_of_the_repository(recipe: Path, standin: StandIn) -> None:

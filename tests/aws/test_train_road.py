@@ -78,7 +78,7 @@ def recipe(standin: StandIn, host: str, wheels: Path, tmp_path: Path, monkeypatc
     standin.account.registry.host = host
     standin.training.model = lambda _: head_files()
     with Registry(host) as registry:
-        push_base(registry, "base")
+        push_base(registry, "base", runs_python=True)
     s3: Any = standin.session().client("s3")
     s3.create_bucket(Bucket="captured", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
     s3.put_object(Bucket="captured", Key="requests/1.jsonl", Body=b"{}")

@@ -237,31 +237,6 @@ def test_zstd_layers_are_refused_before_anything_is_sent(
     assert lines == []
 
 
-def test_a_base_of_too_many_layers_is_refused_before_anything_is_sent(
-    registry: Registry, folder: Path, host: str, name: str, lines: list[str]
-) -> None:
-    for layers in (124, 125):
-        push_base(registry, f"{name}-base", str(layers), layers=layers)
-    transport = FaultyTransport()
-    builder = AppendBuilder(partial(Registry, transport=transport), folder)
-    with pytest.raises(BuildError, match="has 125 layers, which makes 126 with ours") as caught:
-        builder.build(spec(f"{host}/{name}-base:125"), f"{host}/{name}:1", lines.append)
-    assert "podman build --squash-all" in caught.value.hint
-    assert (transport.writes(), lines) == ([], [])
-    builder = AppendBuilder(Registry, folder)
-    assert builder.build(spec(f"{host}/{name}-base:124"), f"{host}/{name}:1", lines.append)
-
-
-def test_a_base_with_instructions_for_later_builds_is_refused_and_told_who_can(
-    builder: AppendBuilder, registry: Registry, host: str, name: str, lines: list[str]
-) -> None:
-    push_base(registry, f"{name}-base", settings={"OnBuild": ["RUN make", "USER 7"]})
-    with pytest.raises(BuildError, match=r"has ONBUILD instructions, .*: RUN make; USER 7") as caught:
-        builder.build(spec(f"{host}/{name}-base:1"), f"{host}/{name}:1", lines.append)
-    assert "docker, buildah or codebuild" in caught.value.hint
-    assert lines == []
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 64 KiB."""

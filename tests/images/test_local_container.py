@@ -171,7 +171,7 @@ def test_an_image_that_was_never_built_is_refused() -> None:
 
 
 def test_a_base_that_is_not_there_is_named(recipe: Callable[..., Path], host: str) -> None:
-    with pytest.raises(ApplyError, match=f"cannot pull the base image {host}/no/such:1"):
+    with pytest.raises(ApplyError, match=f"image {host}/no/such:1 does not exist"):
         deploy(recipe(base=f"{host}/no/such:1"))
 
 

@@ -13,6 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.image import base_image
+from toolkit.platforms.rules import Platform
 from toolkit.recipe.schema import ContainerSection
 from toolkit.registry import rules_of
 
@@ -57,10 +58,26 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     Raises UsageError for a recipe without an image of its own, PlatformError for one that was not built or cannot be
     scanned.
     """
+    opened, image = _built(recipe, platform, "scan")
+    return opened.scan(image)
+
+
+def verify(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, str]:
+    """The digests of the recipe's image, its bill of materials (`sbom`) and its `provenance`, as ECR has them.
+
+    Raises UsageError for a recipe without an image of its own, BuildError where one is missing or about another image.
+    """
+    opened, image = _built(recipe, platform, "verify")
+    return opened.verify(image)
+
+
+def _built(recipe: RecipeLike, platform: str | None, verb: str) -> tuple[Platform, str]:
+    """The recipe's platform, and the address of the image that is built for it."""
     loaded = on_platform(load(recipe), platform)
     opened = open_for(loaded)
     complete, account = complete_recipe(loaded, opened)
     building = rules_of(loaded.platform.name).parts.building
     if building is None or not building.resources([complete], account):
-        raise UsageError(f"{loaded.name} has no image of its own to scan", hint="AWS scans and patches its own.")
-    return opened.scan(building.uri(complete, account))
+        message = f"{loaded.name} has no image of its own to {verb}"
+        raise UsageError(message, hint="AWS scans, patches and signs its own.")
+    return opened, building.uri(complete, account)

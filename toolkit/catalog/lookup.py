@@ -84,13 +84,22 @@ def images(platform: str, engine_name: str) -> tuple[Image, ...]:
     return _images(platform, engine_name, read_update())
 
 
+def repositories() -> frozenset[str]:
+    """Where the images of engines come from, as `registry/repository`; AWS's registries are their accounts."""
+    return frozenset(f"{image.registry}/{image.repository}" for image in _all_images(read_update()))
+
+
 @cache
-def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...]:
+def _all_images(update: Update) -> tuple[Image, ...]:
     of_engines = [image for facts in engine_files() for image in facts.get("images", ())]
     all_images = documents.fit(list[Image], [*read("images.json")["images"], *of_engines])
     known = {image.tag for image in all_images}
-    all_images = [*(image for image in update.images if image.tag not in known), *all_images]
-    matching = [image for image in all_images if (image.platform, image.engine) == (platform, engine_name)]
+    return (*(image for image in update.images if image.tag not in known), *all_images)
+
+
+@cache
+def _images(platform: str, engine_name: str, update: Update) -> tuple[Image, ...]:
+    matching = [image for image in _all_images(update) if (image.platform, image.engine) == (platform, engine_name)]
     return tuple(sorted(matching, key=lambda image: version_key(image.version), reverse=True))
 
 

@@ -11,6 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
+from toolkit.images.preflight import UNKNOWN_PYTHON, Addition, known_findings
 from toolkit.images.reference import parse
 from toolkit.recipe.content import fragment
 from toolkit.recipe.recipe import Recipe
@@ -25,6 +26,7 @@ def check_container(recipe: Recipe) -> Iterator[Finding]:
     yield from _check_built(recipe)
     yield from _image(recipe)
     yield from _secrets(recipe)
+    yield from _of_base(recipe)
 
 
 def _image(recipe: Recipe) -> Iterator[Finding]:
@@ -80,6 +82,28 @@ def _check_built(recipe: Recipe) -> Iterator[Finding]:
     if section.bake_drafter and recipe.speculation and drafter is None:
         message = "`bake_drafter` is set, but the recipe names no drafter"
         yield Finding("container.bake", message, "container.bake_drafter", hint="Remove `bake_drafter`.")
+
+
+def _of_base(recipe: Recipe) -> Iterator[Finding]:
+    """What a build found out about this base and these packages, if it is known which base that is."""
+    section, image = recipe.container or ContainerSection(), recipe.image
+    digest = _digest_of_base(recipe, section.base or (f"{image.repository}:{image.tag}" if image else ""))
+    if not builds(recipe) or not digest:
+        return
+    python = section.python or (image.python if image and not section.base else "") or UNKNOWN_PYTHON
+    with suppress(UsageError):  # a fragment that cannot be read, which its own check says
+        text = f"COPY rootfs/ /\n{fragment(section)}"
+        builder = section.builder or ("docker" if section.dockerfile else "append")
+        yield from known_findings(digest, Addition(tuple(section.wheels), python, builder, text, section.bake_drafter))
+
+
+def _digest_of_base(recipe: Recipe, base: str) -> str:
+    """The base's digest, as it is written or as the lock pins it; empty where it is not known."""
+    with suppress(UsageError):
+        if base and (written := parse(base).digest):
+            return written
+    locked = (digest for name, digest in recipe.image_digests.items() if name == base or name.endswith(f"/{base}"))
+    return next(locked, "") if base else ""
 
 
 def _is_image_name(text: str) -> bool:

@@ -212,6 +212,13 @@ def build(
         Literal["critical", "high", "medium", "low"],
         typer.Option("--fail-on", help="Lowest severity at which --scan fails."),
     ] = "critical",
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify",
+            help="Check what lies beside the image: its bill of materials and its provenance.",
+        ),
+    ] = False,
     admin_template: Annotated[
         bool,
         typer.Option(
@@ -223,19 +230,24 @@ def build(
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
     from toolkit.api.images import scan as read_scan
+    from toolkit.api.images import verify as read_documents
     from toolkit.platforms.sagemaker.images import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)
         return
     image = toolkit.build(recipe, platform=platform, builder=builder)
+    beside = {"verified": read_documents(recipe, platform=platform)} if verify else {}
+    said = "".join(f"\n{kind} {digest}" for kind, digest in beside.get("verified", {}).items())
     if not scan:
-        answer({"image": image}, as_json, lambda: image)
+        answer({"image": image, **beside}, as_json, lambda: image + said)
         next_step("deploy", recipe)
         return
     weaknesses = read_scan(recipe, platform=platform)
     text = ", ".join(f"{number} {severity.lower()}" for severity, number in weaknesses.items()) or "no vulnerabilities"
-    answer({"image": image, "findings": weaknesses}, as_json, lambda: f"{image}\nECR's scan found: {text}")
+    answer(
+        {"image": image, "findings": weaknesses, **beside}, as_json, lambda: f"{image}{said}\nECR's scan found: {text}"
+    )
     exit_unless(not any(weaknesses.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
 

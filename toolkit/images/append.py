@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,10 @@ from pathlib import Path
 from toolkit.errors import BuildError
 from toolkit.images.copy import Connect, Image, Part, find_image, parts_of, send
 from toolkit.images.layer import Layer, write_layer
-from toolkit.images.manifest import CONFIG, Blob, ImageConfig, Parts, digest_of, encode, schema_2
+from toolkit.images.manifest import CONFIG, Blob, ImageConfig, Manifest, Parts, digest_of, encode, schema_2
 from toolkit.images.publish import publish
 from toolkit.images.reference import parse
+from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.images.wheels import fetch_wheels
 
@@ -25,8 +26,6 @@ _CREATED = "1970-01-01T00:00:00Z"
 _WEIGHTS_LEVEL = 1
 _LEVEL = 6
 _PIECE_BYTES = 1024**2
-# A container's file system is mounted from a folder a layer; Docker has 125 of them at most ("max depth exceeded").
-_MOST_LAYERS = 125
 
 
 @dataclass(frozen=True)
@@ -41,46 +40,44 @@ class AppendBuilder:
     name: str = "append"
 
     def build(self, spec: ImageSpec, destination: str, log: Callable[[str], None]) -> str:
-        if spec.needs_run:
-            message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
-            raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
         source, target = parse(spec.base), parse(destination)
         with ExitStack() as stack:
             origin = stack.enter_context(self.connect(source.registry))
             same = target.registry == source.registry
             registry = origin if same else stack.enter_context(self.connect(target.registry))
-            base = find_image(origin, source)
-            schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
-            _check_depth(base, spec)
-            _check_triggers(base)
-            folder = Path(stack.enter_context(_working_folder(self.folder)))
-            layers = _write_layers(spec, folder, log)
-            body = encode(_config(base, spec, layers))
-            config = Blob(CONFIG, digest_of(body), len(body))
-            own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
-            own.append(Part(config, lambda start: iter([body[start:]])))
-            base_layers = parts_of(base.parts.layers, origin, source, registry)
-            send(registry, target.repository, [*own, *base_layers], str(target), log)
-            listed = (*base.parts.layers, *(layer.blob for layer in layers))
-            return publish(registry, target, schema_2(Parts(config, listed), base.name))
+            image = stack.enter_context(composed(spec, origin, log, self.folder))
+            base_layers = parts_of(image.base.parts.layers, origin, source, registry)
+            send(registry, target.repository, [*image.own, *base_layers], str(target), log)
+            return publish(registry, target, image.manifest)
 
 
-def _check_depth(base: Image, spec: ImageSpec) -> None:
-    """Raises BuildError for an image of more layers than a container can have."""
-    ours = {file.source is not None for file in spec.files.values()} | ({False} if spec.wheels else set())
-    if (count := len(base.parts.layers) + len(ours)) > _MOST_LAYERS:
-        message = f"{base.name} has {len(base.parts.layers)} layers, which makes {count} with ours: no container starts"
-        hint = (
-            f"Build the base anew with fewer ({_MOST_LAYERS} in all at most): podman build --squash-all, or fewer RUNs."
-        )
-        raise BuildError(message, hint=hint)
+@dataclass(frozen=True)
+class Composed:
+    """An image that was put together: its manifest, and those of its parts that its base has not."""
+
+    base: Image
+    manifest: Manifest
+    own: Sequence[Part]
 
 
-def _check_triggers(base: Image) -> None:
-    """Raises BuildError for a base whose ONBUILD instructions a build has to follow."""
-    if triggers := (base.config.get("config") or {}).get("OnBuild"):
-        message = f"{base.name} has ONBUILD instructions, which builder `append` cannot follow: {'; '.join(triggers)}"
-        raise BuildError(message, hint="Use a builder that follows them: docker, buildah or codebuild.")
+@contextmanager
+def composed(
+    spec: ImageSpec, origin: Registry, log: Callable[[str], None], parent: Path | None = None
+) -> Iterator[Composed]:
+    """The image on its base, which `origin` has, until the block ends. Raises BuildError."""
+    if spec.needs_run:
+        message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
+        raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
+    base = find_image(origin, parse(spec.base))
+    schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
+    with _working_folder(parent) as folder:
+        layers = _write_layers(spec, Path(folder), log)
+        body = encode(_config(base, spec, layers))
+        config = Blob(CONFIG, digest_of(body), len(body))
+        own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
+        own.append(Part(config, lambda start: iter([body[start:]])))
+        listed = (*base.parts.layers, *(layer.blob for layer in layers))
+        yield Composed(base, schema_2(Parts(config, listed), base.name), own)
 
 
 def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:

@@ -31,6 +31,10 @@ class _Tokens(BaseModel):
     access_token: _Token | None = None
 
 
+class LoginRefused(BuildError):
+    """The registry knows who asks, and lets him not do what is asked."""
+
+
 def anonymous(_registry: str) -> None:
     """No credentials, for anonymous access."""
 
@@ -84,7 +88,7 @@ class Login:
         try:
             answer = documents.request(self._client, "GET", realm, params=query, headers=headers)
             if answer.status_code in (401, 403):
-                raise BuildError(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
+                raise LoginRefused(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
             given = documents.parse(_Tokens, answer.raise_for_status().content)
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise BuildError(f"{realm.host} returned no token for {self._registry}: {error}") from error

@@ -19,6 +19,9 @@ from toolkit.images.spec import ImageSpec
 
 # Not on x86-64, where it is the default and causes a warning about unused build arguments.
 _PLATFORM = [] if platform.machine() in ("x86_64", "AMD64") else ["--platform", "linux/amd64"]
+# OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
+BUILD_OPTIONS = ["--format", "oci", "--timestamp", str(command.EPOCH), "--layers=false", *_PLATFORM]
+"""How podman and buildah build the same image again."""
 _ROOM = "Make room where images are kept (buildah info says where; buildah rmi --prune), or build with append."
 
 
@@ -48,18 +51,16 @@ class BuildahBuilder:
             hint = "Install buildah or podman, or use another builder: append, docker, codebuild."
             raise BuildError(f"buildah cannot build here: {why}", hint=hint)
         program = _program() or self.name
-        # OCI at first: only so neither a host's name nor a container's id gets in. The push makes schema 2 of it.
-        build = [program, "build", "--format", "oci", "--timestamp", str(command.EPOCH), "--layers=false", *_PLATFORM]
-        build += [*command.build_arguments(spec), "--tag", str(target)]
+        build = [program, "build", *BUILD_OPTIONS, *command.build_arguments(spec), "--tag", str(target)]
         with command.build_context(spec) as context:
-            with _access(self.credentials, base) as access:
-                ended = command.run([*build, *access, "--file", str(context / "Dockerfile"), str(context)], log)
+            with access(self.credentials, base) as options:
+                ended = command.run([*build, *options, "--file", str(context / "Dockerfile"), str(context)], log)
             if ended.code:
                 raise command.build_failure(program, ended, spec.base, _ROOM)
             digest = context.parent / "digest"
             push = [program, "push", "--format", "v2s2", "--digestfile", str(digest)]
-            with _access(self.credentials, target) as access:
-                ended = command.run([*push, *access, str(target), f"docker://{target}"], log)
+            with access(self.credentials, target) as options:
+                ended = command.run([*push, *options, str(target), f"docker://{target}"], log)
             if ended.code:
                 raise command.push_failure(program, ended, str(target), _ROOM)
             with Registry(target.registry, self.credentials) as registry:
@@ -71,7 +72,7 @@ def _program() -> str | None:
 
 
 @contextmanager
-def _access(credentials: Credentials, image: Reference) -> Iterator[list[str]]:
+def access(credentials: Credentials, image: Reference) -> Iterator[list[str]]:
     """The options with which the image's registry can be used, until the block ends."""
     options = ["--tls-verify=false"] if is_loopback(image.registry) else []
     with command.secret_folder() as folder:

@@ -60,7 +60,7 @@ class DockerBuilder:
         base, target = parse(spec.base), parse(destination)
         if why := unavailable():
             raise BuildError(f"docker cannot build here: {why}", hint=_engine_hint(why))
-        with command.build_context(spec) as context, _logged_in(self.credentials, base, target) as folder:
+        with command.build_context(spec) as context, logged_in(self.credentials, base, target) as folder:
             variables = {"DOCKER_BUILDKIT": "0", "DOCKER_CONFIG": str(folder)}
             engine = _engine(variables)
             pushed = staging_reference(target, secrets.token_hex(4)) if _CONTAINERD_STORE in engine else target
@@ -79,7 +79,7 @@ class DockerBuilder:
 
 
 @contextmanager
-def _logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
+def logged_in(credentials: Credentials, *images: Reference) -> Iterator[Path]:
     """A folder for DOCKER_CONFIG: the user's own settings and contexts, and our logins, until the block ends."""
     own = docker_folder()
     with command.secret_folder() as folder:

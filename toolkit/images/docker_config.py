@@ -1,12 +1,19 @@
-"""Logins in Docker's config file. Those in a credential helper are not found."""
+"""Logins of `docker login`: in Docker's config file, or in the credential helper that it names."""
 
 from __future__ import annotations
 
 import base64
 import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit import documents
+from toolkit.children import BUILDERS, own_variables, start_process
 from toolkit.errors import UsageError
 from toolkit.home import user_home
 from toolkit.images.reference import DOCKER_HUB
@@ -14,6 +21,12 @@ from toolkit.open_object import OpenObject
 
 HUB_LOGIN = "https://index.docker.io/v1/"
 """The key of Docker Hub's login."""
+
+
+_HELPER_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_HELPER_SECONDS = 60.0  # it may ask a keychain that its user has to unlock
+_NOT_THERE = b"credentials not found"  # of docker-credential-helpers, and of all that are like them
+_IDENTITY_TOKEN = "<token>"  # noqa: S105 - in a user's place
 
 
 class Login(OpenObject, total=False):
@@ -27,6 +40,14 @@ class DockerConfig(OpenObject, total=False):
 
     auths: dict[str, Login] | None
     credHelpers: dict[str, str] | None  # noqa: N815 - Docker's name
+    credsStore: str | None  # noqa: N815
+
+
+class _Stored(OpenObject):
+    """What a credential helper answers."""
+
+    Username: str
+    Secret: str
 
 
 def docker_folder() -> Path:
@@ -34,9 +55,68 @@ def docker_folder() -> Path:
     return Path(os.environ.get("DOCKER_CONFIG") or user_home() / ".docker")
 
 
-def docker_credentials(registry: str) -> tuple[str, str] | None:
-    """User and password of `docker login`, None without a login. Raises UsageError for a broken file."""
-    return read_login(docker_folder() / "config.json", registry)
+def docker_credentials(registry: str, *, seconds: float = _HELPER_SECONDS) -> tuple[str, str] | None:
+    """User and password of `docker login`, None without a login. Raises UsageError for a broken file or helper.
+
+    As for Docker a helper that is named for the registry goes before the one for all, and both before the file. A
+    helper has so many seconds to answer.
+    """
+    path = docker_folder() / "config.json"
+    config, server = read_config(path), _keys(registry)[0]
+    helper = (config.get("credHelpers") or {}).get(server, config.get("credsStore"))
+    return _ask_helper(helper, server, path, seconds) if helper else read_login(path, registry)
+
+
+def engine_credentials(registry: str) -> tuple[str, str] | None:
+    """User and password of `podman login`, else of `docker login`. Raises UsageError for a broken file or helper."""
+    if named := os.environ.get("REGISTRY_AUTH_FILE"):
+        files = [Path(named)]
+    else:
+        folders = [os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("XDG_CONFIG_HOME") or user_home() / ".config"]
+        files = [Path(folder) / "containers" / "auth.json" for folder in folders if folder]
+    found = filter(None, (read_login(file, registry) for file in files))
+    return next(found, None) or docker_credentials(registry)
+
+
+def _ask_helper(helper: str, server: str, path: Path, seconds: float) -> tuple[str, str] | None:
+    """What the helper has for the server. Nothing of what it writes is shown: it may be the secret."""
+    program, hint = f"docker-credential-{helper}", f"Correct the helper in {path}, or run docker login {server} again."
+    if not _HELPER_NAME.fullmatch(helper) or shutil.which(program) is None:
+        raise UsageError(f"{path} names the credential helper {helper!r}, and there is no program {program}", hint=hint)
+    with tempfile.TemporaryDirectory(prefix="toolkit-") as folder:
+        variables = own_variables(*BUILDERS)
+        process = start_process(
+            [program, "get"], Path(folder), variables, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        try:
+            said = process.communicate(server.encode(), seconds)[0]
+        except subprocess.TimeoutExpired:
+            raise UsageError(f"{program} did not answer in {seconds:.0f} seconds", hint=hint) from None
+        finally:
+            _end(process)
+    if process.returncode:
+        if _NOT_THERE in said.lower():
+            return None
+        raise UsageError(f"{program} ended with exit code {process.returncode}", hint=hint)
+    try:
+        stored = documents.parse(_Stored, said)
+    except documents.Unfit:  # whose text could quote the secret
+        raise UsageError(f"{program} answered what is no login", hint=hint) from None
+    if stored["Username"] == _IDENTITY_TOKEN:
+        message = f"{program} has an identity token for {server}, and not a user and password"
+        raise UsageError(message, hint=f"Log in with a user and an access token: docker login {server}")
+    return stored["Username"], stored["Secret"]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the helper and what it started, and close its ends."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with suppress(BrokenPipeError):
+                stream.close()
 
 
 def read_config(path: Path) -> DockerConfig:

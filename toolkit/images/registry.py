@@ -6,6 +6,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 from typing import TypedDict, Unpack
 
@@ -14,7 +15,7 @@ from pydantic import BaseModel
 
 from toolkit import documents
 from toolkit.errors import BuildError
-from toolkit.images.auth import Credentials, Login, anonymous
+from toolkit.images.auth import Credentials, Login, LoginRefused, anonymous
 from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of, media_type_of
 from toolkit.images.reference import DOCKER_HUB, is_loopback
 from toolkit.version import __version__
@@ -27,6 +28,7 @@ _CONNECT_SECONDS = 15
 # A registry reads the whole blob again before it confirms an upload.
 _UPLOAD_SECONDS = 600
 _READ_SECONDS = 60
+_NO_MOUNTS = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
 
 
 class _Error(BaseModel):
@@ -103,17 +105,17 @@ class Registry:
             raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
         return manifest
 
-    def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> None:
-        """Make the tag name this image. Raises BuildError."""
+    def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> httpx.Response:
+        """Make the tag name this image, or put it under its digest; the answer. Raises BuildError."""
         url = self.url(repository, f"manifests/{selector}")
         headers = {"Content-Type": manifest.media_type}
         answer = self.request("PUT", url, repository, headers=headers, content=manifest.body)
-        self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
+        return self.expect(answer, httpx.codes.CREATED, httpx.codes.OK)
 
     def has_blob(self, repository: str, digest: str) -> bool:
         answer = self.request("HEAD", self.url(repository, f"blobs/{digest}"), repository)
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            return False
+        if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED):
+            return False  # who does not tell is sent it
         self.expect(answer, httpx.codes.OK)
         return True
 
@@ -152,13 +154,19 @@ class Registry:
     def mount(self, repository: str, digest: str, origin: str) -> str | None:
         """Mount a blob from another repository of this registry. Returns None if done, else the upload URL.
 
-        Registries say no in this way: not allowed to, or not possible. Raises BuildError.
+        Registries say no in this way: not allowed to, or not possible; or with an error, or with a login for one of
+        the two repositories only. Raises BuildError.
         """
         url = self.url(repository, "blobs/uploads/").copy_merge_params({"mount": digest, "from": origin})
         scopes = (f"repository:{repository}:pull,push", f"repository:{origin}:pull")
-        answer = self.request("POST", url, repository, scopes=scopes)
+        try:
+            answer = self.request("POST", url, repository, scopes=scopes)
+        except LoginRefused:
+            return self.start_upload(repository)
         if answer.status_code == httpx.codes.CREATED:
             return None
+        if answer.status_code in _NO_MOUNTS:
+            return self.start_upload(repository)
         return self.location(self.expect(answer, httpx.codes.ACCEPTED))
 
     def start_upload(self, repository: str) -> str:
@@ -223,7 +231,7 @@ class Registry:
     def check_refusals(self, refusals: int, repository: str) -> None:
         """Raises BuildError when credentials that were new a moment ago are refused too."""
         if refusals > 1:
-            raise BuildError(f"{self.host} rejects the login for {repository}", hint=self._login.hint)
+            raise LoginRefused(f"{self.host} rejects the login for {repository}", hint=self._login.hint)
 
     def pause(self, failures: int, why: str, wait: float = 0) -> None:
         """Wait before the next try, `wait` seconds at least. Raises BuildError `why` when there were enough."""
@@ -296,9 +304,14 @@ def is_passing(answer: httpx.Response) -> bool:
 
 
 def asked_wait(answer: httpx.Response) -> float:
-    """The seconds of its `Retry-After`, 0 where it has none, or a date."""
+    """The seconds of its `Retry-After`, or until the date that it names; 0 where it has none."""
     word = answer.headers.get("Retry-After", "")
-    return min(float(word), _LONGEST_WAIT_SECONDS) if re.fullmatch(r"[0-9]{1,9}", word) else 0.0
+    if re.fullmatch(r"[0-9]{1,9}", word):
+        return min(float(word), _LONGEST_WAIT_SECONDS)
+    try:
+        return min(max(parsedate_to_datetime(word).timestamp() - time.time(), 0), _LONGEST_WAIT_SECONDS)
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def status_text(answer: httpx.Response) -> str:

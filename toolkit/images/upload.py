@@ -25,6 +25,14 @@ from toolkit.images.registry import LoginExpired, Registry, asked_wait, is_passi
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
 CHUNK_BYTES = 60 * 1024**2
 
+# So says who takes blobs whole only.
+_NO_PIECES = (
+    httpx.codes.METHOD_NOT_ALLOWED,
+    httpx.codes.LENGTH_REQUIRED,
+    httpx.codes.UNSUPPORTED_MEDIA_TYPE,
+    httpx.codes.NOT_IMPLEMENTED,
+)
+
 _RECEIVED_RANGE = re.compile(r"(?:bytes=)?0-(\d{1,15})")
 _EXPECTED_BYTE = re.compile(r"instead of (\d{1,15})")
 
@@ -122,6 +130,9 @@ class Upload:
             raise _InterruptedError("the login expired", login=True) from error
         except httpx.RequestError as error:
             raise _InterruptedError(repr(error)) from error
+        if verb == "PATCH" and answer.status_code in _NO_PIECES:
+            self.chunk = self.blob.size
+            raise _InterruptedError(status_text(answer), gone=True)
         if answer.status_code not in (httpx.codes.ACCEPTED, httpx.codes.CREATED, httpx.codes.NO_CONTENT):
             raise self._interruption(answer)
         self.location, self.offset = self.registry.location(answer), end

@@ -6,15 +6,20 @@ What they depend on is not fetched: the base has it, or it is another pin.
 from __future__ import annotations
 
 import hashlib
+import posixpath
 import re
 import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
+from toolkit import documents
 from toolkit.children import PIP, own_variables, python_command, start_process
 from toolkit.errors import BuildError
+from toolkit.images.kept import keep_facts, kept_facts
 from toolkit.images.spec import OTHER_BUILDERS, ContextFile
 
 # The oldest C library of the catalogue's bases is Amazon Linux 2023's, 2.34; a wheel for an older one runs on a newer
@@ -47,6 +52,107 @@ def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MO
     return files
 
 
+@dataclass(frozen=True)
+class Wheel:
+    """What the index says of a wheel: its file, and what it asks for in the words of its metadata."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    requires: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Archive:
+    hashes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Download:
+    url: str
+    archive_info: _Archive
+
+
+@dataclass(frozen=True)
+class _Metadata:
+    name: str
+    version: str
+    requires_dist: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Item:
+    download_info: _Download
+    metadata: _Metadata
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What pip would install."""
+
+    install: tuple[_Item, ...]
+
+
+def describe_wheels(pins: Sequence[str], python: str) -> list[Wheel]:
+    """The wheels that exact pins mean now, most of them without fetching them; kept. Raises BuildError."""
+    if not pins:
+        return []
+    plain = [pin.partition(_HASH)[0] for pin in pins]
+    with tempfile.TemporaryDirectory(prefix="toolkit-wheels-") as name:
+        folder = Path(name)
+        report = folder / "report.json"
+        _ask_pip(
+            plain,
+            python,
+            folder,
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--target",
+            name,
+            "--report",
+            str(report),
+        )
+        try:
+            items = documents.parse(_Report, documents.read_file(report)).install
+        except documents.Unfit as error:
+            raise BuildError(f"pip's report on wheels cannot be read: {error}") from error
+    wheels = [
+        Wheel(
+            item.metadata.name,
+            item.metadata.version,
+            unquote(posixpath.basename(urlsplit(item.download_info.url).path)),
+            item.download_info.archive_info.hashes.get("sha256", ""),
+            item.metadata.requires_dist,
+        )
+        for item in items
+    ]
+    keep_facts(wheels_key(plain, python), {"wheels": [asdict(wheel) for wheel in wheels]})
+    return wheels
+
+
+def kept_wheels(pins: Sequence[str], python: str) -> list[Wheel] | None:
+    """What `describe_wheels` said of these pins the last time, None where it was not asked."""
+    if not pins:
+        return []
+    content = kept_facts(wheels_key([pin.partition(_HASH)[0] for pin in pins], python))
+    try:
+        return documents.parse(_Kept, content).wheels if content else None
+    except documents.Unfit:
+        return None
+
+
+@dataclass(frozen=True)
+class _Kept:
+    wheels: list[Wheel]
+
+
+def wheels_key(pins: Sequence[str], python: str) -> str:
+    """Under which facts of these pins are kept."""
+    return "wheels-" + hashlib.sha256("\n".join([python, *sorted(pins)]).encode()).hexdigest()
+
+
 def find_wheel(pin: str, python: str) -> str:
     """The hash of the wheel that an exact pin means now, as `sha256:…`. Raises BuildError."""
     with tempfile.TemporaryDirectory(prefix="toolkit-wheel-") as folder:
@@ -64,35 +170,39 @@ def with_hash(pin: str, digests: Mapping[str, str]) -> str:
 def _download(pins: Sequence[str], python: str, folder: Path) -> None:
     if not pins:
         return
+    folder.mkdir(parents=True, exist_ok=True)
+    _ask_pip(pins, python, folder, "download", "--dest", str(folder))
+
+
+def _ask_pip(pins: Sequence[str], python: str, folder: Path, *words: str) -> None:
+    """Run pip with these words on the pins' wheels for the image."""
     for pin in pins:
         if not _PIN.fullmatch(pin):
             raise BuildError(f"{pin!r} is not an exact pin", hint="Write name==version.")
-    folder.mkdir(parents=True, exist_ok=True)
     wanted = folder / "requirements.txt"  # pip takes hashes from a file only
     wanted.write_text("\n".join(pins), encoding="utf-8")
-    _run_pip(wanted, python, folder)
-    wanted.unlink()
-
-
-def _run_pip(wanted: Path, python: str, folder: Path) -> None:
-    command = python_command("-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check")
+    command = python_command("-m", "pip", *words, "--quiet", "--no-input", "--disable-pip-version-check")
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
-    command += [*target, "--only-binary", ":all:", "--no-deps", "--dest", str(folder), "--requirement", str(wanted)]
+    command += [*target, "--only-binary", ":all:", "--no-deps", "--requirement", str(wanted)]
     process = start_process(command, folder, own_variables(*PIP))
     said = process.communicate()[0].decode(errors="replace")
-    if process.returncode == 0:
-        return
+    wanted.unlink()
+    if process.returncode:
+        raise _pip_failure(said, python)
+
+
+def _pip_failure(said: str, python: str) -> BuildError:
     if "No module named pip" in said:
         message = f"{sys.executable} has no pip, which is needed to download wheels"
-        raise BuildError(message, hint="Run: python -m ensurepip")
+        return BuildError(message, hint="Run: python -m ensurepip")
     if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
         message = "a wheel is not the one that the lock pins: an index sends another file under the same version"
-        raise BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
+        return BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
     errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else said.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"
-    raise BuildError(message, hint=f"Pin a version that has such a wheel, {OTHER_BUILDERS}.")
+    return BuildError(message, hint=f"Pin a version that has such a wheel, {OTHER_BUILDERS}.")
 
 
 def _add(files: dict[str, ContextFile], more: Mapping[str, ContextFile]) -> None:

@@ -5,10 +5,9 @@ Pure but for reading the container's own files, a Dockerfile fragment and the dr
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +17,8 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import IMAGE_DRAFTER_DIR
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
+from toolkit.images.inventory import bill_of_materials, sha256, wheels_of_pins
+from toolkit.images.preflight import UNKNOWN_PYTHON
 from toolkit.images.reference import parse
 from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.images.wheels import with_hash
@@ -33,8 +34,6 @@ ROOT = "/opt/toolkit"
 _NOT_IN_THE_IMAGE = ("Dockerfile", "README.md", "requirements.txt")
 _TAG_CHARACTERS = 16
 _INSTRUCTION = re.compile(r"^(ENV|ENTRYPOINT|USER) +(.+)$", re.M)
-# Of a base that the catalogue does not know.
-_PYTHON = "3.12"
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,9 @@ def render(
     """
     program = program or recipe.engine.name
     section, base, python = _section(recipe), base_image(recipe, account, store), python_of(recipe)
+    wheels = [with_hash(pin, recipe.wheel_digests) for pin in section.wheels]
     files = {
-        **_programs(programs(recipe.engine.name, program), section, base),
+        **_programs(programs(recipe.engine.name, program), wheels, base),
         **_drafter_files(recipe, section),
         **more,
     }
@@ -124,13 +124,13 @@ def render(
     settings = dict(instructions)
     labels = _labels(recipe, base)
     lines = [f'LABEL {key}="{value}"\n' for key, value in labels.items()]
-    added, wheels = fragment(section), [with_hash(pin, recipe.wheel_digests) for pin in section.wheels]
+    added = fragment(section)
     text = own.replace("ARG BASE_IMAGE\n", f"ARG BASE_IMAGE={base}\n", 1) + "".join(lines) + added
     content = [
         text,
         wheels,
         python,
-        {path: [f"{file.mode:o}", _sha256(file)] for path, file in files.items()},
+        {path: [f"{file.mode:o}", sha256(file)] for path, file in files.items()},
     ]
     return ImageSpec(
         base=base,
@@ -151,7 +151,7 @@ def python_of(recipe: Recipe) -> str:
     """Python of the base: what the recipe says, or the catalogue of its own image."""
     section = _section(recipe)
     known = None if section.base else recipe.image
-    return section.python or (known.python if known else "") or _PYTHON
+    return section.python or (known.python if known else "") or UNKNOWN_PYTHON
 
 
 def _labels(recipe: Recipe, base: str) -> dict[str, str]:
@@ -175,7 +175,7 @@ def _labels(recipe: Recipe, base: str) -> dict[str, str]:
 def spec_of(request: Mapping[str, Any]) -> ImageSpec:
     """The image that the request of an `Image` describes. Raises StalePlanError when one of its files has changed."""
     for path, item in request["Files"].items():
-        if "Source" in item and _sha256(ContextFile(source=Path(item["Source"]))) != item["Sha256"]:
+        if "Source" in item and sha256(ContextFile(source=Path(item["Source"]))) != item["Sha256"]:
             raise StalePlanError(f"{item['Source']} has changed since this was planned as {path}", hint="Plan again.")
     files = {
         path: ContextFile(
@@ -220,7 +220,7 @@ def request_of(spec: ImageSpec) -> dict[str, Any]:
 def _file_entry(file: ContextFile) -> dict[str, str]:
     if file.content is not None:
         return {"Mode": f"{file.mode:o}", "Content": file.content.decode()}
-    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": _sha256(file)}
+    return {"Mode": f"{file.mode:o}", "Source": str(file.source), "Sha256": sha256(file)}
 
 
 def programs(engine: str, program: str = "") -> dict[str, ContextFile]:
@@ -234,29 +234,11 @@ def programs(engine: str, program: str = "") -> dict[str, ContextFile]:
     }
 
 
-def _programs(files: dict[str, ContextFile], section: ContainerSection, base: str) -> dict[str, ContextFile]:
+def _programs(files: dict[str, ContextFile], wheels: Sequence[str], base: str) -> dict[str, ContextFile]:
     """What every image of ours holds, licence and list of parts included."""
     files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
-    files["sbom.json"] = ContextFile(content=_bill_of_materials(section, base, files))
+    files["sbom.json"] = ContextFile(content=bill_of_materials(base, files, wheels_of_pins(wheels)))
     return {f"{ROOT}/{name}": file for name, file in files.items()}
-
-
-def _bill_of_materials(section: ContainerSection, base: str, files: Mapping[str, ContextFile]) -> bytes:
-    """What our layer adds, as CycloneDX 1.6. What the base holds its maker has to say."""
-    packages: Iterator[list[str]] = (wheel.split("==") for wheel in section.wheels)
-    components: list[dict[str, Any]] = [
-        {"type": "container", "name": base},
-        *(
-            {"type": "file", "name": name, "hashes": [{"alg": "SHA-256", "content": _sha256(file)}]}
-            for name, file in files.items()
-        ),
-        *(
-            {"type": "library", "name": name, "version": version, "purl": f"pkg:pypi/{name.lower()}@{version}"}
-            for name, version in packages
-        ),
-    ]
-    document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "version": 1, "components": components}
-    return json.dumps(document, indent=1).encode()
 
 
 def _drafter_files(recipe: Recipe, section: ContainerSection) -> dict[str, ContextFile]:
@@ -268,13 +250,6 @@ def _drafter_files(recipe: Recipe, section: ContainerSection) -> dict[str, Conte
         raise UsageError(message, hint="Download it, and set `speculation.model` to its folder.")
     files = model_manifest(folder, code=recipe.runs_model_code)
     return {f"{IMAGE_DRAFTER_DIR}/{file.path}": ContextFile(source=folder / file.path) for file in files}
-
-
-def _sha256(file: ContextFile) -> str:
-    if file.source is None:
-        return hashlib.sha256(file.content or b"").hexdigest()
-    with file.source.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _section(recipe: Recipe) -> ContainerSection:

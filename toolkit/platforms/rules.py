@@ -61,6 +61,12 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
     def scan(self, image: str) -> dict[str, int]:
         """The number of vulnerabilities that the registry's scan found in a built image, by severity, worst first."""
 
+    def verify(self, image: str) -> dict[str, str]:
+        """Digests of a built image, and of the bill of materials and the provenance of it that lie beside it.
+
+        Raises BuildError where they are missing, or are about another image.
+        """
+
     def address(self, name: str) -> str:
         """The address for requests to that endpoint or inference component: `endpoint`, or `endpoint/component`.
 

@@ -12,8 +12,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import until
 
 CONTAINERS = Path(__file__).parents[3] / "containers"
 SERVE = CONTAINERS / "vllm" / "serve"
@@ -74,7 +76,7 @@ class Container:
         self.packages = root / "packages"
         install_stand_in(self.packages, "0.32.0")
 
-    def start(self, env: Mapping[str, str], program: Path = SERVE) -> subprocess.Popen[str]:
+    def start(self, env: Mapping[str, str], program: Path = SERVE, before: Sequence[str] = ()) -> subprocess.Popen[str]:
         """Starts it the way SageMaker does: `docker run IMAGE serve`, with the environment of CreateModel."""
         basics = {
             "HOME": str(self.base_dir),
@@ -83,7 +85,7 @@ class Container:
             "SAGEMAKER_BASE_DIR": str(self.base_dir),
         }
         return subprocess.Popen(
-            [program, "serve"],
+            [*before, program, "serve"],
             env=basics | dict(env),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -151,7 +153,7 @@ def test_vllm_imports_nothing_of_the_working_folder(
         pytest.param(" True\n", [], id="true, written otherwise"),
         pytest.param('["a", "b c"]', ["a", "b c"], id="a list"),
         pytest.param('["only"]', ["only"], id="a list of one"),
-        pytest.param('[1, 2.5, true, null, "é"]', ["1", "2.5", "true", "", "é"], id="a list of scalars"),
+        pytest.param('[1, 2.5, true, null, "é"]', ["1", "2.5", "true", "é"], id="a list of scalars"),
         pytest.param('[{"name": "x"}, [1, 2]]', ['{"name":"x"}', "[1,2]"], id="a list of objects and lists"),
         pytest.param('{"a": 1} {"b": [2, 3]}', ['{"a":1}', '{"b":[2,3]}'], id="several objects"),
     ],
@@ -449,6 +451,32 @@ def test_the_log_hides_secrets(container: Container, name: str, value: str) -> N
     assert "'***'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("KV_TRANSFER_CONFIG", f'{{"host": "h", "deep": [{{"db_password": "{SECRET}"}}]}}', '"db_password": "***"'),
+        ("MODEL_LOADER_EXTRA_CONFIG", f'{{"aws_access_key": "{SECRET}", "num_key_heads": 8}}', '"num_key_heads": 8'),
+        ("KV_TRANSFER_CONFIG", f'{{"url": "redis://me:{SECRET}@host/0"}}', "redis://***@host/0"),
+        ("DOWNLOAD_DIR", f"https://{SECRET}@host/a", "https://***@host/a"),
+        ("KV_TRANSFER_CONFIG", '{"a": ' + "[" * 600 + f'{{"token": "{SECRET}"}}' + "]" * 600 + "}", "***"),
+    ],
+)
+def test_the_log_hides_secrets_within_values(container: Container, name: str, value: str, shown: str) -> None:
+    done = container.run({"HF_MODEL_ID": "hub", f"SM_VLLM_{name}": value})
+
+    assert SECRET in done.stdout
+    assert SECRET not in done.stderr
+    assert shown in done.stderr
+
+
+def test_a_secret_may_begin_with_a_dash(container: Container) -> None:
+    done = container.run({"HF_MODEL_ID": "hub", "SM_VLLM_API_KEY": f"-{SECRET}"})
+
+    assert f'"--api-key=-{SECRET}"' in done.stdout
+    assert "'--api-key=***'" in done.stderr
+    assert SECRET not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["MAX_NUM_BATCHED_TOKENS", "LONG_PREFILL_TOKEN_THRESHOLD", "TOKENIZER"])
 def test_the_log_shows_what_only_sounds_like_a_secret(container: Container, name: str) -> None:
     assert "4711" in container.run({"HF_MODEL_ID": "hub", f"SM_VLLM_{name}": "4711"}).stderr
@@ -546,6 +574,72 @@ def test_sigterm_reaches_vllm_and_its_exit_code_is_the_containers(container: Con
         assert json.loads(process.stdout.readline())["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 43
+
+
+# vLLM that loads: it has no handler yet. A child of it is left alone by its own parent, and ends.
+STAND_IN_THAT_LOADS = """
+import os, signal, subprocess
+subprocess.run(["sh", "-c", "sleep 0.1 & sleep 0.1 &"])
+print(os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def first_process(container: Container) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`serve` as the first process of its own, as in a container, once vLLM loads; its id, and who waits for it."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("NOT TESTED: only root may start processes in a namespace of their own")
+    (container.packages / "vllm" / "entrypoints" / "openai" / "api_server.py").write_text(STAND_IN_THAT_LOADS)
+    with ended(container.start({"HF_MODEL_ID": "hub"}, before=unshare)) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) > 1, "vLLM is not the first"
+        (first,) = children(process.pid)
+        yield first, process
+
+
+@contextmanager
+def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+    """The process, which ends with the block."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def test_as_first_process_it_passes_a_stop_on_while_vllm_loads(
+    first_process: tuple[int, subprocess.Popen[str]],
+) -> None:
+    first, process = first_process
+    os.kill(first, signal.SIGTERM)
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM
+
+
+def test_as_first_process_it_reaps_what_others_left(first_process: tuple[int, subprocess.Popen[str]]) -> None:
+    first, _ = first_process
+    (vllm,) = until(lambda: found if len(found := children(first)) == 1 else None) or []
+    assert "api_server" in Path(f"/proc/{vllm}/cmdline").read_text()
+
+
+def test_as_first_process_it_ends_as_vllm_does(container: Container) -> None:
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("NOT TESTED: only root may start processes in a namespace of their own")
+    with container.start({"HF_MODEL_ID": "hub", "STAND_IN_EXIT_CODE": "17"}, before=unshare) as process:
+        process.communicate(timeout=30)
+        assert process.returncode == 17
+    with ended(container.start({"HF_MODEL_ID": "hub", "STAND_IN_WAITS": "1"}, before=unshare)) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        os.kill(*children(process.pid), signal.SIGTERM)
+        assert process.wait(timeout=30) == 43, "vLLM's own handler"
 
 
 def test_vllm_that_fails_ends_the_container_with_its_code(container: Container) -> None:

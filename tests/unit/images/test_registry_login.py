@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import httpx
@@ -13,7 +15,7 @@ import pytest
 from toolkit.errors import BuildError, UsageError
 from toolkit.images.docker_config import read_login
 from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest, digest_of
-from toolkit.images.registry import Registry
+from toolkit.images.registry import Registry, asked_wait
 from toolkit.images.upload import Upload
 
 CHALLENGE = 'Bearer realm="https://auth.example.com/token",service="example",scope="repository:a:pull"'
@@ -127,7 +129,12 @@ def test_what_the_registry_forbids_is_told_in_its_words() -> None:
         client.start_upload("a")
 
 
-@pytest.mark.parametrize(("asked", "waited"), [("20", 20), ("99999", 120), ("0", 0.5), ("soon", 0.5)])
+LATER, EARLIER = "Wed, 25 Nov 2099 07:28:00 GMT", "Wed, 25 Nov 2020 07:28:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("asked", "waited"), [("20", 20), ("99999", 120), ("0", 0.5), ("soon", 0.5), (LATER, 120), (EARLIER, 0.5)]
+)
 def test_a_busy_registry_is_asked_again_when_it_says(asked: str, waited: float) -> None:
     waits: list[float] = []
 
@@ -146,6 +153,11 @@ def test_a_busy_registry_is_asked_again_when_it_says(asked: str, waited: float) 
         Upload(client, "a", blob, lambda start: iter([b"0123456789"[start:]]), "https://registry.example.com/up").run()
     assert len(waits) == 3
     assert all(waited / 2 <= wait <= waited if waited == 0.5 else wait == waited for wait in waits)
+
+
+def test_a_date_to_ask_again_is_waited_for() -> None:
+    answer = httpx.Response(429, headers={"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=90))})
+    assert 60 < asked_wait(answer) <= 90
 
 
 def test_a_busy_registry_is_asked_again() -> None:

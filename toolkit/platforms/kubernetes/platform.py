@@ -188,6 +188,11 @@ class KubernetesPlatform:
         hint = "Scan it in its registry, such as ECR."
         raise UsageError(f"a cluster does not scan images, so there is no scan of {image}", hint=hint)
 
+    def verify(self, image: str) -> dict[str, str]:
+        raise UsageError(
+            f"{image} was not built here, so nothing of ours lies beside it", hint="Verify it as its maker says."
+        )
+
     @property
     def _heads(self) -> Heads:
         return Heads(self.cluster, self.clock, self.sleep)

@@ -81,7 +81,6 @@ class ContainerHost:
             raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
         try:
             if engine.holds(image):
-                _must_be_single_lines(variables)
                 return partial(engine.command, engine.engine(), image, variables)
         except PlatformError as error:
             raise ServiceError(str(error)) from error
@@ -95,11 +94,6 @@ def _must_not_start_code(variables: Mapping[str, str]) -> None:
             f"The local platform takes no {', '.join(refused)} in Environment: such a variable decides what code runs. "
             "Remove it, or run the model in a container (`run: container`)."
         )
-
-
-def _must_be_single_lines(variables: Mapping[str, str]) -> None:
-    if broken := sorted(name for name, value in variables.items() if "\n" in value):
-        raise ServiceError(f"podman and docker take values of one line; these have several: {', '.join(broken)}.")
 
 
 def _must_be_one(variant: str, field: str, count: int) -> None:

@@ -1,6 +1,4 @@
-"""podman, else docker: builds an image into this machine's own store, without a registry, and runs it.
-
-    image of the recipe ──> build ──> localhost/toolkit/<name>:<tag> ──> run, with /opt/ml and a port of loopback
+"""podman, else docker: what is asked of it, and the command that runs an image as SageMaker does.
 
 Both programs understand all that is said here. What they read of the user's settings (DOCKER_HOST, CONTAINERS_CONF, …)
 is left to them.
@@ -10,20 +8,18 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from toolkit.children import BUILDERS, is_proxy, own_variables
 from toolkit.errors import PlatformError
-from toolkit.images.command import Log, build_arguments, build_context, build_failure, last_words, run
-from toolkit.images.reference import is_loopback, parse
-from toolkit.images.spec import ImageSpec
+from toolkit.images.command import last_words, run
 from toolkit.platforms.local.aws import REGION
 from toolkit.platforms.local.command import Command
 
 _PORT = 8080  # SageMaker's
 _ASKED = {"podman": "info", "docker": "version"}
-_ROOM = "Free disk space where images are stored (podman image prune, docker image prune)."
+_CDI_FOLDERS, _CDI_KIND = (Path("/etc/cdi"), Path("/var/run/cdi")), "nvidia.com/gpu"
 
 
 def engine() -> str:
@@ -46,31 +42,36 @@ def holds(image: str) -> bool:
     return run([engine(), "image", "inspect", image]).code == 0
 
 
-def build(spec: ImageSpec, image: str, log: Log) -> None:
-    """Build it under that name, unless it is there: its tag says its content. Raises PlatformError."""
-    if holds(image):
-        return
-    program, base = engine(), parse(spec.base)
-    plain = ["--tls-verify=false"] if program == "podman" and is_loopback(base.registry) else []
-    with build_context(spec) as context:
-        options = [*build_arguments(spec), "--tag", image, "--file", str(context / "Dockerfile")]
-        ended = run([program, "build", *plain, *options, str(context)], log, {"DOCKER_BUILDKIT": "0"})
-    if ended.code:
-        raise build_failure(program, ended, spec.base, _ROOM)
-
-
 def command(program: str, image: str, variables: Mapping[str, str], folder: Path, port: int) -> Command:
-    """The command that runs the image as SageMaker does: with `serve`, and the model data mounted read-only."""
+    """The command that runs the image as SageMaker does: with `serve`, and the model data mounted read-only.
+
+    Values of several lines, which no file of variables can hold, are taken from the program's own environment.
+    """
     name = f"toolkit-{uuid.uuid4().hex[:12]}"
     options = ["--name", name, "--publish", f"127.0.0.1:{port}:{_PORT}"]
     # vLLM's processes talk through shared memory. And --stop-timeout: who removes it has waited already.
     options += ["--pull", "never", "--shm-size", "1g", "--stop-timeout", "0", "--security-opt", "label=disable"]
+    options += gpu_options()
     for source in sorted((folder / "opt" / "ml").iterdir()):
         options += ["--volume", f"{source}:/opt/ml/{source.name}:ro"]
-    options += ["--env-file", str(_environment_file(folder, {**variables, "AWS_REGION": REGION}))]
+    several = {name: value for name, value in variables.items() if "\n" in value}
+    single = {name: value for name, value in variables.items() if name not in several}
+    options += ["--env-file", str(_environment_file(folder, {**single, "AWS_REGION": REGION}))]
+    options += [option for name in sorted(several) for option in ("--env", name)]
     # podman would give the user's proxies to the container
     environment = {name: value for name, value in own_variables(*BUILDERS).items() if not is_proxy(name)}
+    environment |= several
     return Command([program, "run", "--rm", *options, image, "serve"], environment, [program, "rm", "--force", name])
+
+
+def gpu_options(folders: Sequence[Path] = _CDI_FOLDERS) -> list[str]:
+    """All GPUs of the machine, as SageMaker gives them, where its CDI files name them; none otherwise."""
+    files = (file for folder in folders if folder.is_dir() for file in folder.iterdir() if file.is_file())
+    return (
+        ["--device", f"{_CDI_KIND}=all"]
+        if any(_CDI_KIND in file.read_text("utf-8", "replace") for file in files)
+        else []
+    )
 
 
 def _environment_file(folder: Path, variables: Mapping[str, str]) -> Path:

@@ -51,7 +51,9 @@ class LocalPlatform(SageMakerPlatform):
         return engine.holds(request["Image"])
 
     def build_image(self, request: Mapping[str, Any], progress: Progress) -> None:
-        engine.build(spec_of(request), request["Image"], progress.update)
+        from toolkit.platforms.local.taking import take  # imports httpx
+
+        take(spec_of(request), request["Image"], progress.update, progress.say)
 
     def with_digest(self, image: str) -> str:
         """The image itself: it is in no registry, and its tag says its content."""
@@ -61,6 +63,11 @@ class LocalPlatform(SageMakerPlatform):
         """There is none: it is ECR that scans."""
         hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR and scanned."
         raise UsageError(f"{image} is on this machine, where images are not scanned", hint=hint)
+
+    def verify(self, image: str) -> dict[str, str]:
+        """There is nothing beside it: it is in no registry."""
+        hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR, with what it is made of."
+        raise UsageError(f"{image} is on this machine, and in no registry", hint=hint)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What the engine itself counts; CloudWatch's stand-in is not fed. Raises EndpointNotFound or PlatformError."""

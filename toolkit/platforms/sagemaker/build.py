@@ -19,12 +19,15 @@ from toolkit.errors import BuildError
 from toolkit.images import buildah, docker
 from toolkit.images.append import AppendBuilder
 from toolkit.images.auth import Credentials
+from toolkit.images.base import require_runnable
 from toolkit.images.buildspec import pack
 from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import docker_credentials
+from toolkit.images.inventory import bill_of_materials, described_wheels, provenance
 from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import Reference, parse
+from toolkit.images.referrers import attach, verify
 from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
 from toolkit.planning.resources import Account
@@ -72,11 +75,40 @@ def build_image(
     spec = spec_of(request)
     login = _Login(clients, registry_access(clients)[0])
     builder = _choose(spec, request["Builder"], login, sleep)
+    require_runnable(spec, builder.name, lambda host: Registry(host, login), progress.update, progress.say)
     progress.update(f"{builder.name} on {spec.base}")
     pushed = builder.build(spec, f"{login.own}/{request['Repository']}:{request['Tag']}", progress.update)
+    _attach(login, spec, builder.name, request, pushed, progress)
     if builder.name in _STAGING:
         remove_staged(clients, request["Repository"], request["Tag"], progress.update)
     return pushed
+
+
+def verify_image(clients: Clients, repository: str, tag: str) -> dict[str, str]:
+    """Digests of what lies beside an image: bill of materials and provenance of this very image. Raises BuildError."""
+    login = _Login(clients, registry_access(clients)[0])
+    with Registry(login.own, login) as registry:
+        image = find_image(registry, Reference(login.own, repository, tag))
+        labels = (image.config.get("config") or {}).get("Labels") or {}
+        base = labels.get("org.opencontainers.image.base.digest")
+        return {"image": image.manifest.digest, **verify(registry, repository, image.manifest, base)}
+
+
+def _attach(
+    login: _Login, spec: ImageSpec, builder: str, request: Mapping[str, Any], digest: str, progress: Progress
+) -> None:
+    """Put the bill of materials and the provenance beside the image. A registry without room for them is no failure."""
+    repository = request["Repository"]
+    try:
+        wheels = described_wheels(spec.wheels, spec.python)
+        sbom = bill_of_materials(spec.base, spec.files, wheels)
+        statement = provenance(spec, builder, f"{login.own}/{repository}", digest, wheels, sbom)
+        with Registry(login.own, login) as registry:
+            image = registry.find_manifest(repository, digest)
+            if image is not None:
+                attach(registry, repository, image, sbom, statement)
+    except BuildError as error:
+        progress.say(f"no bill of materials and no provenance lie beside the image: {error.message}")
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,12 @@ class SageMakerPlatform:
     def scan(self, image: str) -> dict[str, int]:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
+    def verify(self, image: str) -> dict[str, str]:
+        from toolkit.platforms.sagemaker.build import verify_image
+
+        with aws_errors(f"verifying {image}"):
+            return verify_image(self.clients, *_repository_and_tag(image))
+
     def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         pace = Pace(DETAILED_SECONDS if details else SECONDS)
         with aws_errors("listing endpoints"):
