@@ -172,7 +172,8 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     volume += ["kms:GenerateDataKey"] if captures else []
     reading = ["kms:Decrypt"] if deployment.data else []
     own = _statements(recipe, account, [log_group(recipe)], deployment.data, [*captures, *seen], [*reading, *volume])
-    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own)
+    boundary = aws(recipe).permissions_boundary
+    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own, boundary)
     if component is None:
         return roles
     # Of whichever of them rolls an update of the endpoint back. Which role writes a component's log is not documented.
@@ -180,7 +181,7 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     groups = [log_groups(endpoint)[0], log_groups("*")[1]]
     shared = _statements(recipe, account, groups, (), [*captures, alarms], volume)
     name = role_name(endpoint, account)
-    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared), *roles]
+    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared, boundary), *roles]
 
 
 def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
@@ -217,7 +218,8 @@ def job_role(
     # botocore 1.44.5, OutputDataConfig: the role "must include permissions to call kms:Encrypt".
     key = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", *with_key]
     statements = _statements(recipe, account, [TRAINING_LOG_GROUP], data, written, key)
-    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements)
+    boundary = aws(recipe).permissions_boundary
+    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements, boundary)
 
 
 def _job_owners(look: Look) -> list[str]:
@@ -243,7 +245,12 @@ def _policies(clients: Clients, role: str) -> list[Existing]:
 
 
 def _role_and_policy(
-    name: str, its_tags: list[dict[str, str]], policy_name: str, account: Account, statements: list[dict[str, Any]]
+    name: str,
+    its_tags: list[dict[str, str]],
+    policy_name: str,
+    account: Account,
+    statements: list[dict[str, Any]],
+    boundary: str | None,
 ) -> list[Resource]:
     if account.role:
         return []
@@ -258,7 +265,8 @@ def _role_and_policy(
             "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
         },
     }
-    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), "Tags": its_tags}
+    bounded = {"PermissionsBoundary": boundary} if boundary else {}
+    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), **bounded, "Tags": its_tags}
     put = {"RoleName": name, "PolicyName": policy_name, "PolicyDocument": json.dumps(policy(*statements))}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{policy_name}", put)]
 
