@@ -1,12 +1,14 @@
-"""The list of what the caller must be allowed to do, held against the calls that were made."""
+"""What callers and roles are allowed to do, held against what they did."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from standin import ACCOUNT, Call, StandIn
-from standin_account import iam_action
+from standin import ACCOUNT, StandIn
+from standin_caller import action_of, resources_of
+from standin_policies import Access, permits
 
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.permissions import permissions
@@ -15,24 +17,6 @@ from toolkit.recipe.recipe import Recipe
 
 # Nobody needs a right to it, or can do without.
 WITHOUT_A_RIGHT = {"sts:GetCallerIdentity", "ecr:BatchGetImage", "ecr:DescribeRepositories"}
-# Where a request says what it is about.
-NAMED = {
-    ("sagemaker", "EndpointName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint/{name}",
-    ("sagemaker", "EndpointConfigName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint-config/{name}",
-    ("sagemaker", "ModelName"): "arn:aws:sagemaker:us-west-2:{account}:model/{name}",
-    ("sagemaker", "InferenceComponentName"): "arn:aws:sagemaker:us-west-2:{account}:inference-component/{name}",
-    ("sagemaker", "TrainingJobName"): "arn:aws:sagemaker:us-west-2:{account}:training-job/{name}",
-    ("sagemaker", "HubContentName"): "arn:aws:sagemaker:us-west-2:aws:hub-content/SageMakerPublicHub/Model/{name}/1",
-    ("sagemaker", "ResourceArn"): "{name}",
-    ("ecr", "repositoryName"): "arn:aws:ecr:us-west-2:{account}:repository/{name}",
-    ("ecr", "resourceArn"): "{name}",
-    ("iam", "RoleName"): "arn:aws:iam::{account}:role/{name}",
-    ("logs", "logGroupName"): "arn:aws:logs:us-west-2:{account}:log-group:{name}",
-    ("logs", "resourceArn"): "{name}",
-    ("cloudwatch", "AlarmName"): "arn:aws:cloudwatch:us-west-2:{account}:alarm:{name}",
-    ("cloudwatch", "ResourceARN"): "{name}",
-    ("cloudwatch", "DashboardName"): "arn:aws:cloudwatch::{account}:dashboard/{name}",
-}
 
 
 def not_allowed(
@@ -50,19 +34,49 @@ def not_allowed(
     }
 
 
-def action_of(call: Call) -> str:
-    return iam_action(call.service, call.operation)
+def written(standin: StandIn) -> dict[str, set[str]]:
+    """The policies that were written, by the role's name."""
+    found: dict[str, set[str]] = {}
+    for call in standin.calls:
+        if str(call) == "iam:PutRolePolicy":
+            found.setdefault(call.request["RoleName"], set()).add(call.request["PolicyDocument"])
+    return found
 
 
-def resources_of(call: Call) -> list[str]:
-    """ARNs of what the request names; `*` when it names nothing."""
-    if call.service == "s3":
-        bucket, deleted = call.request["Bucket"], call.request.get("Delete", {}).get("Objects", [])
-        keys = [call.request["Key"]] if "Key" in call.request else [item["Key"] for item in deleted]
-        return [f"arn:aws:s3:::{bucket}/{key}" for key in keys] or [f"arn:aws:s3:::{bucket}"]
-    found = []
-    for key, value in call.request.items():
-        if pattern := NAMED.get((call.service, key.removesuffix("s"))):
-            names = value if isinstance(value, list) else [value]
-            found += [pattern.format(account=ACCOUNT, name=name) for name in names]
-    return found or ["*"]
+def asked_of(standin: StandIn, role: str) -> list[Access]:
+    return [access for access in standin.account.iam.asked if access.who.rpartition("/")[2] == role]
+
+
+def never_allowed(standin: StandIn) -> set[tuple[str, str]]:
+    """What was refused, and not only because it came too early."""
+    iam, policies = standin.account.iam, written(standin)
+    return {
+        (access.action, access.resource)
+        for access in iam.refused
+        if not permits(
+            [iam.instead.get(item, item) for item in policies.get(access.who.rpartition("/")[2], ())], access
+        )
+    }
+
+
+def without_one(document: str) -> Iterator[tuple[tuple[str, str], str]]:
+    """The policy without each of its actions, with what is taken away."""
+    policy = json.loads(document)
+    for number, statement in enumerate(policy["Statement"]):
+        actions = statement["Action"] if isinstance(statement["Action"], list) else [statement["Action"]]
+        for action in actions:
+            rest = [each for each in actions if each != action]
+            changed = [{**statement, "Action": rest}] if rest else []
+            statements = [*policy["Statement"][:number], *changed, *policy["Statement"][number + 1 :]]
+            yield (action, str(statement["Resource"])), json.dumps({**policy, "Statement": statements})
+
+
+def needless(standin: StandIn) -> set[tuple[str, str]]:
+    """Actions of written policies without which all that was asked of the role would have been allowed too."""
+    return {
+        taken
+        for role, documents in written(standin).items()
+        for document in documents
+        for taken, rest in without_one(document)
+        if all(permits([rest], access) or not permits([document], access) for access in asked_of(standin, role))
+    }

@@ -22,15 +22,18 @@ from botocore.config import Config
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
+from standin_caller import accesses_of
 from standin_canned import Canned, hub_content
 from standin_codebuild import CodeBuild
 from standin_components import SageMakerWithComponents
 from standin_faults import Crash, CrashPoint, Faults, When, crash_at
 from standin_host import CAPACITY, HEALTHY_LOG, PING, Book, Script, ScriptedHost
+from standin_hosting import Hosting
 from standin_http import Call, HttpAnswer, error, must_be_valid, read_call
+from standin_iam import must_fit
 from standin_leftovers import leftovers
 from standin_refusals import must_be_taken
-from standin_roles import Alarms, must_fit
+from standin_roles import Alarms
 from standin_runtime import Invocation, ModelError, Reply
 from standin_states import World
 from standin_training import Training
@@ -83,7 +86,7 @@ class StandIn:
         self._services: dict[str, tuple[SageMakerWithComponents, ScriptedHost]] = {}
         self._lock = threading.RLock()
         self._control = control_application(lambda region: self._in(region)[0])
-        self._alarms = Alarms(lambda region: self._in(region)[0])
+        self._alarms = Alarms(lambda: self.account.iam, lambda region: self._in(region)[0])
         with socket.create_server(("127.0.0.1", 0)) as listening:
             self._server = control_server(self._application, listening)
             self.url = "http://{}:{}".format(*listening.getsockname())
@@ -205,6 +208,7 @@ class StandIn:
         call = read_call(environ)
         with self._lock:
             self.calls.append(call)
+            self.account.iam.tick()
             fault = self.faults.take(call)
             answer = None if fault and fault.when == "before" else self._answer(call, environ)
         if fault:
@@ -219,6 +223,7 @@ class StandIn:
     def _answer(self, call: Call, environ: WSGIEnvironment) -> HttpAnswer:
         try:
             self.account.must_be_allowed(call.service, call.operation)
+            self.account.iam.must_be_allowed(accesses_of(call))
             must_be_valid(call)
             must_be_taken(call, World(call, self.account, lambda region: self._in(region)[0], self._canned.scaling))
             if str(call) == "sagemaker:DeleteEndpoint":
@@ -243,8 +248,7 @@ class StandIn:
 
     def _went_well(self, call: Call) -> None:
         """What has been described takes its next status; scalable targets go with their endpoint."""
-        if str(call) in ("iam:CreateRole", "iam:PutRolePolicy"):
-            self.account.role_changed(call.request["RoleName"])
+        self.account.iam.changed(call)
         if call.service != "sagemaker":
             return
         host = self._in(call.region)[1]
@@ -260,7 +264,9 @@ class StandIn:
             if region not in self._services:
                 here = Region(region)
                 host = ScriptedHost(here, self.account)
-                self._services[region] = SageMakerWithComponents(here, host), host
+                service = SageMakerWithComponents(here, host)
+                host.hosting = Hosting(self.account.iam, here, service)
+                self._services[region] = service, host
             return self._services[region]
 
     def _book(self, region: str) -> Book:

@@ -8,15 +8,18 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.ecr.models import ecr_backends
 from moto.iam.models import Role
 from moto.s3.models import s3_backends
+from standin_caller import iam_action
+from standin_hosting import model_data
+from standin_iam import Iam, role_of
 from standin_registry import OwnRegistry
-from standin_roles import role_of
+from standin_startup import AsRole
 
 from toolkit.catalog import lookup
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
@@ -28,30 +31,6 @@ _ECR = re.compile(
 )
 # AWS's documents name them too: aws/deep-learning-containers, docs of the vLLM and SGLang images.
 _MORE_IMAGES = {"vllm:server-sagemaker-cuda-v2", "sglang:server-sagemaker-cuda-v1.4"}
-# Where the name in policies is not botocore's.
-_PREFIXES = {
-    "service-quotas": "servicequotas",
-    "resourcegroupstaggingapi": "tag",
-    "sagemaker-runtime": "sagemaker",
-}
-_ACTIONS = {
-    ("s3", "HeadBucket"): "ListBucket",
-    ("s3", "ListObjectsV2"): "ListBucket",
-    ("s3", "ListObjects"): "ListBucket",
-    ("s3", "ListBuckets"): "ListAllMyBuckets",
-    ("s3", "HeadObject"): "GetObject",
-    ("s3", "ListMultipartUploads"): "ListBucketMultipartUploads",
-    ("s3", "ListParts"): "ListMultipartUploadParts",
-    ("s3", "CreateMultipartUpload"): "PutObject",
-    ("s3", "UploadPart"): "PutObject",
-    ("s3", "CompleteMultipartUpload"): "PutObject",
-    ("s3", "DeleteObjects"): "DeleteObject",
-    ("s3", "PutBucketEncryption"): "PutEncryptionConfiguration",
-    ("s3", "PutPublicAccessBlock"): "PutBucketPublicAccessBlock",
-    ("s3", "PutBucketLifecycleConfiguration"): "PutLifecycleConfiguration",
-    ("sagemaker-runtime", "OpenAI"): "InvokeEndpoint",
-    ("cloudwatch", "PromQL"): "GetMetricData",
-}
 
 
 class AccountRules:
@@ -59,8 +38,8 @@ class AccountRules:
 
     `images` are those of AWS's registries, as "repository:tag", by default all of images.json. `quotas` are instances
     by type, {"ml.g6e.xlarge": 4}; a type that is not there has no limit. `denied` are actions that the caller may not
-    take, "sagemaker:CreateModel": SimulatePrincipalPolicy says so, and the calls get AccessDenied. `iam_is_late` is how
-    often SageMaker does not see yet what a role may read after the role or its policy was changed.
+    take, "sagemaker:CreateModel": SimulatePrincipalPolicy says so, and the calls get AccessDenied. `iam` is what roles
+    and the caller may do by their policies.
     """
 
     def __init__(self) -> None:
@@ -69,8 +48,7 @@ class AccountRules:
         self.registries = frozenset(lookup.registries().values())
         self.quotas: dict[str, int] = {}
         self.denied: set[str] = set()
-        self.iam_is_late = 0
-        self._late: dict[str, int] = {}
+        self.iam = Iam()
         self.reset()
 
     def reset(self) -> None:
@@ -79,25 +57,36 @@ class AccountRules:
         images = json.loads((lookup.FOLDER / "images.json").read_text())["images"]
         self.images = {f"{image['repository']}:{image['tag']}" for image in images} | _MORE_IMAGES
         self.quotas, self.denied = {}, set()
-        self.iam_is_late, self._late = 0, {}
-
-    def role_changed(self, name: str) -> None:
-        """A role was made, or its policy was put: SageMaker sees it later."""
-        self._late[name] = self.iam_is_late
+        self.iam = Iam()
 
     def examine(self, region: Region, operation: str, request: Request) -> None:
         """Raise ServiceError when the account does not have what the request names."""
         if "ExecutionRoleArn" in request:
-            _examine_role(request["ExecutionRoleArn"])
+            self._examine_role(request["ExecutionRoleArn"])
         for container in _containers(request):
             if "Image" in container:
                 self._examine_image(region, container)
-            for uri in _model_data(container):
-                self._must_be_readable(region, request.get("ExecutionRoleArn", ""), uri)
+            for uri in model_data(container):
+                if "ExecutionRoleArn" in request:
+                    self._must_be_readable(region, request["ExecutionRoleArn"], uri)
                 self._examine_model_data(region, uri)
         for alarm in request.get("DeploymentConfig", {}).get("AutoRollbackConfiguration", {}).get("Alarms", []):
             if alarm["AlarmName"] not in cloudwatch_backends[ACCOUNT][region.name].alarms:
                 raise ServiceError(f"Could not find CloudWatch alarm {alarm['AlarmName']}.")  # unverified wording
+
+    def examine_job(self, region: Region, role: str, container: Mapping[str, Any], inputs: Sequence[str]) -> None:
+        """The same for a training job. The words on its data are those of aws/amazon-sagemaker-examples#2267."""
+        self._examine_role(role)
+        self._examine_image(region, container)
+        for uri in inputs:
+            if not AsRole(self.iam, region, role).lists(uri):
+                bucket = uri.removeprefix("s3://").partition("/")[0]
+                raise ServiceError(
+                    f'No S3 objects found under S3 URL "{uri}" given in input data source. Please ensure that the '
+                    f"bucket exists in the selected region ({region.name}), that objects exist under that S3 prefix, "
+                    f'and that the role "{role}" has "s3:ListBucket" permissions on bucket "{bucket}".'
+                )
+            self._examine_model_data(region, uri)
 
     def must_be_allowed(self, service: str, operation: str) -> None:
         """Raise AccessDenied when the caller may not do that."""
@@ -139,19 +128,22 @@ class AccountRules:
             raise ServiceError(f"Requested image {uri} not found.")
 
     def _must_be_readable(self, region: Region, role: str, uri: str) -> None:
-        """IAM user guide, troubleshoot_general: changes are not always visible at once.
-
-        The words are those of philschmid/llm-sagemaker-sample#2.
-        """
-        name = role.rpartition("/")[2]
-        if self._late.get(name, 0) > 0:
-            self._late[name] -= 1
+        """The words are those of philschmid/llm-sagemaker-sample#2."""
+        if not AsRole(self.iam, region, role).reads(uri):
             raise ServiceError(
                 f'Could not access model data at {uri}. Please ensure that the role "{role}" exists and that its trust '
                 'relationship policy allows the action "sts:AssumeRole" for the service principal '
                 '"sagemaker.amazonaws.com". Also ensure that the role has "s3:GetObject" permissions and that the '
                 f"object is located in {region.name}. If your Model uses multiple models or uncompressed models, "
                 'please ensure that the role has "s3:ListBucket" permission.'
+            )
+
+    def _examine_role(self, arn: str) -> None:
+        role = role_of(arn)
+        if role is None or not trusts_sagemaker(role) or not self.iam.exists(arn):
+            raise ServiceError(
+                f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
+                "'sagemaker.amazonaws.com' to assume the role."
             )
 
     def _examine_model_data(self, region: Region, uri: str) -> None:
@@ -163,21 +155,6 @@ class AccountRules:
             raise ServiceError(f"Could not find model data at {uri}.")
         if there.region_name != region.name:
             raise ServiceError(f"The bucket of {uri} must be in region {region.name}.")  # unverified wording
-
-
-def iam_action(service: str, operation: str) -> str:
-    """What a policy calls an API call, by the Service Authorization Reference."""
-    prefix = _PREFIXES.get(service, service)
-    return f"{prefix}:{_ACTIONS.get((service, operation), operation)}"
-
-
-def _examine_role(arn: str) -> None:
-    role = role_of(arn)
-    if role is None or not trusts_sagemaker(role):
-        raise ServiceError(
-            f"Could not assume role {arn}. Please ensure that the role exists and allows principal "
-            "'sagemaker.amazonaws.com' to assume the role."
-        )
 
 
 def trusts_sagemaker(role: Role) -> bool:
@@ -223,10 +200,3 @@ def _containers(request: Request) -> list[Mapping[str, Any]]:
         *request.get("Containers", []),
         *(item["Container"] for item in specifications if "Container" in item),
     ]
-
-
-def _model_data(container: Mapping[str, Any]) -> list[str]:
-    """All S3 addresses of a container."""
-    sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
-    structured = [source["S3DataSource"]["S3Uri"] for source in sources if "S3DataSource" in source]
-    return [*structured, *(container[key] for key in ("ModelDataUrl", "ArtifactUrl") if key in container)]

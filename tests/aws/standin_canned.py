@@ -13,7 +13,7 @@ from standin_account import AccountRules, digest_of, trusts_sagemaker
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
-from standin_roles import allows, role_of
+from standin_iam import role_of
 from standin_runtime import Runtime
 from standin_scaling import Scaling
 from standin_training import Training
@@ -33,7 +33,7 @@ class Canned:
         self.prices: list[dict[str, Any]] = []
         self.hub_contents: list[dict[str, Any]] = []
         self.cloudwatch = CloudWatch()
-        self.codebuild = CodeBuild()
+        self.codebuild = CodeBuild(account)
         self.runtime = Runtime(sagemaker)
         self.scaling = Scaling(account, sagemaker)
         self.training = Training(account)
@@ -74,10 +74,11 @@ class Canned:
     def _simulate(self, call: Call) -> HttpAnswer:
         """Of an execution role what its policies say, of anybody else that all is allowed but what tests deny."""
         role = role_of(call.request["PolicySourceArn"])
-        evaluated = role if role and trusts_sagemaker(role) else None
+        evaluated = role.arn if role and trusts_sagemaker(role) else None
+        iam = self._account.iam
 
         def is_refused(action: str, resource: str) -> bool:
-            return action in self._account.denied or bool(evaluated and not allows(evaluated, action, resource))
+            return action in self._account.denied or bool(evaluated and not iam.would(evaluated, action, resource))
 
         members = "".join(
             f"<member><EvalActionName>{action}</EvalActionName><EvalResourceName>{resource}</EvalResourceName>"

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moto.codebuild.models import codebuild_backends
+from standin_account import AccountRules
 from standin_http import Call
+from standin_startup import AsRole
 
-from toolkit.platforms.local.aws import ACCOUNT, ServiceError
+from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 
 GROUP = "/aws/codebuild/toolkit-image-build"
 _PAGE_LINES = 3
@@ -52,6 +54,7 @@ class _Build:
 class CodeBuild:
     """`script` is how the next builds go; `started` are the requests of those that were started."""
 
+    account: AccountRules
     script: BuildScript = field(default_factory=BuildScript)
     _builds: dict[str, _Build] = field(default_factory=dict)
 
@@ -59,7 +62,7 @@ class CodeBuild:
     def operations(self) -> dict[str, Any]:
         """By their names in the journal."""
         return {
-            "codebuild:CreateProject": _create,
+            "codebuild:CreateProject": self._create,
             "codebuild:StartBuild": self._start,
             "codebuild:BatchGetBuilds": self._get,
             "codebuild:StopBuild": self._stop,
@@ -80,9 +83,31 @@ class CodeBuild:
         if known and known.request != call.request:
             raise ServiceError("Parameter mismatch", code="InvalidInputException")  # unverified wording
         if known is None:
-            known = _Build(f"{name}:{len(self._builds) + 1}", self.script, call.request)
+            script = self._as_its_role(call, project.service_role)
+            known = _Build(f"{name}:{len(self._builds) + 1}", script, call.request)
             self._builds[known.id] = known
         return {"build": self._described(known, project.service_role)}
+
+    def _as_its_role(self, call: Call, arn: str) -> BuildScript:
+        """How the build goes: not well if its role may not do what it takes."""
+        role = AsRole(self.account.iam, Region(call.region), arn)
+        variables = {item["name"]: item["value"] for item in call.request.get("environmentVariablesOverride", [])}
+        repository = variables.get("DESTINATION", "/").partition("/")[2].partition(":")[0]
+        allowed = [
+            role.get(f"s3://{call.request.get('sourceLocationOverride', '')}", "GetObject", "GetObjectVersion"),
+            role.write_log(GROUP, "1", lists=False),
+            not role.pull(variables.get("BASE_IMAGE", "")),
+            not repository or not role.push(repository),
+        ]
+        return self.script if all(allowed) else BuildScript("FAILED", "DOWNLOAD_SOURCE", "AccessDenied")
+
+    def _create(self, call: Call) -> object:
+        """CodeBuild takes the role at once."""
+        role = call.request["serviceRole"]
+        if not self.account.iam.exists(role):
+            message = f"CodeBuild is not authorized to perform: sts:AssumeRole on {role}"
+            raise ServiceError(message, code="InvalidInputException")
+        return _create(call)
 
     def _get(self, call: Call) -> object:
         found = [self._builds[identity] for identity in call.request["ids"]]

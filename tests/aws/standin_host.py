@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar
 
 from moto.logs.models import logs_backends
 from standin_account import AccountRules
 from standin_components import ComponentSpec, is_for_components
+from standin_hosting import Hosting
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, log_group, now
 from toolkit.platforms.local.host import (
@@ -85,6 +86,7 @@ class ScriptedHost:
         self.region = region
         self.book = Book()
         self._account = account
+        self.hosting: Hosting
         self.ending: set[str] = set()
         """ARNs of what is being deleted."""
         self._fleets: list[ScriptedEndpoint] = []
@@ -152,7 +154,12 @@ class _Scripted(Generic[S]):
     def start(self, watcher: Watcher) -> None:
         """See host.Deployment."""
         status = _life(watcher).status
-        self._play(self._host.script(self._kind, self._name, status), watcher)
+        script = self._host.script(self._kind, self._name, status)
+        why, writes = self._asked_of_roles()
+        if why:
+            back = ("RollingBack", "InService") if _life(watcher).live else ("Failed",)
+            script = Script((status, *back), why, logs=())
+        self._play(script if writes else replace(script, logs=()), watcher)
 
     def rescale(self, spec: S, watcher: Watcher) -> None:
         """See host.Deployment."""
@@ -205,6 +212,10 @@ class _Scripted(Generic[S]):
     def _gone(self) -> None:
         """Its instances are."""
 
+    def _asked_of_roles(self) -> tuple[str, bool]:
+        """See Hosting.endpoint."""
+        raise NotImplementedError
+
     def _write_logs(self, lines: Sequence[str]) -> None:
         raise NotImplementedError
 
@@ -253,6 +264,9 @@ class ScriptedEndpoint(_Scripted[EndpointSpec]):
     def _gone(self) -> None:
         self._host.has(self, False)
 
+    def _asked_of_roles(self) -> tuple[str, bool]:
+        return self._host.hosting.endpoint(self._spec)
+
     def _write_logs(self, lines: Sequence[str]) -> None:
         if lines and not is_for_components(self._spec):
             for variant in self._spec.variants:
@@ -264,7 +278,10 @@ class ScriptedComponent(_Scripted[ComponentSpec]):
 
     def __init__(self, host: ScriptedHost, spec: ComponentSpec) -> None:
         super().__init__(host, "inference-component", spec.name)
-        self._variant = spec.variant
+        self._variant, self._spec = spec.variant, spec
+
+    def _asked_of_roles(self) -> tuple[str, bool]:
+        return self._host.hosting.component(self._spec)
 
     def _write_logs(self, lines: Sequence[str]) -> None:
         if lines:  # the group's name as users report it; AWS documents none

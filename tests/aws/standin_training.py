@@ -7,13 +7,14 @@ not be verified are marked so. moto's jobs are Completed at once, and keep no en
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from moto.logs.models import logs_backends
 from moto.s3.models import s3_backends
 from standin_account import AccountRules
 from standin_http import Call
+from standin_startup import AsRole
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError, now
 from toolkit.platforms.local.resources import page
@@ -107,19 +108,31 @@ class Training:
         container = {"Image": request["AlgorithmSpecification"]["TrainingImage"]}
         if "TrainingImageConfig" in request["AlgorithmSpecification"]:
             container["ImageConfig"] = {"RepositoryAccessMode": "Vpc"}
-        data = [channel["DataSource"] for channel in request.get("InputDataConfig", [])]
-        sources = [source["S3DataSource"]["S3Uri"] for source in data if "S3DataSource" in source]
-        examined = {
-            "ExecutionRoleArn": request["RoleArn"],
-            "PrimaryContainer": {
-                **container,
-                "AdditionalModelDataSources": [{"S3DataSource": {"S3Uri": uri}} for uri in sources],
-            },
-        }
-        self.account.examine(region, "CreateModel", examined)
-        first, *ahead = self.script.stages
-        self._jobs[call.region, name] = _Job(request, call.region, self.script, now(), [(first, now())], ahead)
+        self.account.examine_job(region, request["RoleArn"], container, _inputs(request))
+        script = self._as_its_role(region, request)
+        first, *ahead = script.stages
+        self._jobs[call.region, name] = _Job(request, call.region, script, now(), [(first, now())], ahead)
         return {"TrainingJobArn": _arn(call.region, name)}
+
+    def _as_its_role(self, region: Region, request: Mapping[str, Any]) -> JobScript:
+        """How the job goes: not well if its role may not do what it takes. Checkpoints are read by the next attempt."""
+        role = AsRole(self.account.iam, region, request["RoleArn"])
+        output, resources = request["OutputDataConfig"], request["ResourceConfig"]
+        checkpoints = [request["CheckpointConfig"]["S3Uri"]] if "CheckpointConfig" in request else []
+        why = [
+            role.pull(request["AlgorithmSpecification"]["TrainingImage"]),
+            role.download([*_inputs(request), *checkpoints]),
+            role.join(request.get("VpcConfig")),
+            role.use_key(resources.get("VolumeKmsKeyId"), "CreateGrant"),
+            # botocore, OutputDataConfig.KmsKeyId: "must include permissions to call kms:Encrypt"; S3: GenerateDataKey.
+            role.use_key(output.get("KmsKeyId"), "Encrypt", "GenerateDataKey", "Decrypt"),
+            *("Failed to upload." for uri in (_artifacts(request), *checkpoints) if not role.write(uri, "1")),
+        ]
+        role.publish()
+        writes = role.write_log(GROUP, f"{request['TrainingJobName']}/algo-1-1")
+        script = self.script if writes else replace(self.script, log=())
+        reason = next(filter(None, why), "")
+        return JobScript(("Starting", "Failed"), reason=f"ClientError: {reason}") if reason else script
 
     def _describe(self, call: Call) -> object:
         job = self._find(call)
@@ -206,6 +219,12 @@ def _described(job: _Job) -> dict[str, Any]:
         "SecondaryStatusTransitions": transitions,
         "ModelArtifacts": {"S3ModelArtifacts": _artifacts(job.request)},
     }
+
+
+def _inputs(request: Mapping[str, Any]) -> list[str]:
+    """The addresses of a job's channels in S3."""
+    data = [channel["DataSource"] for channel in request.get("InputDataConfig", [])]
+    return [source["S3DataSource"]["S3Uri"] for source in data if "S3DataSource" in source]
 
 
 def _artifacts(request: Mapping[str, Any]) -> str:

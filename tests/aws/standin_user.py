@@ -15,6 +15,18 @@ TRUST = {
     ],
 }
 
+# As much as AmazonSageMakerFullAccess gives a role of what SageMaker does in its name.
+EVERYTHING = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Action": ["cloudwatch:*", "ec2:*", "ecr:*", "kms:*", "logs:*", "s3:*"],
+            "Resource": "*",
+        },
+    ],
+}
+
 
 class User:
     """Somebody with an execution role and a bucket of weights, in one region."""
@@ -25,7 +37,7 @@ class User:
         self.runtime: Any = self.session.client("sagemaker-runtime")
         self.scaling: Any = self.session.client("application-autoscaling")
         self.logs: Any = self.session.client("logs")
-        self.role = self._make_role()
+        self.role = self._make_role(standin)
         self.weights = self._make_weights(region)
 
     def create_model(self, name: str, **container: Any) -> None:
@@ -90,13 +102,11 @@ class User:
         ]
         return [event["message"] for page in pages for event in page["events"]]
 
-    def _make_role(self) -> str:
+    def _make_role(self, standin: StandIn) -> str:
         iam = self.session.client("iam")
         role: str = iam.create_role(RoleName="execution", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
-        # As AmazonSageMakerFullAccess has it: AWS wants it of the role for updates with alarms.
-        allowed = {"Effect": "Allow", "Action": "cloudwatch:DescribeAlarms", "Resource": "*"}
-        policy = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-        iam.put_role_policy(RoleName="execution", PolicyName="alarms", PolicyDocument=policy)
+        iam.put_role_policy(RoleName="execution", PolicyName="all", PolicyDocument=json.dumps(EVERYTHING))
+        standin.account.iam.settle()
         return role
 
     def _make_weights(self, region: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from botocore.stub import Stubber
 from jumpstart_entries import GPT_OSS, gpt_oss
 from pairs import HUB_RECIPE, write_recipe
 from standin import ACCOUNT, StandIn
+from standin_user import EVERYTHING
 
 from toolkit.errors import PlatformError
 from toolkit.loading import load
@@ -59,6 +60,7 @@ def make_endpoint(clients: Clients, name: str, instance_type: str, count: int) -
     trust = {"Effect": "Allow", "Principal": {"Service": "sagemaker.amazonaws.com"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     role = clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=document)["Role"]["Arn"]
+    clients.iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=json.dumps(EVERYTHING))
     clients.sagemaker.create_model(ModelName=name, ExecutionRoleArn=role, PrimaryContainer={"Image": IMAGE})
     variant: Any = {
         "VariantName": "only",
@@ -215,7 +217,8 @@ def test_a_quota_that_is_not_listed(standin: StandIn, clients: Clients, recipe: 
     assert [item.message for item in facts.unread] == [message]
 
 
-def test_instances_of_other_endpoints_count(clients: Clients, recipe: Recipe) -> None:
+def test_instances_of_other_endpoints_count(clients: Clients, recipe: Recipe, standin: StandIn) -> None:
+    standin.account.iam.late = 0.0
     make_endpoint(clients, "theirs", "ml.g6.xlarge", 1)
     make_endpoint(clients, "others", "ml.g6e.xlarge", 4)
     make_endpoint(clients, "hub", "ml.g6.xlarge", 1)  # the recipe's own

@@ -30,6 +30,16 @@ SETTINGS = {
     "own alarm": FROM_HUB + "rollout: {alarms: [latency]}\n",
     "own composite alarm": FROM_HUB + "rollout: {alarms: [any]}\n",
 }
+WITHOUT_ALARMS = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "NotAction": "cloudwatch:DescribeAlarms",
+            "Resource": "*",
+        }
+    ],
+}
 DENIED = "not authorized to perform: cloudwatch:DescribeAlarms"
 
 
@@ -60,11 +70,12 @@ def make_alarms(standin: StandIn) -> None:
 
 
 def make_role(standin: StandIn, *statements: dict[str, Any]) -> str:
+    """A role that may do all but look at alarms, and what these statements say."""
     iam: Any = standin.session().client("iam")
     arn: str = iam.create_role(RoleName="ours", AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]["Arn"]
-    if statements:
-        document = json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
-        iam.put_role_policy(RoleName="ours", PolicyName="all", PolicyDocument=document)
+    document = json.dumps({**WITHOUT_ALARMS, "Statement": [*WITHOUT_ALARMS["Statement"], *statements]})
+    iam.put_role_policy(RoleName="ours", PolicyName="all", PolicyDocument=document)
+    standin.account.iam.settle()
     return arn
 
 
@@ -88,7 +99,9 @@ def test_a_role_that_may_not_look_at_alarms_is_refused(standin: StandIn, user: U
     user.deploy("ep")
     user.create_config("other", one("ep"))
     make_alarm(standin, "errors")
-    user.session.client("iam").delete_role_policy(RoleName="execution", PolicyName="alarms")
+    iam: Any = user.session.client("iam")
+    iam.put_role_policy(RoleName="execution", PolicyName="all", PolicyDocument=json.dumps(WITHOUT_ALARMS))
+    standin.account.iam.settle()
     config: Any = {"AutoRollbackConfiguration": {"Alarms": [{"AlarmName": "errors"}]}}
     with pytest.raises(ClientError, match=DENIED):
         user.sagemaker.update_endpoint(EndpointName="ep", EndpointConfigName="other", DeploymentConfig=config)

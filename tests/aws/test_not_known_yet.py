@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
+from standin_iam import LATE
 from standin_user import IMAGE, TRUST, User, one
 
 import toolkit
@@ -47,11 +48,15 @@ def execute_all(standin: StandIn, *actions: Action, seconds_each: float = 0.0) -
 
 
 RIGHTS = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+NOTHING = {
+    "Version": "2012-10-17",
+    "Statement": [{"Effect": "Allow", "Action": "s3:ListAllMyBuckets", "Resource": "*"}],
+}
 
 
-def role_actions(name: str) -> tuple[Action, Action]:
+def role_actions(name: str, rights: dict[str, Any] = RIGHTS) -> tuple[Action, Action]:
     role = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(TRUST)}
-    policy = {"RoleName": name, "PolicyName": "p", "PolicyDocument": json.dumps(RIGHTS)}
+    policy = {"RoleName": name, "PolicyName": "p", "PolicyDocument": json.dumps(rights)}
     return (
         Action("Role", name, "create", "", role),
         Action("RolePolicy", f"{name}/p", "create", "", policy),
@@ -66,14 +71,18 @@ def model_action(user: User, role: str) -> Action:
 
 def test_a_role_that_was_just_made_may_not_read_the_weights_yet(standin: StandIn, user: User) -> None:
     """The words of philschmid/llm-sagemaker-sample#2."""
-    standin.account.iam_is_late = 3
     model = model_action(user, user.role.replace("execution", "new"))
-    assert execute_all(standin, *role_actions("new"), model) == [5.0, 5.0, 5.0]
+    pauses = execute_all(standin, *role_actions("new"), model)
+    assert pauses == [5.0] * len(pauses)
+    assert LATE / 5 - 2 <= len(pauses) <= LATE / 5
     assert user.sagemaker.describe_model(ModelName="m")
 
 
 def test_a_policy_that_was_just_changed_may_not_be_known_yet(standin: StandIn, user: User) -> None:
-    standin.account.iam_is_late = 1
+    iam: Any = user.session.client("iam")
+    iam.put_role_policy(RoleName="execution", PolicyName="all", PolicyDocument=json.dumps(NOTHING))
+    standin.account.iam.settle()
+    standin.account.iam.late = 10.0
     _, policy = role_actions("execution")
     assert execute_all(standin, replace(policy, verb="update"), model_action(user, user.role)) == [5.0]
 
@@ -82,10 +91,10 @@ def test_a_policy_that_was_just_changed_may_not_be_known_yet(standin: StandIn, u
 def test_a_role_that_has_long_been_there_and_may_not_read_is_an_error(
     standin: StandIn, user: User, age: float | None
 ) -> None:
-    standin.account.iam_is_late = 100
-    made = role_actions("old")
+    made = role_actions("old", NOTHING)
     for action in made if age is None else ():
         execute_all(standin, action)
+    standin.account.iam.late = 0.0
     actions = made if age else ()
     with pytest.raises(PlatformError, match="Could not access model data"):
         execute_all(standin, *actions, model_action(user, user.role.replace("execution", "old")), seconds_each=age or 0)
@@ -93,9 +102,8 @@ def test_a_role_that_has_long_been_there_and_may_not_read_is_an_error(
 
 
 def test_rights_that_never_come_are_an_error_after_a_minute(standin: StandIn, user: User) -> None:
-    standin.account.iam_is_late = 100
     with pytest.raises(PlatformError, match="Could not access model data"):
-        execute_all(standin, *role_actions("new"), model_action(user, user.role.replace("execution", "new")))
+        execute_all(standin, *role_actions("new", NOTHING), model_action(user, user.role.replace("execution", "new")))
     assert [call.operation for call in standin.calls].count("CreateModel") == 12
 
 

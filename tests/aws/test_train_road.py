@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from loopback_registry import running
 from reports import example
-from rights import not_allowed
+from rights import needless, never_allowed, not_allowed
 from small_images import push_base
 from standin import StandIn
 from standin_training import JobScript
@@ -168,6 +168,15 @@ def test_training_takes_the_rights_that_are_listed(recipe: Path, standin: StandI
     toolkit.train(recipe, progress=Silent())
     toolkit.destroy(recipe, progress=Silent())
     assert {call for call in not_allowed(standin, load(recipe)) if "captured" not in call[1]} == set()
+
+
+def test_the_jobs_role_takes_all_that_it_is_given(recipe: Path, standin: StandIn) -> None:
+    """Whether SageMaker deletes in S3 what a job deletes, and ends uploads that fail, is not documented."""
+    toolkit.train(recipe, progress=Silent())
+    assert never_allowed(standin) == set()
+    doubtful = {"s3:DeleteObject", "s3:AbortMultipartUpload"}
+    assert {action for action, _ in needless(standin)} <= doubtful
+    assert any(access.action == "s3:ListBucket" for access in standin.account.iam.refused)  # too early
 
 
 def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, host: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from toolkit.api.context import arms_of, complete_recipe, open_for_plan, pin_by_lock
@@ -46,6 +48,20 @@ def ci_roles(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, An
 
     loaded, _ = _of_aws(recipe, platform)
     return roles(*complete_recipe(loaded, open_for_plan(loaded)))
+
+
+def role_policy(recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False) -> dict[str, Any]:
+    """What the execution role of the recipe's endpoint must be allowed to do, as the document of a policy.
+
+    For a role that somebody else makes. Starts nothing. Raises UsageError for a recipe that does not run on AWS.
+    """
+    loaded, _ = _of_aws(recipe, platform)
+    made = replace(loaded, platform=loaded.platform.edit(role="create"))
+    complete, account = complete_recipe(made, open_for_plan(made))
+    wanted = rules_of(made.platform.name).desired(arms_of(complete, baseline), account)
+    documents = [json.loads(item.request["PolicyDocument"]) for item in wanted if item.kind == "RolePolicy"]
+    statements = [statement for document in documents for statement in document["Statement"]]
+    return {**documents[0], "Statement": [one for i, one in enumerate(statements) if one not in statements[:i]]}
 
 
 def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates]:

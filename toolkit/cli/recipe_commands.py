@@ -92,11 +92,12 @@ def plan(
     baseline: Baseline = False,
     platform: PlatformName = None,
     form: Annotated[
-        Literal["table", "json", "cloudformation", "ci-roles"],
+        Literal["table", "json", "cloudformation", "ci-roles", "role-policy"],
         typer.Option(
             "--format",
             help="Output format. `json` is the same as --json; `cloudformation` is a template, and so is `ci-roles`: "
-            "of two roles for GitHub Actions, of which one only plans and the other deploys.",
+            "of two roles for GitHub Actions, of which one only plans and the other deploys. `role-policy` is what an "
+            "execution role must be allowed to do.",
         ),
     ] = "table",
     out: Annotated[
@@ -141,6 +142,9 @@ def plan(
     if form == "ci-roles":
         _write_roles(recipe, platform, out)
         return
+    if form == "role-policy":
+        _write_policy(recipe, platform, baseline, out)
+        return
     planned = make(recipe, platform=platform, baseline=baseline)
     if out:
         planned.save(out)
@@ -181,6 +185,14 @@ def _write_roles(recipe: str, platform: str | None, out: Path | None) -> None:
         f"aws cloudformation deploy --template-file {out or 'FILE'} --stack-name NAME --capabilities CAPABILITY_IAM"
     )
     say(f"then create the stack: {create} --parameter-overrides Repository=OWNER/NAME")
+
+
+def _write_policy(recipe: str, platform: str | None, baseline: bool, out: Path | None) -> None:
+    from toolkit.api.export import role_policy
+
+    _print_template(role_policy(recipe, platform=platform, baseline=baseline), out)
+    put = f"aws iam put-role-policy --role-name ROLE --policy-name toolkit --policy-document file://{out or 'FILE'}"
+    say(f"SageMaker (sagemaker.amazonaws.com) must be allowed to assume the role; to attach the policy: {put}")
 
 
 def _print_template(document: Mapping[str, object], out: Path | None) -> None:

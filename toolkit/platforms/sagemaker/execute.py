@@ -18,7 +18,6 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Work, by_key
 
 _ATTEMPTS = 12
-_PAUSE_SECONDS = 5.0
 # What was just created is not known everywhere at once: for some seconds AWS refuses what names it. Weights are not
 # among them ("Could not find model data at"): S3 knows them at once.
 _NOT_KNOWN_YET: Mapping[re.Pattern[str], str] = {
@@ -28,9 +27,11 @@ _NOT_KNOWN_YET: Mapping[re.Pattern[str], str] = {
     ),
 }
 # What a role may do is not known everywhere at once either. These are errors too, so only a role of which this run has
-# changed something is waited for: CreateModel (philschmid/llm-sagemaker-sample#2), and IAM's own words.
+# changed something is waited for: CreateModel (philschmid/llm-sagemaker-sample#2), CreateTrainingJob
+# (aws/amazon-sagemaker-examples#2267), and IAM's own words.
 _OF_A_ROLE = re.compile(
     r'Could not access model data at .* role "\S+/(?P<named>[^"/]+)" exists|'
+    r'No S3 objects found under .* role "\S+/(?P<job>[^"/]+)" has|'
     r"assumed-role/(?P<taken>[^/]+)/\S+ is not authorized to perform"
 )
 _FRESH_SECONDS = 300.0
@@ -52,30 +53,30 @@ class FreshRoles:
     def may_explain(self, message: str) -> bool:
         """Whether AWS's refusal may be because a role's rights are not known everywhere yet."""
         found = _OF_A_ROLE.search(message)
-        changed = self._changed.get(found["named"] or found["taken"]) if found else None
+        changed = self._changed.get(next(filter(None, found.groups()))) if found else None
         return changed is not None and self.clock() - changed < _FRESH_SECONDS
 
 
-def create(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
+def create(kind: AwsKind, work: Work, action: Action, pause: Callable[[], None], fresh_roles: FreshRoles) -> None:
     """Make the resource with the action's own request, under the lease; one of ours that exists already stays.
 
     Raises PlatformError when what exists is another's, or an endpoint that runs something else.
     """
     try:
-        _retry(lambda: kind.create(work, action.request), work, sleep, fresh_roles)
+        _retry(lambda: kind.create(work, action.request), work, pause, fresh_roles)
     except ClientError as error:
         if not any(words in message_of(error) for words in _EXISTS):
             raise
         _require_ours(kind, work.clients, action)
 
 
-def update(kind: AwsKind, work: Work, action: Action, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
+def update(kind: AwsKind, work: Work, action: Action, pause: Callable[[], None], fresh_roles: FreshRoles) -> None:
     """Change the existing resource with the action's own request."""
-    _retry(lambda: kind.update(work, action.request), work, sleep, fresh_roles)
+    _retry(lambda: kind.update(work, action.request), work, pause, fresh_roles)
 
 
-def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None], fresh_roles: FreshRoles) -> None:
-    """Call again while AWS does not know yet what the request names, for a minute."""
+def _retry(call: Callable[[], None], work: Work, pause: Callable[[], None], fresh_roles: FreshRoles) -> None:
+    """Call again while AWS does not know yet what the request names, twelve times: a minute, if a pause takes 5 s."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             call()
@@ -87,7 +88,7 @@ def _retry(call: Callable[[], None], work: Work, sleep: Callable[[float], None],
             if waiting is None or attempt == _ATTEMPTS:
                 raise
             work.progress.update(waiting)
-            sleep(_PAUSE_SECONDS)
+            pause()
         else:
             return
 

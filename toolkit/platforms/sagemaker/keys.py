@@ -68,8 +68,11 @@ class AwsPlatform(PlatformSection):
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
     ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
     kms_key: NonEmptyStr | None = Field(
-        None, description="KMS key, id or ARN, that encrypts staged weights and the instances' volumes"
+        None, description="KMS key, id or ARN, that encrypts staged weights, the instances' volumes and built images"
     )
+    permissions_boundary: (
+        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$")] | None
+    ) = Field(None, description="ARN of the policy that bounds the roles which `role: create` makes")
 
     @model_validator(mode="after")
     def _prefix_routing_is_used(self) -> AwsPlatform:
@@ -130,6 +133,13 @@ class AwsObservability(ObservabilitySection):
     )
     metrics_seconds: Literal[10, 30, 60, 120, 180, 240, 300] = Field(
         60, description="how often the container's own metrics go to CloudWatch"
+    )
+    log_retention_days: Literal[
+        1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3288, 3653
+    ] = Field(30, description="how long the endpoint's log is kept, from when its log group is made")
+    log_kms_key: Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:kms:.+:key/.+$")] | None = Field(
+        None,
+        description="ARN of the KMS key that encrypts the log; its key policy must let CloudWatch Logs use it",
     )
     data_capture_percent: Annotated[StrictInt, Field(ge=0, le=100)] = Field(
         0, description="requests and answers that are kept in the toolkit's bucket"

@@ -66,6 +66,8 @@ def permissions(
     if key := aws(recipe).kms_key:
         # Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions).
         actions = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
+        if builds(recipe) or recipe.training:  # ECR's user guide, encryption-at-rest, of whoever makes the repository
+            actions += ("kms:DescribeKey", "kms:RetireGrant")
         needed.append(Permission(actions, (key_arn(key, account),), unless="the key's own policy allows it"))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
@@ -90,9 +92,14 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
     yield _allow("sagemaker", "CreateEndpoint UpdateEndpoint", *endpoints, *configs)
     verbs = "DescribeEndpoint DeleteEndpoint InvokeEndpoint InvokeEndpointWithResponseStream"
     yield _allow("sagemaker", verbs, *endpoints)
+    # Of a component it is asked whether an endpoint has its name.
+    others = set(_arns(account, "sagemaker", "endpoint/", *_arms(recipe))) - set(endpoints)
+    if others:
+        yield _allow("sagemaker", "DescribeEndpoint", *sorted(others))
     yield _allow("sagemaker", "CreateEndpointConfig DescribeEndpointConfig DeleteEndpointConfig", *configs)
     yield _allow("sagemaker", "CreateModel DescribeModel DeleteModel", *models)
-    yield _allow("sagemaker", "DescribeInferenceComponent", *components)
+    named = _arns(account, "sagemaker", "inference-component/", *_names_and_hosts(recipe))
+    yield _allow("sagemaker", "DescribeInferenceComponent", *named)
     if aws(recipe).inference_component:
         yield _allow("sagemaker", "UpdateInferenceComponent DeleteInferenceComponent", *components)
         # That AWS asks for the endpoint too is unverified: the request names it.
@@ -165,7 +172,7 @@ def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:
 def _monitoring(recipe: Recipe, account: Account) -> Iterator[Permission]:
     prefix = f"arn:{account.partition}:cloudwatch::{account.id}:dashboard"  # the same in all regions
     dashboards = (f"{prefix}/{dashboard_name(name, account.region)}" for name in _names_and_hosts(recipe))
-    making = "PutDashboard DeleteDashboards" if _watches(recipe) else ""
+    making = "PutDashboard DeleteDashboards TagResource" if _watches(recipe) else ""
     yield _allow("cloudwatch", f"GetDashboard {making}", *dashboards)
     making = "PutMetricAlarm DeleteAlarms TagResource" if _watches(recipe) else ""
     yield _allow("cloudwatch", f"ListTagsForResource {making}", *_alarms(recipe, account))

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,8 @@ _SETTLE_TIMEOUT_SECONDS = 7200.0
 
 @dataclass(frozen=True)
 class SageMakerPlatform:
-    """Real-time endpoints of one account and region. `poll_seconds` is the pause between two looks at an endpoint."""
+    """Real-time endpoints of one account and region. `poll_seconds` is the pause between two looks at an endpoint,
+    and before AWS is asked again for what it did not know yet."""
 
     clients: Clients
     name: str = "sagemaker"
@@ -166,6 +168,7 @@ class SageMakerPlatform:
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
         work = Work(self.clients, progress, self.open_files, self.build_image)
+        pause = partial(self.sleep, self.poll_seconds)
         with aws_errors(str(action)):
             if action.verb != "create":
                 self._wait_settled(action, progress)
@@ -175,9 +178,9 @@ class SageMakerPlatform:
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
                 self._wait_settled(action, progress)
             if action.verb in ("create", "replace"):
-                execute.create(kind, work, action, self.sleep, self.fresh_roles)
+                execute.create(kind, work, action, pause, self.fresh_roles)
             elif action.verb == "update":
-                execute.update(kind, work, action, self.sleep, self.fresh_roles)
+                execute.update(kind, work, action, pause, self.fresh_roles)
             self.fresh_roles.note(action)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)

@@ -106,9 +106,12 @@ def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
 
 
 def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
-    ask = f": no known price for {UNPRICED}; update prices with `toolkit catalog update`"
+    where = "update prices with `toolkit catalog update`, or see https://aws.amazon.com/sagemaker/ai/pricing"
+    ask = f": no known price for {UNPRICED}; {where}"
     assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
-    assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(f", at most unknown{ask}")
+    assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(
+        f", at most {usd(CHEAP):.2f} $/h on the types of known price{ask}"
+    )
 
 
 def test_words_say_when_a_price_is_not_sure(recipe: Recipe) -> None:

@@ -35,10 +35,12 @@ from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
     PREVIOUS_TAG,
     bucket_name,
+    has_local_disk,
     on_aws,
     ran_before,
     remembered,
     tags,
+    volume_key,
 )
 from toolkit.platforms.sagemaker.rules.updates import instance_types
 from toolkit.recipe.recipe import Recipe
@@ -112,8 +114,8 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
         }
     if percent := aws_observability(recipe).data_capture_percent:
         body["DataCaptureConfig"] = _data_capture(recipe, account, endpoint, percent)
-    if aws(recipe).kms_key and not any(_has_local_disk(name) for name in recipe.platform.types):
-        body["KmsKeyId"] = aws(recipe).kms_key  # SageMaker refuses a KMS key for instances with an instance store
+    if key := volume_key(recipe):
+        body["KmsKeyId"] = key
     name = content_name(endpoint, body)
     return Resource("EndpointConfig", name, {"EndpointConfigName": name, **body, "Tags": tags(recipe, endpoint)})
 
@@ -166,7 +168,7 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     image = recipe.image
     if ami := theirs.ami if theirs else image.ami if image else "":
         settings["InferenceAmiVersion"] = ami
-    if not any(_has_local_disk(name) for name in recipe.platform.types) and (
+    if not any(map(has_local_disk, recipe.platform.types)) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)
     ):
         settings["VolumeSizeInGB"] = min(needed, LARGEST_VOLUME_GB)
@@ -191,11 +193,6 @@ def _routing(recipe: Recipe) -> dict[str, Any]:
 
 def _volume_gb(weight_bytes: int | None) -> int | None:
     return round(1.2 * weight_bytes / 1e9) + _SPARE_VOLUME_GB if weight_bytes else None
-
-
-def _has_local_disk(instance_type: str) -> bool:
-    instance = lookup.instance(instance_type)
-    return instance is None or instance.local_nvme_gb > 0
 
 
 def _data_capture(recipe: Recipe, account: Account, endpoint: str, percent: int) -> dict[str, Any]:

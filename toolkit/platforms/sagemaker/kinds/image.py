@@ -17,6 +17,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.planning.retention import price_in_words, rules
 from toolkit.platforms.image import ImageStore, address, base_address, render, request_of, store_of
 from toolkit.platforms.sagemaker.aws_errors import code_of, is_denied, is_missing, unless
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
@@ -105,9 +106,10 @@ def repository(recipe: Recipe) -> list[Resource]:
         "selection": {"tagStatus": "untagged", "countType": "imageCountMoreThan", "countNumber": _KEPT_UNTAGGED},
         "action": {"type": "expire"},
     }
-    name = repository_of(recipe)
+    name, key = repository_of(recipe), aws(recipe).kms_key
     request = {
         "repositoryName": name,
+        **({"encryptionConfiguration": {"encryptionType": "KMS", "kmsKey": key}} if key else {}),
         "imageTagMutability": "IMMUTABLE",
         "imageScanningConfiguration": {"scanOnPush": True},
         "tags": tags(recipe),

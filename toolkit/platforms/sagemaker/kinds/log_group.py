@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
     from toolkit.platforms.sagemaker.rules.model_data import Deployment
 
-RETENTION_DAYS = 30
 _FILTER_PREFIX = "toolkit-"
 
 
@@ -38,12 +37,10 @@ class LogGroupKind(ContentKind):
         recipe = deployment.recipe
         if not has_monitoring(recipe):
             return []
-        group = metrics.log_group(recipe)
-        return [
-            Resource(
-                self.kind, group, {"logGroupName": group, "RetentionInDays": RETENTION_DAYS, "tags": tag_map(recipe)}
-            )
-        ]
+        group, settings = metrics.log_group(recipe), aws_observability(recipe)
+        key = {"kmsKeyId": settings.log_kms_key} if settings.log_kms_key else {}
+        days = {"RetentionInDays": settings.log_retention_days}
+        return [Resource(self.kind, group, {"logGroupName": group, **days, **key, "tags": tag_map(recipe)})]
 
     def differs(self, resource: Resource, existing: Existing) -> bool:
         """It only needs our tag and any retention time, which the account's rules may have changed."""
@@ -76,8 +73,8 @@ class LogGroupKind(ContentKind):
                 yield Existing(self.kind, group, True, (name,), state)
 
     def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        named = {"logGroupName": request["logGroupName"]}
-        return ApiCall("logs", "CreateLogGroup", {**named, "tags": request["tags"]}), _keeping(request)
+        own = {key: value for key, value in request.items() if key != "RetentionInDays"}
+        return ApiCall("logs", "CreateLogGroup", own), _keeping(request)
 
     def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
         """Takes over a group that SageMaker itself has created, for an endpoint without alarms."""

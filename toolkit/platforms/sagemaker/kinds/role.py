@@ -30,6 +30,7 @@ from toolkit.platforms.sagemaker.rules.names import (
     role_name,
     tags,
     trainer,
+    volume_key,
 )
 from toolkit.recipe.recipe import Recipe
 
@@ -162,17 +163,25 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     recipe, account, endpoint = deployment.recipe, deployment.account, endpoint_name(deployment.recipe)
     captured = f"arn:{account.partition}:s3:::{bucket_name(account)}/{CAPTURE_PREFIX}{endpoint}/*"
     captures = [allow("s3:PutObject", captured)] if aws_observability(recipe).data_capture_percent else []
-    seen = [sees_alarms(recipe, account)] if on_aws(recipe) and alarms_of_updates(recipe, variants(recipe)) else []
-    own = _statements(recipe, account, [log_group(recipe)], deployment.data, [*captures, *seen])
-    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own)
-    if aws(recipe).inference_component is None:
+    # A component that is replaced all at once is not rolled back by alarms.
+    component, rolls = aws(recipe).inference_component, aws_rollout(recipe).update == "rolling"
+    watched = on_aws(recipe) and alarms_of_updates(recipe, variants(recipe)) and (component is None or rolls)
+    seen = [sees_alarms(recipe, account)] if watched else []
+    # Developer guide, sagemaker-roles: to read what is encrypted, for a volume; S3 asks for GenerateDataKey to write.
+    volume = ["kms:CreateGrant"] if volume_key(recipe) else []
+    volume += ["kms:GenerateDataKey"] if captures else []
+    reading = ["kms:Decrypt"] if deployment.data else []
+    own = _statements(recipe, account, [log_group(recipe)], deployment.data, [*captures, *seen], [*reading, *volume])
+    boundary = aws(recipe).permissions_boundary
+    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own, boundary)
+    if component is None:
         return roles
     # Of whichever of them rolls an update of the endpoint back. Which role writes a component's log is not documented.
     alarms = allow(ALARM_ACTION, "*")
     groups = [log_groups(endpoint)[0], log_groups("*")[1]]
-    shared = _statements(recipe, account, groups, (), [*captures, alarms])
+    shared = _statements(recipe, account, groups, (), [*captures, alarms], volume)
     name = role_name(endpoint, account)
-    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared), *roles]
+    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared, boundary), *roles]
 
 
 def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
@@ -187,11 +196,18 @@ def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
 
 
 def job_role(
-    recipe: Recipe, account: Account, data: Sequence[ModelData], owner: str, prefix: str, *also: str
+    recipe: Recipe,
+    account: Account,
+    data: Sequence[ModelData],
+    owner: str,
+    prefix: str,
+    also: Sequence[str] = (),
+    with_key: Sequence[str] = (),
 ) -> list[Resource]:
     """Role and policy to create for the recipe's jobs that compile or train; empty if a role was found.
 
-    They read their own data, and write below `prefix` of the toolkit's bucket; `also` are further actions there.
+    They read their own data, and write below `prefix` of the toolkit's bucket; `also` are further actions there,
+    `with_key` further ones with the recipe's KMS key.
     """
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
     written = [
@@ -199,8 +215,11 @@ def job_role(
         allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
         _list(bucket, [prefix]),
     ]
-    statements = _statements(recipe, account, [TRAINING_LOG_GROUP], data, written)
-    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements)
+    # botocore 1.44.5, OutputDataConfig: the role "must include permissions to call kms:Encrypt".
+    key = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", *with_key]
+    statements = _statements(recipe, account, [TRAINING_LOG_GROUP], data, written, key)
+    boundary = aws(recipe).permissions_boundary
+    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements, boundary)
 
 
 def _job_owners(look: Look) -> list[str]:
@@ -226,7 +245,12 @@ def _policies(clients: Clients, role: str) -> list[Existing]:
 
 
 def _role_and_policy(
-    name: str, its_tags: list[dict[str, str]], policy_name: str, account: Account, statements: list[dict[str, Any]]
+    name: str,
+    its_tags: list[dict[str, str]],
+    policy_name: str,
+    account: Account,
+    statements: list[dict[str, Any]],
+    boundary: str | None,
 ) -> list[Resource]:
     if account.role:
         return []
@@ -241,13 +265,19 @@ def _role_and_policy(
             "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
         },
     }
-    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), "Tags": its_tags}
+    bounded = {"PermissionsBoundary": boundary} if boundary else {}
+    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), **bounded, "Tags": its_tags}
     put = {"RoleName": name, "PolicyName": policy_name, "PolicyDocument": json.dumps(policy(*statements))}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{policy_name}", put)]
 
 
 def _statements(
-    recipe: Recipe, account: Account, groups: Sequence[str], data: Sequence[ModelData], also: Sequence[dict[str, Any]]
+    recipe: Recipe,
+    account: Account,
+    groups: Sequence[str],
+    data: Sequence[ModelData],
+    also: Sequence[dict[str, Any]],
+    with_key: list[str],
 ) -> list[dict[str, Any]]:
     arn = f"arn:{account.partition}"
     prefix = f"{arn}:logs:{account.region}:{account.id}:log-group:"
@@ -260,8 +290,8 @@ def _statements(
         statements.append(allow(["cloudwatch:PutMetricData", "ecr:GetAuthorizationToken"], "*"))
         statements.append(allow(IMAGE_ACTIONS, f"{arn}:ecr:{account.region}:*:repository/*"))
     statements += also
-    if key := aws(recipe).kms_key:
-        statements.append(allow(["kms:Decrypt", "kms:GenerateDataKey", "kms:CreateGrant"], key_arn(key, account)))
+    if (key := aws(recipe).kms_key) and with_key:
+        statements.append(allow(with_key, key_arn(key, account)))
     if aws_network(recipe).subnets:
         statements.append(allow(_VPC_ACTIONS, "*"))
     return statements

@@ -70,10 +70,15 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
         *repository(recipe),
         image,
         *staged(data, recipe.name),
-        *job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), "s3:AbortMultipartUpload"),
+        *_role(recipe, account, data),
         _resource(recipe, account, data, str(image.request["Image"])),
     ]
     return in_order(wanted, ORDER)
+
+
+def _role(recipe: Recipe, account: Account, data: list[ModelData]) -> list[Resource]:
+    volume = ["kms:CreateGrant"] if _has_encrypted_volume(recipe) else []
+    return job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), ["s3:AbortMultipartUpload"], volume)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
@@ -139,16 +144,19 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
 
 
 def _machines(recipe: Recipe) -> dict[str, Any]:
-    """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
     training, name = _section(recipe), instance_type(recipe)
-    instance, key = recipe.platform_rules.instance(name), aws(recipe).kms_key
-    has_disks = bool(instance and instance.local_nvme_gb)
     return {
         "InstanceType": name,
         "InstanceCount": training.instance_count,
         "VolumeSizeInGB": training.volume_gb,
-        **({"VolumeKmsKeyId": key} if key and not has_disks else {}),
+        **({"VolumeKmsKeyId": aws(recipe).kms_key} if _has_encrypted_volume(recipe) else {}),
     }
+
+
+def _has_encrypted_volume(recipe: Recipe) -> bool:
+    """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
+    instance = recipe.platform_rules.instance(instance_type(recipe))
+    return bool(aws(recipe).kms_key) and not (instance and instance.local_nvme_gb)
 
 
 def _prefix(recipe: Recipe) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from toolkit.catalog import lookup
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules.arms import BASELINE, SPECULATIVE, VARIANT
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
@@ -97,6 +99,17 @@ def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:
 def key_arn(key: str, account: Account) -> str:
     """The ARN of a KMS key of the account, from its id or its ARN."""
     return key if key.startswith("arn:") else f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"
+
+
+def has_local_disk(instance_type: str) -> bool:
+    """Whether its instances bring disks of their own, which encrypt by themselves: SageMaker refuses a key for them."""
+    instance = lookup.instance(instance_type)
+    return instance is None or instance.local_nvme_gb > 0
+
+
+def volume_key(recipe: Recipe) -> str | None:
+    """The KMS key that encrypts the volumes of the recipe's instances."""
+    return None if any(map(has_local_disk, recipe.platform.types)) else aws(recipe).kms_key
 
 
 def resource_ids(name: str) -> list[str]:

@@ -14,6 +14,9 @@ from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import candidates, instances, variants
 from toolkit.recipe.recipe import Recipe
 
+# Public figures are read from lists that lack the newest types.
+_WHERE = "update prices with `toolkit catalog update`, or see https://aws.amazon.com/sagemaker/ai/pricing"
+
 
 def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the recipe's endpoint at first: first instance type, minimum number of instances."""
@@ -50,15 +53,18 @@ def price_text(recipe: Recipe) -> str:
     """The price as a phrase, with its source and reliability, or why it is unknown and what to do."""
     if aws(recipe).capacity_reservation:
         return "? $/h: reserved capacity is paid in advance, at a price that is not public"
-    unknown = [name for name in recipe.platform.types if price_of(name, recipe.region) is None]
-    ask = f": no known price for {', '.join(unknown)}; update prices with `toolkit catalog update`" if unknown else ""
-    now, most = price_per_hour(recipe), most_per_hour(recipe)
+    known = tuple(name for name in recipe.platform.types if price_of(name, recipe.region) is not None)
+    unknown = [name for name in recipe.platform.types if name not in known]
+    ask = f": no known price for {', '.join(unknown)}; {_WHERE}" if unknown else ""
+    now = price_per_hour(recipe)
+    most = _price(recipe, known, max(1, recipe.scaling.max_instances)) if known else None
     first = _find_price(recipe.platform.types[0], recipe.region)
     if now is None or first is None:
         return f"? $/h{ask}"
     trust = "" if first.quality.startswith("good") else f"; {first.quality}"
     source = f"on demand in {first.region}, {first.date}{trust}"
-    at_most = "" if most == now else ", at most unknown" if most is None else f", at most {most:.2f} $/h"
+    without = " on the types of known price" if unknown else ""
+    at_most = "" if most is None or (most == now and not unknown) else f", at most {most:.2f} $/h{without}"
     return f"{now:.2f} $/h ({source}){at_most}{ask}"
 
 
