@@ -31,7 +31,7 @@ from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import catalogue, known_model
 from toolkit.recipe.lock import write_lock
-from toolkit.recipe.source import ModelSource, model_source
+from toolkit.recipe.source import ModelSource, from_folder, model_source
 from toolkit.text import inert
 
 # A head from the hub is read before its recipe is written, and may turn out not to fit.
@@ -137,8 +137,7 @@ def _spell(model: str, folder: Path) -> str:
     is_path = model.startswith((".", "/", "~")) or model_source(model, folder).kind != "hub"
     if not here.is_dir() or (not is_path and known_model(model)):
         return model
-    relative = os.path.relpath(here.resolve(), folder.resolve())
-    return relative if relative.startswith("..") else f"./{relative}"
+    return from_folder(folder, here)
 
 
 def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
@@ -193,7 +192,7 @@ def _rehearsal(
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
     if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
-    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), "as in the recipe"
+    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), f"as in {path.name}"
     drafter = Drafter(method, k, same, same, model, proposal.lock.drafter)
     try:
         local = propose(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -114,6 +115,19 @@ def _next_steps(made: NewRecipe) -> None:
     if made.rehearsal:
         say("To rehearse it on this machine, which costs nothing:")
         next_step("deploy", str(made.rehearsal))
+    data = next((choice.value[0] for choice in made.choices if choice.key == "training.data"), None)
+    if data:
+        _own_head(made.rehearsal or made.path, data)
+
+
+def _own_head(recipe: Path, data: str) -> None:
+    """The road to a head of one's own; the commands are those of the rehearsal where there is one."""
+    say("It drafts without a head, as nobody has published one for this model. For one of your own, put conversations")
+    say(f"into {recipe.parent / data} (the comment beside `data` has the form), then run:")
+    steps = (("train", "learns from them"), ("deploy", "serves the head"), ("prove", "measures what it brings"))
+    for command, what in (*steps, ("improve", "later: goes on with your traffic")):
+        baseline = " --baseline" if command == "deploy" else ""
+        say(f"  {shlex.join(['toolkit', command, str(recipe)]) + baseline:<{len(str(recipe)) + 28}} # {what}")
 
 
 def import_(

@@ -33,6 +33,11 @@ class TrainingSection(Section):
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
         "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
     )
+    head: ModelName | None = Field(
+        None,
+        description="a folder, or `s3://bucket/prefix/`: where a P-EAGLE head is put while `speculation` drafts "
+        "without it; `toolkit train` then writes it into `speculation`, and takes this key out",
+    )
     data_version: NonEmptyStr | None = Field(
         None,
         description="a name for what data in S3 and on the hub hold now: with another one, `toolkit train` trains anew",

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import methods
+from toolkit.engines.vllm.budget import limits
 from toolkit.engines.vllm.convert import convert
+from toolkit.memory import free_bytes
 from toolkit.training.engine import Conversion, TrainingEngine
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
 
     # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
     eager = not torch.cuda.is_available()
+    gpu = None if eager else torch.cuda.mem_get_info()
     engine = LLM(
         job.target,
         dtype=job.dtype,
@@ -61,6 +64,7 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
         seed=job.seed,
         enforce_eager=eager,
         disable_log_stats=True,
+        **limits(job.engine_args, free_bytes(), gpu),
     )
 
     def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
