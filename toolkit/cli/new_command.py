@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 
 Goal = Literal["latency", "throughput"]
+_OUT = "The recipe's file; `-` is stdout.  [default: NAME.yaml, here]"
 
 
 def new(
     model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, a folder, or jumpstart:ID.")],
-    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,
     goal: Annotated[
@@ -66,8 +67,11 @@ def new(
         region=region,
         hardware=hardware,
     )
+    if made.text and not as_json:
+        print(made.text, end="")  # noqa: T201
+        return
     answer(made.to_dict(), as_json, lambda: _text(made), yes=made.ok)
-    if not as_json:
+    if not (as_json or made.text):
         _next_steps(made)
 
 
@@ -132,7 +136,7 @@ def _own_head(recipe: Path, data: str) -> None:
 
 def import_(
     file: Annotated[str, typer.Argument(help=f"A file with {lookup.importable()}; `-` reads stdin.")],
-    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
     variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
@@ -145,8 +149,11 @@ def import_(
     from toolkit.api.importing import import_recipe
 
     imported = import_recipe(_read(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
+    if imported.text and not as_json:
+        print(imported.text, end="")  # noqa: T201
+        return
     answer(imported.to_dict(), as_json, lambda: _import_text(imported), yes=imported.ok)
-    if not as_json:
+    if not (as_json or imported.text):
         next_step("lock", str(imported.path))
         next_step("plan", str(imported.path))
 

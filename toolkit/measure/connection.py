@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import time
@@ -112,7 +113,8 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            raise InvocationError(f"{self.name}: {error}") from error
+            hint = refusal.NOTHING_ANSWERS if error.errno == errno.ECONNREFUSED else ""
+            raise InvocationError(f"{self.name}: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True)

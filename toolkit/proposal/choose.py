@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from toolkit.proposal.own_head import own_head
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.recipe import EngineRules, Recipe
-from toolkit.recipe.section import LONGEST_NAME
+from toolkit.recipe.section import recipe_name
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
@@ -84,7 +83,7 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
         except _Unfit as error:
             reasons.setdefault(drafter.name, str(error))
             continue
-        name = _name(target.model.rstrip("/").rpartition("/")[2])
+        name = recipe_name(target.model.rstrip("/").rpartition("/")[2]) or "my-model"
         training = own_head(drafter, proposal, folder, name)
         recipe = {**proposal.recipe, "name": name, "training": training} if training else proposal.recipe
         choices = [*_drafting(drafter, able), *own_head_choices(training), *proposal.choices]
@@ -163,7 +162,7 @@ def _first(
     wishes: Wishes, target: ModelFacts, drafter: Drafter, types: Sequence[Instance], folder: Path
 ) -> tuple[_Draft, list[Choice]]:
     """The recipe without what is found by trying: version, token budget, instance type."""
-    name = _name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
+    name = recipe_name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
     speculation = {"method": drafter.method, "model": drafter.model, "num_speculative_tokens": drafter.tokens}
     platform = {"name": wishes.platform, "region": wishes.region}
     draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
@@ -215,10 +214,6 @@ def _requests(wishes: Wishes) -> Choice:
     other = next(goal for goal in _REQUESTS if goal != wishes.goal)
     why = f"requests decoded together, for {wishes.goal}"
     return Choice("engine.max_num_seqs", _REQUESTS[wishes.goal], why, (f"{_REQUESTS[other]} for {other}",))
-
-
-def _name(text: str) -> str:
-    return "-".join(re.findall(r"[a-zA-Z0-9]+", text)).lower()[:LONGEST_NAME].strip("-")
 
 
 def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choice]:

@@ -28,16 +28,20 @@ def with_section(text: str, section: str, values: Mapping[str, int | str]) -> st
 
 
 def without_key(text: str, section: str, key: str) -> str:
-    """The recipe's text without a key of a section, if it has it. A comment on its line goes with it."""
+    """The recipe's text without a key of a section, if it has it. Comments on its line and right above go with it."""
     found = _key(text, section).value
-    pairs = found.value if isinstance(found, MappingNode) else []
+    if not isinstance(found, MappingNode):
+        return text
+    pairs = found.value
     number = next((number for number, (name, _) in enumerate(pairs) if name.value == key), None)
     if number is None:
         return text
     name, value = pairs[number]
     if not found.flow_style:
-        start = text.rfind("\n", 0, name.start_mark.index) + 1
-        return text[:start] + text[_end_of_line(text, value) + 1 :]
+        above = text[: text.rfind("\n", 0, name.start_mark.index) + 1].splitlines(keepends=True)
+        while above and above[-1].lstrip().startswith("#"):
+            above.pop()
+        return "".join(above) + text[_end_of_line(text, value) + 1 :]
     if number + 1 < len(pairs):
         return text[: name.start_mark.index] + text[pairs[number + 1][0].start_mark.index :]
     start = pairs[number - 1][1].end_mark.index if number else name.start_mark.index

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StrictInt, StrictStr, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
 from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
 
@@ -48,6 +48,9 @@ class TrainingSection(Section):
         "have to draft; an address such as `https://host/v1`: the target answers there, behind an OpenAI-compatible "
         "server; `keep`: the answers of the data, for data that the target itself wrote; of a captured request only "
         "what the endpoint answered to it",
+    )
+    strict: StrictBool = Field(
+        False, description="a row of the data that cannot be used ends the job; else it is left out, counted and named"
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(
         0.0, description="of the target's new answers; 0: always its most probable token"

@@ -15,6 +15,8 @@ from toolkit.files import for_owner
 
 FILE = "job.json"
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
 
 class TrainingJob(BaseModel):
     """What to train, from what, and for how long.
@@ -54,7 +56,8 @@ class TrainingJob(BaseModel):
     learning_rate: float = 1e-4
     seed: int = 0
     start_from: str | None = None
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    dtype: Dtype = "auto"
+    strict: bool = False
     engine_args: dict[str, Any] = {}
     max_seconds: Annotated[int, Field(gt=0)] = 24 * 3600
     checkpoints: str = "checkpoints"

@@ -20,7 +20,7 @@ _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
-_LIMITS = {"max_seconds", "engine_args"}
+_LIMITS = {"max_seconds", "engine_args", "strict"}
 
 
 def training_job(recipe: Recipe) -> TrainingJob:

@@ -213,3 +213,28 @@ def test_one_recipe_is_shown_with_price_fit_and_evidence(capsys: pytest.CaptureF
     assert "math reasoning" in out
     assert run(["recipes", "show", "qwen3-8b/peagle"]) == 2
     assert "Did you mean qwen3-8b/p-eagle" in capsys.readouterr().err
+
+
+def test_a_recipe_can_go_to_stdout(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "-"]) == 0
+    text = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO(SERVE))
+    assert run(["import", "-", "--out", "-"]) == 0
+    imported = capsys.readouterr().out
+    assert not list(Path().iterdir())
+    Path("new.yaml").write_text(text)
+    Path("imported.yaml").write_text(imported)
+    assert load("new.yaml").method == "p-eagle"
+    assert load("imported.yaml").method == "ngram"
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "-", "--json"]) == 0
+    assert document(capsys)["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("Ünicode-bot", "unicode-bot"), ("Straße_8B", "strasse-8b"), ("模型", "my-model")]
+)
+def test_a_name_keeps_letters_of_other_alphabets_where_it_can(folder: str, name: str, tmp_path: Path) -> None:
+    write_model(tmp_path / folder, QWEN3, {"lm_head.weight": (1440, 128)})
+    write_tokenizer(tmp_path / folder)
+    assert run(["new", f"./{folder}", "--platform", "local"]) == 0
+    assert load(f"{name}.yaml").name == name

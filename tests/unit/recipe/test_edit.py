@@ -108,7 +108,7 @@ def test_a_section_on_one_line_is_replaced(text: str, edited: str) -> None:
 @pytest.mark.parametrize(
     ("text", "edited"),
     [
-        (ROAD, ROAD.replace("  head: ./head  # later\n", "")),
+        (ROAD, ROAD.replace("  # where\n  head: ./head  # later\n", "")),
         ("training: {data: [a], head: ./b}\n", "training: {data: [a]}\n"),
         ("training: {head: ./b, data: [a]}  # x\n", "training: {data: [a]}  # x\n"),
         ("training: {data: [a]}\n", "training: {data: [a]}\n"),

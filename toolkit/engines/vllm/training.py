@@ -17,7 +17,7 @@ from toolkit.training.engine import Conversion, TrainingEngine
 
 if TYPE_CHECKING:
     from toolkit.training.chat import Chat
-    from toolkit.training.job import TrainingJob
+    from toolkit.training.job import Dtype, TrainingJob
     from toolkit.training.responses import Answer, Generator, Question
 
 NAME = "vllm"
@@ -59,7 +59,7 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
     gpu = None if eager else torch.cuda.mem_get_info()
     engine = LLM(
         job.target,
-        dtype=job.dtype,
+        dtype=_dtype(job.dtype, on_cpu=eager),
         max_model_len=job.max_length,
         seed=job.seed,
         enforce_eager=eager,
@@ -83,6 +83,13 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
         yield generate
     finally:
         engine.llm_engine.engine_core.shutdown()
+
+
+def _dtype(said: Dtype, *, on_cpu: bool) -> Dtype:
+    """As it serves: in float32 on a CPU without arithmetic for bfloat16, which would take many times as long."""
+    import torch
+
+    return "float32" if on_cpu and said == "auto" and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else said
 
 
 TRAINING = VllmTraining()
