@@ -58,7 +58,7 @@ def python_page() -> str:
 
 
 def _class(cls: type) -> Iterator[str]:
-    yield f"### {cls.__name__}"
+    yield f"### {'toolkit.' if cls.__name__ in toolkit.__all__ else ''}{cls.__name__}"
     ours = [base for base in cls.__mro__ if base.__module__.startswith("toolkit")]
     for base in ours:
         yield from _documentation(base)
