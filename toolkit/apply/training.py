@@ -130,7 +130,7 @@ class _Watch:
                 if progress and not progress.held_out:  # else a log would have two lines in place of one a minute
                     self._now = progress.brief()
                 elif not self._reports:  # who says how far it is says it better than its engine does
-                    self._now = shorten(self._lines[-1], _LONGEST_LINE, placeholder=" …")
+                    self._now = shorten(self._lines[-1], _LONGEST_LINE, placeholder=" …", break_on_hyphens=False)
                 # Of training: the end of a stage, and what was measured on held-out data; the rest is for the live line
                 is_news = progress and (progress.held_out or progress.done >= progress.total)
                 if is_news or _COMPILER_NEWS.match(line.text):
