@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from toolkit.api.deployment import deploy as deploy
     from toolkit.api.deployment import plan as plan
     from toolkit.api.deployment import rollback as rollback
+    from toolkit.api.endpoint import Endpoint as Endpoint
     from toolkit.api.export import render as render
     from toolkit.api.fitting import fit as fit
     from toolkit.api.handles import connect as connect
@@ -43,9 +44,29 @@ if TYPE_CHECKING:
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
     from toolkit.apply.diagnose import explain as explain
+    from toolkit.errors import ApplyError as ApplyError
+    from toolkit.errors import EndpointNotFound as EndpointNotFound
+    from toolkit.errors import InvocationError as InvocationError
+    from toolkit.errors import PlatformError as PlatformError
+    from toolkit.errors import RecipeError as RecipeError
+    from toolkit.errors import ToolkitError as ToolkitError
+    from toolkit.errors import UsageError as UsageError
     from toolkit.loading import load as load
+    from toolkit.measure.report import BenchReport as BenchReport
+    from toolkit.measure.report import load_report as load_report
+    from toolkit.recipe.recipe import Recipe as Recipe
 
 _MODULES = {
+    "ApplyError": "toolkit.errors",
+    "BenchReport": "toolkit.measure.report",
+    "Endpoint": "toolkit.api.endpoint",
+    "EndpointNotFound": "toolkit.errors",
+    "InvocationError": "toolkit.errors",
+    "PlatformError": "toolkit.errors",
+    "Recipe": "toolkit.recipe.recipe",
+    "RecipeError": "toolkit.errors",
+    "ToolkitError": "toolkit.errors",
+    "UsageError": "toolkit.errors",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "check": "toolkit.api.checking",
@@ -59,6 +80,7 @@ _MODULES = {
     "fit": "toolkit.api.fitting",
     "improve": "toolkit.api.improvement",
     "load": "toolkit.loading",
+    "load_report": "toolkit.measure.report",
     "new": "toolkit.api.proposing",
     "plan": "toolkit.api.deployment",
     "recipes": "toolkit.api.catalogue",

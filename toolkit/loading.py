@@ -125,7 +125,8 @@ def _training(written: TrainingSection | None, folder: Path) -> TrainingSection 
         return None
     data = [item if "://" in item else absolute(folder, item) for item in written.data]
     start = model_source(written.start_from, folder).model if written.start_from else None
-    return written.edit(data=data, start_from=start)
+    head = model_source(written.head, folder).model if written.head else None
+    return written.edit(data=data, start_from=start, head=head)
 
 
 def _with_dashes(path: str) -> str:

@@ -53,7 +53,7 @@ from toolkit.images.reference import parse  # noqa: E402
 from toolkit.images.registry import Registry  # noqa: E402
 from toolkit.measure.compare import compare  # noqa: E402
 from toolkit.measure.page import page_html  # noqa: E402
-from toolkit.measure.report import read_report  # noqa: E402
+from toolkit.measure.report import load_report  # noqa: E402
 from toolkit.planning.plan import Plan  # noqa: E402
 from toolkit.planning.record import Record  # noqa: E402
 from toolkit.platforms.kubernetes.cluster import Cluster  # noqa: E402
@@ -173,7 +173,7 @@ def _parquet() -> bytes:
 def _report(content: bytes, folder: Path) -> object:
     """A saved report in each form that it is shown in."""
     (folder / "report.json").write_bytes(content)
-    report = read_report(folder / "report.json")
+    report = load_report(folder / "report.json")
     against = compare(example(), report)
     shown = (repr(report), report._repr_html_(), report_text(report, 80), repr(against), comparison_text(against, 80))
     return *shown, page_html(report)

@@ -13,6 +13,7 @@ from mkdocs.config import load_config
 from mkdocs.exceptions import Abort
 
 import toolkit
+from toolkit import errors
 from toolkit.apply.causes import words
 from toolkit.catalog import lookup
 from toolkit.checks.codes import codes
@@ -100,7 +101,8 @@ def test_every_key_of_a_recipe_is_described(site: Path) -> None:
 def test_every_public_name_is_described_with_its_arguments(site: Path) -> None:
     page = text(site, "reference/python")
     for name in toolkit.__all__:
-        assert f"toolkit.{name}¶" in page
+        heading = f"toolkit.errors.{name}" if hasattr(errors, name) else f"toolkit.{name}¶"
+        assert heading in page
     assert "toolkit.plan( recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False" in page
     assert "Endpoint.connect_info¶" in page
     assert "MissingPackage" in page

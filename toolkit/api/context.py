@@ -151,6 +151,10 @@ def recipe_or_none(name: RecipeLike) -> Recipe | None:
         return None
 
 
+STDOUT = Path("-")
+"""In place of a file: nothing is written, and the answer is the text."""
+
+
 def require_new(path: Path) -> None:
     """Raise UsageError if there is such a file."""
     if path.exists():

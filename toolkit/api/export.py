@@ -17,6 +17,7 @@ from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.train_job import train_job
 from toolkit.platforms.parts import Templates
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import as_trained
 from toolkit.registry import rules_of
 
 
@@ -82,6 +83,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False
     UsageError for what Kubernetes cannot do.
     """
     loaded = on_platform(load(recipe), "kubernetes")
+    loaded = as_trained(loaded) if to_train else loaded
     require(loaded, to_train=to_train)
     pinned = pin_by_lock(loaded, Account("", ""))
     if to_train:

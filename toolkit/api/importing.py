@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from toolkit.api.checking import check
-from toolkit.api.context import require_new
+from toolkit.api.context import STDOUT, require_new
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.engines import registry as engine_registry
@@ -21,7 +20,7 @@ from toolkit.proposal.text import data_text
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
 from toolkit.recipe.recipe import EngineRules
-from toolkit.recipe.section import LONGEST_NAME
+from toolkit.recipe.section import recipe_name
 from toolkit.secret_values import secret_keys
 from toolkit.text import inert
 
@@ -31,12 +30,16 @@ _BASELINE = {"method": "none"}
 
 @dataclass(frozen=True)
 class ImportedRecipe:
-    """A recipe that was written from another tool's settings; `left_out` says what of them is not in it, and why."""
+    """A recipe that was written from another tool's settings; `left_out` says what of them is not in it, and why.
+
+    `text` is the recipe where `path` is `-`, and nothing was written.
+    """
 
     path: Path
     source: str
     findings: tuple[Finding, ...]
     left_out: tuple[Finding, ...]
+    text: str = field(default="", repr=False)
 
     @property
     def ok(self) -> bool:
@@ -46,7 +49,8 @@ class ImportedRecipe:
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit import --json`."""
         findings = [asdict(finding) for finding in (*self.left_out, *self.findings)]
-        return {"recipe": str(self.path), "source": self.source, "choices": [], "findings": findings}
+        document = {"recipe": str(self.path), "source": self.source, "choices": [], "findings": findings}
+        return {**document, **({"text": self.text} if self.text else {})}
 
     def __repr__(self) -> str:
         lines = [finding.line_for(str(self.path)) for finding in (*self.left_out, *self.findings)]
@@ -71,10 +75,12 @@ def import_recipe(
     data = _recipe(imported, platform, name)
     _require_fit(data)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
-    require_new(path)
     origin = f"Made by `toolkit import` from {imported.source} on {current_day()}."
-    notes = [finding.message for finding in imported.findings]
-    write_whole(path, data_text(data, [origin, *notes]))
+    text = data_text(data, [origin, *(finding.message for finding in imported.findings)])
+    if path == STDOUT:
+        return ImportedRecipe(path, imported.source, (), tuple(imported.findings), text)
+    require_new(path)
+    write_whole(path, text)
     return ImportedRecipe(path, imported.source, check(path).findings, tuple(imported.findings))
 
 
@@ -132,7 +138,7 @@ def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, An
         if key not in settings:
             imported.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
     return {
-        "name": "-".join(re.findall(r"[a-zA-Z0-9]+", written)).lower()[:LONGEST_NAME].strip("-"),
+        "name": recipe_name(written),
         "target": imported.target,
         "speculation": speculation,
         "engine": imported.engine,

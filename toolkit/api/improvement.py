@@ -5,7 +5,6 @@ Until the new head has won, the one before answers: alone, or beside the new one
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -35,6 +34,7 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.edit import with_speculation
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
+from toolkit.recipe.source import from_folder
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.registry import recipe_schema, rules_of
 from toolkit.text import inert
@@ -299,6 +299,8 @@ def _head(recipe: Recipe) -> Path:
     head = recipe.drafter.folder if recipe.drafter else None
     if head is None or not (head / _CONFIG).is_file():
         hint = "Set `speculation.model` to the folder of a head; its copy in S3 is the toolkit's."
+        if recipe.training and recipe.training.head:
+            hint = f"Train its first one: toolkit train {recipe.path}"
         raise UsageError(f"{recipe.path} has no head in a folder, which a new one could be put beside", hint=hint)
     return head
 
@@ -381,8 +383,7 @@ def _acceptance(arms: Sequence[ArmReport]) -> tuple[float, float]:
 def _promote(recipe: Recipe, head: str, steps: Steps, progress: Progress) -> None:
     """Name the head in the recipe, and deploy it. If that fails, the recipe is what it was, and is deployed again."""
     before = recipe.path.read_text(encoding="utf-8")
-    written = os.path.relpath(head, recipe.path.resolve().parent)
-    named = written if written.startswith("..") else f"./{written}"
+    named = from_folder(recipe.path.parent, Path(head))
     write_whole(recipe.path, with_speculation(before, {"model": named}))
     roll_out = partial(steps.deploy, recipe.path, platform=recipe.platform.name, progress=progress)
     try:

@@ -13,8 +13,8 @@ import httpx
 from toolkit.catalog.age import current_day
 from toolkit.catalog.refresh import SOURCES, Sources
 from toolkit.images.wheels import find_wheel
+from toolkit.memory import free_bytes
 from toolkit.platforms.elsewhere import find_digest, open_files
-from toolkit.platforms.local.machine import free_bytes
 from toolkit.recipe.hub import hub_client
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe

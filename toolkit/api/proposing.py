@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit import registry
 from toolkit.api.checking import check
-from toolkit.api.context import require_new
+from toolkit.api.context import STDOUT, require_new
 from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.api.outside import OUTSIDE, Outside
@@ -31,7 +31,7 @@ from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.known import catalogue, known_model
 from toolkit.recipe.lock import write_lock
-from toolkit.recipe.source import ModelSource, model_source
+from toolkit.recipe.source import ModelSource, from_folder, model_source
 from toolkit.text import inert
 
 # A head from the hub is read before its recipe is written, and may turn out not to fit.
@@ -45,7 +45,7 @@ class NewRecipe:
     """A recipe that was written: its file, the reason of each choice, and what the checks found.
 
     `rehearsal` is a recipe for this machine with the same models, None where they are too large for it; `notes` say
-    so, and what else a reader should know.
+    so, and what else a reader should know. `text` is the recipe where `path` is `-`, and nothing was written.
     """
 
     path: Path
@@ -54,6 +54,7 @@ class NewRecipe:
     notes: Sequence[str] = ()
     rehearsal: Path | None = None
     name: str = field(default="", repr=False)
+    text: str = field(default="", repr=False)
 
     @property
     def ok(self) -> bool:
@@ -67,6 +68,7 @@ class NewRecipe:
             "choices": [asdict(choice) for choice in self.choices],
             "findings": [asdict(finding) for finding in self.findings],
             "rehearsal": str(self.rehearsal) if self.rehearsal else None,
+            **({"text": self.text} if self.text else {}),
             "notes": list(self.notes),
         }
 
@@ -102,7 +104,8 @@ def new(
 
     `model` is a Hugging Face id, `s3://bucket/prefix/`, a folder, or `jumpstart:<id>`, for which AWS is asked.
     `max_price` is in US dollars per hour, `context` in tokens, `hardware` a part of the names of instance types or
-    accelerators, such as `trn2` or `H100`. Without a network it goes by what the toolkit knows of public models. Raises
+    accelerators, such as `trn2` or `H100`. With `out="-"` nothing is written, and the recipe is its `text`. Without a
+    network it goes by what the toolkit knows of public models. Raises
     UsageError if the file exists, and ToolkitError with a reason for each drafter if no recipe passes the checks.
     """
     progress = progress or default_progress()
@@ -113,6 +116,8 @@ def new(
         raise UsageError(f"goal: `{goal}` is neither `latency` nor `throughput`")
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
+        if out is not None and Path(out) == STDOUT:
+            raise UsageError("the recipe of a JumpStart model is checked as a file", hint="Leave out: --out -")
         return _of_jumpstart(source, Path(out) if out else None, wishes, progress)
     with _outside.open_hub() or nullcontext() as client:
         sources = Sources(client, folder.resolve(), progress.say)
@@ -137,8 +142,7 @@ def _spell(model: str, folder: Path) -> str:
     is_path = model.startswith((".", "/", "~")) or model_source(model, folder).kind != "hub"
     if not here.is_dir() or (not is_path and known_model(model)):
         return model
-    relative = os.path.relpath(here.resolve(), folder.resolve())
-    return relative if relative.startswith("..") else f"./{relative}"
+    return from_folder(folder, here)
 
 
 def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
@@ -159,6 +163,8 @@ def _confirm(wishes: Wishes, target: ModelFacts, sources: Sources) -> Proposal:
 
 
 def _written_out(path: Path, main: Proposal, wishes: Wishes, origin: str, free_bytes: Callable[[], int]) -> NewRecipe:
+    if path == STDOUT:
+        return NewRecipe(path, main.choices, (), main.notes, text=recipe_text(main, origin), name=main.recipe["name"])
     rehearsal, note = _rehearsal(path, main, wishes, free_bytes)
     wanted = {path: main, **({_local(path): rehearsal} if rehearsal else {})}
     for file in wanted:
@@ -193,7 +199,7 @@ def _rehearsal(
     instead = f"To rehearse the same road with a tiny model: toolkit deploy {stand_in}"
     if why := _too_much(proposal, free_bytes):
         return None, (f"No rehearsal of these models on this machine: {why}. {instead}",)
-    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), "as in the recipe"
+    k, model, same = speculation["num_speculative_tokens"], speculation.get("model"), f"as in {path.name}"
     drafter = Drafter(method, k, same, same, model, proposal.lock.drafter)
     try:
         local = propose(

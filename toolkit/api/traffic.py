@@ -73,7 +73,7 @@ def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     keep, skipped = settings.responses == "keep", Skipped()
     with TemporaryDirectory(prefix="toolkit-") as folder:
         rows = (row for source in settings.data for row in source_rows(source, Path(folder), objects))
-        found = list(different(rows, keep, skipped))
+        found = list(different(rows, keep, skipped, strict=settings.strict))
     marks = [_mark(one if keep else one.asked(), settings) for one in found]
     taken = within_shares(marks)
     used = [found[number] for number in taken.numbers]

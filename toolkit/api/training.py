@@ -18,16 +18,22 @@ from toolkit.api.context import complete_recipe, read_lock_of
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
+from toolkit.checks.training_memory import require_memory
 from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
+from toolkit.files import write_whole
 from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.memory import has_gpu
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.recipe.content import CARD, manifest, manifest_digest
+from toolkit.recipe.edit import with_section, without_key
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.source import from_folder
+from toolkit.recipe.trained import as_trained
 from toolkit.registry import rules_of, session_of
 from toolkit.text import inert
 from toolkit.training.plan import section
@@ -111,6 +117,8 @@ def train(
     (job,) = jobs.jobs_of(plan)
     if job.verb != "reuse" and not overwrite:
         _require_free(complete)
+    if job.verb == "create" and not complete.platform_rules.facts.has_instance_types and not has_gpu():
+        _require_memory(complete, _outside.free_bytes(), progress)
     jobs.start_jobs(plan, opened, progress)
     run = TrainingRun(str(loaded.path), loaded.platform.name, job.name, "training")
     if not wait:
@@ -119,13 +127,14 @@ def train(
     again = again or f"toolkit train {loaded.path}{options}"
     jobs.wait_for(plan, opened, progress, stage="train", again=again, done="has trained")
     metrics, text = _deliver(complete, job, opened, overwrite, progress)
+    _name_head(load(recipe), complete, progress)
     status = "reused" if job.verb == "reuse" else "trained"
     return replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
 
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
-    loaded = on_platform(load(recipe), platform)
+    loaded = as_trained(on_platform(load(recipe), platform))
     training = section(loaded)
     hourly = _hourly(loaded)
     if hourly == 0:
@@ -137,7 +146,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
 
 
 def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
-    loaded = on_platform(load(recipe), platform)
+    loaded = as_trained(on_platform(load(recipe), platform))
     section(loaded)
     require(loaded, to_train=True)
     return loaded
@@ -177,6 +186,14 @@ def _require_free(recipe: Recipe) -> None:
         raise UsageError(f"{folder} is not empty, and this recipe has not trained what is in it", hint=hint)
 
 
+def _require_memory(recipe: Recipe, free: int, progress: Progress) -> None:
+    """Of this machine, for a target of which the size is known."""
+    locked = read_lock_of(recipe)
+    target = read_folder(recipe.target.folder) if recipe.target.folder else locked.target if locked else None
+    if target:
+        require_memory(recipe, target, free, progress.say)
+
+
 def _deliver(
     recipe: Recipe, job: Action, platform: TrainingPlatform, overwrite: bool, progress: Progress
 ) -> tuple[Mapping[str, Any], str]:
@@ -200,6 +217,20 @@ def _deliver(
             platform.publish_head(job.request, destination.name)
             _replace(destination, fetched)
     return metrics, text
+
+
+def _name_head(written: Recipe, trained: Recipe, progress: Progress) -> None:
+    """Have the file of a recipe that served without the head say in `speculation` that the head drafts now."""
+    if written.training is None or written.training.head is None:
+        return
+    assert trained.speculation is not None
+    assert trained.drafter is not None
+    tokens, folder = trained.speculation.num_speculative_tokens, trained.drafter.folder
+    model = from_folder(written.path.parent, folder) if folder else str(trained.drafter)
+    values: dict[str, int | str] = {"method": trained.method, "model": model, "num_speculative_tokens": tokens}
+    text = written.path.read_text(encoding="utf-8")
+    write_whole(written.path, without_key(with_section(text, "speculation", values), "training", "head"))
+    progress.say(f"{written.path} drafts with {model} now, in place of {written.method}")
 
 
 def _lock_head(recipe: Recipe, head: Path) -> None:

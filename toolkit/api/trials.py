@@ -23,7 +23,7 @@ from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
 from toolkit.files import make_private_folder, write_whole
 from toolkit.home import home_folder
-from toolkit.measure.report import BenchReport, read_report
+from toolkit.measure.report import BenchReport, load_report
 from toolkit.measure.settings import Setting, is_tuned
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.lock import lock_path
@@ -88,7 +88,7 @@ class Trials:
         if not path.is_file():
             return None
         try:
-            return read_report(path)
+            return load_report(path)
         except UsageError as error:
             self._progress.say(f"{error.message}: it is measured again")
             return None

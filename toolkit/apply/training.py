@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose, last_error
@@ -96,6 +97,7 @@ class _Watch:
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
         self._now = ""
+        self._reports = False
         self._is_readable = True
 
     def poll(self, now: float) -> bool:
@@ -115,7 +117,7 @@ class _Watch:
     def describe(self, now: float) -> str:
         assert self._job is not None
         of = f" of about {self._expected / 60:.0f} min" if self._expected else ""
-        line = f": {self._now[:_LONGEST_LINE]}" if self._now else ""
+        line = f": {self._now}" if self._now else ""
         since = minutes(now - self._job.entered)
         return f"{self._name}: {_words(self._job.stage)} {since}, in total {minutes(now - self._job.began)}{of}{line}"
 
@@ -124,8 +126,11 @@ class _Watch:
             for line in self._platform.training_log(self._name, self._bookmarks):
                 progress = parse(line.text)
                 self._lines.append(progress.text() if progress else line.text.rstrip())
-                if not (progress and progress.held_out):  # else a log would have two lines in place of one a minute
-                    self._now = progress.brief() if progress else self._lines[-1]
+                self._reports = self._reports or progress is not None
+                if progress and not progress.held_out:  # else a log would have two lines in place of one a minute
+                    self._now = progress.brief()
+                elif not self._reports:  # who says how far it is says it better than its engine does
+                    self._now = shorten(self._lines[-1], _LONGEST_LINE, placeholder=" …", break_on_hyphens=False)
                 # Of training: the end of a stage, and what was measured on held-out data; the rest is for the live line
                 is_news = progress and (progress.held_out or progress.done >= progress.total)
                 if is_news or _COMPILER_NEWS.match(line.text):

@@ -33,7 +33,7 @@ from toolkit.recipe.lock import lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import EngineAnswer
-from toolkit.recipe.source import ModelSource
+from toolkit.recipe.source import ModelSource, from_folder
 from toolkit.text import inert
 
 _SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
@@ -190,7 +190,7 @@ def _model(
         except UnreadableModel as error:
             hint = folder_hint(recipe, source) or error.hint or "Correct the path, or the files in that folder."
             return None, [Finding("model.unreadable", error.message, key, hint=hint)]
-        stale = locked is not None and locked != facts
+        stale = locked is not None and replace(locked, model=facts.model) != facts
         message = "the model in this folder has changed since the lock file was written"
         stale_finding = Finding("lock.stale", message, key, hint=_relock(recipe), severity="warning")
         return facts, [stale_finding] if stale else []
@@ -269,5 +269,4 @@ def _base(recipe: Recipe) -> Path:
 
 
 def _from(base: Path, folder: Path) -> str:
-    written = os.path.relpath(folder.resolve(), base)
-    return written if written.startswith("..") else f"./{written}"
+    return from_folder(base, folder)

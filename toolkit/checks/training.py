@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from toolkit.errors import ToolkitError, UnreadableModel
@@ -11,6 +12,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rows import ENDINGS
+from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 
@@ -33,9 +35,14 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
     training = recipe.training
     if training is None:
         return
+    if training.head:
+        for finding in check_training(as_trained(recipe), target):
+            yield _later(finding)
+        return
     if recipe.method not in TRAINED_METHODS:
         message = f"`training` makes a head, and method `{recipe.method}` has none"
-        hint = f"Set `method: {TRAINED_METHODS[0]}` or `{TRAINED_METHODS[1]}`, or remove `training`."
+        hint = f"Set `method: {TRAINED_METHODS[0]}` or `{TRAINED_METHODS[1]}`, or remove `training`; or say in it "
+        hint += "where the head is put until it serves: `head: ./FOLDER`."
         yield Finding("training.method", message, "speculation.method", hint=hint)
         return
     yield from _depth(recipe, training)
@@ -46,6 +53,12 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         yield from _disk(recipe, training, target)
         yield from _lengths(training, target)
         yield from _memory(recipe, training, target)
+
+
+def _later(finding: Finding) -> Finding:
+    """What stands in the way of training alone: the recipe serves without the head."""
+    path = finding.path if finding.path.startswith("training") else "training.head"
+    return replace(finding, path=path, severity="info" if finding.severity == "error" else finding.severity)
 
 
 def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
@@ -67,7 +80,10 @@ def _data(training: TrainingSection) -> Iterator[Finding]:
     for index, source in enumerate(training.data):
         if "://" not in source and not Path(source).exists():
             message = f"there is no file or folder {source}"
-            hint = "Correct the path: it begins at the recipe's folder."
+            hint = (
+                "Correct the path, which begins at the recipe's folder; or put your conversations there, a JSON object "
+            )
+            hint += 'on each line: {"messages": [{"role": "user", "content": "…"}]}'
             yield Finding("training.data", message, f"training.data.{index}", hint=hint)
 
 
@@ -168,7 +184,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if instance is None or not instance.memory_per_accelerator_mib:
         return
     try:
-        needed = _training_bytes(shape_of(target), training) / _GIB
+        needed = training_bytes(shape_of(target), training) / _GIB
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
@@ -203,7 +219,7 @@ _TAPS = 3
 _BYTES_PER_TOKEN = 3.5
 
 
-def _training_bytes(target: Shape, training: TrainingSection) -> float:
+def training_bytes(target: Shape, training: TrainingSection) -> float:
     """Bytes on one accelerator while a head for that target trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its

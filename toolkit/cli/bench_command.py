@@ -298,7 +298,7 @@ def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
 def _compare(before: Path, after: Path, as_json: bool) -> None:
     from toolkit.cli.report_text import comparison_text
     from toolkit.measure.compare import compare
-    from toolkit.measure.report import read_report
+    from toolkit.measure.report import load_report
 
-    comparison = compare(read_report(before), read_report(after))
+    comparison = compare(load_report(before), load_report(after))
     answer(comparison.to_dict(), as_json, lambda: comparison_text(comparison), yes=comparison.ok)

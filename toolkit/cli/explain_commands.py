@@ -8,10 +8,10 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, BinaryIO
 
 import typer
@@ -86,6 +86,26 @@ _FIGURE = re.compile(r"<figure.*?<figcaption>(.*?)</figcaption>\s*</figure>", re
 _NOT_FOR_USERS = ("index", "known-threads", "security-scan")
 
 
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]*)(?:#[^)]*)?\)")
+# What shows what the site has in pages that are made from code, and that are not among these.
+_COMMANDS = {
+    "reference/recipe": "toolkit schema",
+    "reference/commands": "toolkit -h",
+    "reference/checks": "toolkit check --explain CODE",
+    "reference/causes": "toolkit explain LOG",
+    "reference/heads": "toolkit recipes",
+    "reference/python": "python -c 'import toolkit; help(toolkit)'",
+}
+
+
+def _shown(link: re.Match[str], pages: Container[str]) -> str:
+    """A link in a terminal: its words, and the command that shows what it leads to, if there is one."""
+    words, target = link.groups()
+    page = PurePosixPath(target.removesuffix(".md"))
+    command = _COMMANDS.get("/".join(page.parts[-2:])) or (f"toolkit docs {page.name}" if page.name in pages else "")
+    return f"{words} (`{command}`)" if command else words
+
+
 def docs(
     page: Annotated[
         str | None, typer.Argument(help="A page of the list, or a word to look for in all of them.")
@@ -98,6 +118,7 @@ def docs(
     for path in (path for path in files if path.stem not in _NOT_FOR_USERS):
         name = f"{path.parent.name}/{path.stem}" if path.stem in texts else path.stem
         texts[name] = _FIGURE.sub(r"(A picture: \1)", path.read_text(encoding="utf-8"))
+    texts = {name: _LINK.sub(lambda found: _shown(found, texts), text) for name, text in texts.items()}
     if page in texts:
         answer({"page": page, "text": texts[page]}, as_json, lambda: texts[page].rstrip())
         return

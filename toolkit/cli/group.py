@@ -107,6 +107,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "explain_commands": ("docs", "explain"),
     "catalog_command": ("catalog",),
     "local_commands": ("local", "doctor"),
+    "completion_command": ("completion",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -22,6 +22,7 @@ import toolkit
 from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
 from toolkit.errors import ToolkitError, UsageError
+from toolkit.home import home
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
@@ -51,6 +52,7 @@ def _options(
     profile: Annotated[str | None, typer.Option(help="Profile of your AWS configuration. Before the command.")] = None,
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
+    home()
     if region:
         from toolkit.catalog.lookup import nearest_region
 
@@ -78,7 +80,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = _file_error(error)
+        code = 0 if error.errno == errno.EPIPE else _file_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
     sys.exit(code)
 
@@ -104,7 +106,7 @@ def _run(arguments: list[str]) -> int:
     except CutShort:
         return _INTERRUPTED
     except SystemExit as ended:  # how typer ends: 0, an Exit's own code, 2 for wrong usage, 130 for Ctrl-C
-        code = int(ended.code or 0)
+        code = 0 if _has_read_enough(ended) else int(ended.code or 0)
         if code == _INTERRUPTED:
             say(_CARRY_ON)
         if code in _NO_ANSWER and _wants_json(arguments):
@@ -120,6 +122,11 @@ def _run(arguments: list[str]) -> int:
             raise
         return _file_error(error)
     return 0
+
+
+def _has_read_enough(ended: SystemExit) -> bool:
+    """Whether whoever reads the answer closed it, as `| head` does: typer then ends with 1."""
+    return isinstance(ended.__context__, OSError) and ended.__context__.errno == errno.EPIPE
 
 
 def _file_error(error: OSError) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 
 
 Goal = Literal["latency", "throughput"]
+_OUT = "The recipe's file; `-` is stdout.  [default: NAME.yaml, here]"
 
 
 def new(
     model: Annotated[str, typer.Argument(help="Hugging Face id, such as Qwen/Qwen3-8B, a folder, or jumpstart:ID.")],
-    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     method: Annotated[str | None, typer.Option(help="How to draft.  [default: the best that is found]")] = None,
     goal: Annotated[
@@ -65,8 +67,11 @@ def new(
         region=region,
         hardware=hardware,
     )
+    if made.text and not as_json:
+        print(made.text, end="")  # noqa: T201
+        return
     answer(made.to_dict(), as_json, lambda: _text(made), yes=made.ok)
-    if not as_json:
+    if not (as_json or made.text):
         _next_steps(made)
 
 
@@ -114,11 +119,24 @@ def _next_steps(made: NewRecipe) -> None:
     if made.rehearsal:
         say("To rehearse it on this machine, which costs nothing:")
         next_step("deploy", str(made.rehearsal))
+    data = next((choice.value[0] for choice in made.choices if choice.key == "training.data"), None)
+    if data:
+        _own_head(made.rehearsal or made.path, data)
+
+
+def _own_head(recipe: Path, data: str) -> None:
+    """The road to a head of one's own; the commands are those of the rehearsal where there is one."""
+    say("It drafts without a head, as nobody has published one for this model. For one of your own, put conversations")
+    say(f"into {recipe.parent / data} (the comment beside `data` has the form), then run:")
+    steps = (("train", "learns from them"), ("deploy", "serves the head"), ("prove", "measures what it brings"))
+    for command, what in (*steps, ("improve", "later: goes on with your traffic")):
+        baseline = " --baseline" if command == "deploy" else ""
+        say(f"  {shlex.join(['toolkit', command, str(recipe)]) + baseline:<{len(str(recipe)) + 28}} # {what}")
 
 
 def import_(
     file: Annotated[str, typer.Argument(help=f"A file with {lookup.importable()}; `-` reads stdin.")],
-    out: Annotated[Path | None, typer.Option(help="The recipe's file.  [default: NAME.yaml, here]")] = None,
+    out: Annotated[Path | None, typer.Option(help=_OUT)] = None,
     platform: Annotated[AnyPlatform | None, typer.Option(help="Where it runs.  [default: sagemaker]")] = None,
     name: Annotated[str | None, typer.Option(help="The recipe's name.  [default: of model and method]")] = None,
     variant: Annotated[str | None, typer.Option(help="Variant to take of a file with several, such as fp8.")] = None,
@@ -131,8 +149,11 @@ def import_(
     from toolkit.api.importing import import_recipe
 
     imported = import_recipe(_read(file), out=out, platform=platform or "sagemaker", name=name, variant=variant)
+    if imported.text and not as_json:
+        print(imported.text, end="")  # noqa: T201
+        return
     answer(imported.to_dict(), as_json, lambda: _import_text(imported), yes=imported.ok)
-    if not as_json:
+    if not (as_json or imported.text):
         next_step("lock", str(imported.path))
         next_step("plan", str(imported.path))
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from toolkit import documents
 from toolkit.errors import InvocationError
 
+NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
 ASKED_AGAIN = "Asked four times. See: toolkit status"
 
 

@@ -21,7 +21,7 @@ from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.openai_route import machine_tls
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.prometheus import acceptance_of_page, counts_drafts
-from toolkit.endpoint.wire import Chunk, Client, Response
+from toolkit.endpoint.wire import Chunk, Client, Response, Unreachable
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Connection
 
@@ -112,7 +112,8 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            raise InvocationError(f"{self.name}: {error}") from error
+            hint = refusal.NOTHING_ANSWERS if isinstance(error, Unreachable) else ""
+            raise InvocationError(f"{self.name}: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ import altair as alt
 import vl_convert
 
 from toolkit.measure.headline import SpeedupClass, baseline_at, speedup_class, speedup_of
-from toolkit.measure.measurement import ArmReport, Percentiles, Speedup
-from toolkit.measure.report import BenchReport
+from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Speedup
 from toolkit.measure.wording import load, ratio
 from toolkit.text import inert
 
@@ -49,7 +48,7 @@ class Figure:
     svg: str
 
 
-def figures(report: BenchReport) -> Iterator[Figure]:
+def figures(report: Measurement) -> Iterator[Figure]:
     """The figures for which there are measurements."""
     drawn = (
         _speedups(report),
@@ -62,7 +61,7 @@ def figures(report: BenchReport) -> Iterator[Figure]:
     return filter(None, drawn)
 
 
-def break_even_map(report: BenchReport) -> Figure | None:
+def break_even_map(report: Measurement) -> Figure | None:
     """Speedup over load and workload, for each arm: where speculation pays, and where it starts to cost."""
     rows = [
         {
@@ -91,7 +90,7 @@ def break_even_map(report: BenchReport) -> Figure | None:
     return Figure("Where it pays", caption, _svg(drawn, max(len(row["workload"]) for row in rows)))
 
 
-def _speedups(report: BenchReport) -> Figure | None:
+def _speedups(report: Measurement) -> Figure | None:
     """The baseline's own band is the noise."""
     noise = report.noise
 
@@ -107,7 +106,7 @@ def _speedups(report: BenchReport) -> Figure | None:
     return _by_load(report, "Speedup", caption, "times", row)
 
 
-def _throughput(report: BenchReport) -> Figure | None:
+def _throughput(report: Measurement) -> Figure | None:
     """The band is the speedup's interval times the baseline's throughput; for the baseline it is the noise."""
 
     def row(arm: ArmReport) -> Row | None:
@@ -132,7 +131,7 @@ def _cost(arm: ArmReport) -> Row | None:
     return None if price is None else {"middle": price, "low": price, "high": price}
 
 
-def _acceptance(report: BenchReport) -> Figure | None:
+def _acceptance(report: Measurement) -> Figure | None:
     rows = [
         {"workload": inert(arm.workload), "arm": inert(arm.arm), "position": position, "share": share}
         for arm in _lowest_load(report.arms)
@@ -160,7 +159,7 @@ def _lowest_load(arms: Sequence[ArmReport]) -> list[ArmReport]:
 
 
 def _by_load(
-    report: BenchReport, title: str, caption: str, unit: str, figure_of: Callable[[ArmReport], Row | None]
+    report: Measurement, title: str, caption: str, unit: str, figure_of: Callable[[ArmReport], Row | None]
 ) -> Figure | None:
     """A line with a band for each arm over the load, one panel for each workload."""
     rows = [
@@ -229,7 +228,7 @@ def _spread(times: Percentiles | None) -> Row | None:
     return {"middle": median, "low": median, "high": most}
 
 
-def _arm_colour(report: BenchReport) -> alt.Color:
+def _arm_colour(report: Measurement) -> alt.Color:
     """Grey for the baseline, a colour for each other arm."""
     compared = {speedup.arm for speedup in report.speedups}
     arms = sorted(dict.fromkeys(arm.arm for arm in report.arms), key=lambda name: name in compared)

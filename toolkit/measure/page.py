@@ -11,8 +11,8 @@ from toolkit.display import bullets
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
-from toolkit.measure.measurement import Verdict
-from toolkit.measure.report import BenchReport, figures_html, what_if_html
+from toolkit.measure.measurement import Measurement, Verdict
+from toolkit.measure.tables import figures_html, what_if_html
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html
 
@@ -46,7 +46,7 @@ def require_free(path: Path) -> None:
             raise UsageError(f"{path} exists, and is not a report of the toolkit", hint=hint)
 
 
-def page_html(report: BenchReport) -> str:
+def page_html(report: Measurement) -> str:
     """The page. Raises MissingPackage where the packages that draw the figures are not installed."""
     require_packages()
     from toolkit.measure.figures import break_even_map, figures
@@ -68,13 +68,13 @@ def page_html(report: BenchReport) -> str:
     return _PAGE.substitute(title=title, body="\n".join(body))
 
 
-def _banner(report: BenchReport, short: Headline) -> str:
+def _banner(report: Measurement, short: Headline) -> str:
     said = "".join(f"<p>{html(sentence)}</p>" for sentence in short.sentences)
     name = f'<div class="soft">{html(report.title)}</div>'
     return f'<header class="{_CLASSES[short.answer]}">{name}<h1>{html(short.title)}</h1>{said}</header>'
 
 
-def _tiles(report: BenchReport) -> str:
+def _tiles(report: Measurement) -> str:
     """The numbers at the point where speculation pays most, and the noise."""
     tiles = []
     if best := best_point(report):

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.display import Fragment, Tone, bullets, card, data_frame, fold, in_tone, on_one_line, prose, table
+from toolkit.display import Tone, bullets, card, data_frame, fold, prose
 from toolkit.errors import UsageError
-from toolkit.measure.headline import CLAIMS, Answer, comparable, headline, speedup_of
+from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
+from toolkit.measure.tables import figures_html, verdicts_html, what_if_html
 from toolkit.measure.wording import (
-    COLUMNS,
-    LATENCIES,
-    WHAT_IF,
-    between_arms_in_words,
-    break_even_acceptance_in_words,
-    cells,
-    drop_empty_columns,
-    latencies,
     sign,
     small_print,
-    what_if_rows,
 )
 from toolkit.text import inert
 
@@ -54,32 +47,15 @@ class BenchReport(Measurement):
         )
         return card(short.title, *parts, says=self.title, tone=_TONES[short.answer])
 
+    def to_html(self) -> str:
+        """A page with figures, as `toolkit bench --html` writes it. Raises MissingPackage without the extra `plots`."""
+        from toolkit.measure.page import page_html  # brings what draws figures
+
+        return page_html(self)
+
     def to_pandas(self) -> Any:
         """A pandas DataFrame, one row for each arm, workload and load, with times in seconds."""
         return data_frame(_row(arm, speedup_of(self, arm)) for arm in self.arms)
-
-
-def verdicts_html(report: Measurement) -> Fragment:
-    rows = [
-        (in_tone(sign(v.holds), _SIGNS[v.holds]), CLAIMS[v.claim], on_one_line(v.workload or ""), v.detail)
-        for v in report.verdicts
-    ]
-    return table(rows, ("", "claim", "workload", "detail"))
-
-
-def figures_html(report: Measurement) -> Fragment:
-    rows = [(a.workload, *cells(a, speedup_of(report, a)), *latencies(a)[2:]) for a in report.arms]
-    head, rows = drop_empty_columns(("workload", *COLUMNS, *LATENCIES[2:]), rows)
-    between = bullets(between_arms_in_words(report) if comparable(report) else ())
-    return Fragment(f"{table((map(on_one_line, row) for row in rows), head)}{between}")
-
-
-def what_if_html(report: Measurement) -> Fragment:
-    """What a drafter of other acceptance would do, as a table; empty if that was not asked."""
-    if report.what_if is None or not comparable(report):
-        return Fragment("")
-    rows, words = what_if_rows(report.what_if), break_even_acceptance_in_words(report.what_if)
-    return Fragment(f"<h2>What if drafts were accepted otherwise</h2>{table(rows, WHAT_IF)}{bullets(words)}")
 
 
 def _row(arm: ArmReport, speedup: Speedup | None) -> dict[str, Any]:
@@ -97,11 +73,11 @@ def _row(arm: ArmReport, speedup: Speedup | None) -> dict[str, Any]:
 _LARGEST_RATIO = 1e6
 
 
-def read_report(path: Path) -> BenchReport:
-    """The report in a file. Raises UsageError."""
+def load_report(path: str | os.PathLike[str]) -> BenchReport:
+    """The report that `toolkit bench … --json` or `prove … --json` has saved in a file. Raises UsageError."""
     hint = "Give a file that `toolkit bench … --json > FILE` wrote."
     try:
-        report = documents.parse(BenchReport, documents.read_file(path))
+        report = documents.parse(BenchReport, documents.read_file(Path(path)))
         _check_ratios(report)
     except documents.Unfit as error:
         raise UsageError(f"{path} is not a saved report: {error}", hint=hint) from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,10 +21,12 @@ from toolkit.loading import complete
 from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import Offer, engine_for, groups, offers
 from toolkit.proposal.model import Choice, Drafter, Goal, Proposal, Wishes
+from toolkit.proposal.own_head import choices as own_head_choices
+from toolkit.proposal.own_head import own_head
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.recipe import EngineRules, Recipe
-from toolkit.recipe.section import LONGEST_NAME
+from toolkit.recipe.section import recipe_name
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
@@ -76,15 +77,19 @@ def propose(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter], folder:
     """
     wanted = _of_method(wishes, target, able)
     reasons: dict[str, str] = {}
-    for drafter, types in product(wanted, groups(wishes)):
+    for drafter, types in product(wanted, groups(wishes, target)):
         try:
             proposal = _with_drafter(wishes, target, drafter, types, folder)
         except _Unfit as error:
             reasons.setdefault(drafter.name, str(error))
             continue
-        choices = sorted([*_drafting(drafter, able), *proposal.choices], key=lambda choice: _position(choice.key))
+        name = recipe_name(target.model.rstrip("/").rpartition("/")[2]) or "my-model"
+        training = own_head(drafter, proposal, folder, name)
+        recipe = {**proposal.recipe, "name": name, "training": training} if training else proposal.recipe
+        choices = [*_drafting(drafter, able), *own_head_choices(training), *proposal.choices]
+        choices.sort(key=lambda choice: _position(choice.key))
         others = [f"{name}: {reason}" for name, reason in reasons.items() if name != drafter.name]
-        return replace(proposal, recipe=_in_order(proposal.recipe), choices=choices, notes=tuple(others[:_OTHERS]))
+        return replace(proposal, recipe=_in_order(recipe), choices=choices, notes=tuple(others[:_OTHERS]))
     message = "\n  ".join([f"no recipe for {wishes.model} passes the checks", *_by_reason(reasons)])
     raise ToolkitError(message, hint=_way_out(wishes, target))
 
@@ -112,7 +117,7 @@ def _of_method(wishes: Wishes, target: ModelFacts, able: Sequence[Drafter]) -> S
         return matching
     drafts = f"drafter of method `{wishes.method}`" if method else "drafter"
     on = f" on {wishes.hardware}" if wishes.hardware else ""
-    known = f"Known for it{on}: {_names(able)}. To train a P-EAGLE head of your own: toolkit train -h"
+    known = f"Known for it{on}: {_names(able)}. Without --method the recipe says how to train a head of your own."
     hint = known if able else _elsewhere(wishes, target)
     raise ToolkitError(f"no {drafts} is known for {wishes.model}{on}", hint=hint)
 
@@ -157,7 +162,7 @@ def _first(
     wishes: Wishes, target: ModelFacts, drafter: Drafter, types: Sequence[Instance], folder: Path
 ) -> tuple[_Draft, list[Choice]]:
     """The recipe without what is found by trying: version, token budget, instance type."""
-    name = _name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
+    name = recipe_name(f"{target.model.rstrip('/').rpartition('/')[2]}-{drafter.method}")
     speculation = {"method": drafter.method, "model": drafter.model, "num_speculative_tokens": drafter.tokens}
     platform = {"name": wishes.platform, "region": wishes.region}
     draft = _Draft({"name": name, "target": {"model": target.model}}, folder)
@@ -211,10 +216,6 @@ def _requests(wishes: Wishes) -> Choice:
     return Choice("engine.max_num_seqs", _REQUESTS[wishes.goal], why, (f"{_REQUESTS[other]} for {other}",))
 
 
-def _name(text: str) -> str:
-    return "-".join(re.findall(r"[a-zA-Z0-9]+", text)).lower()[:LONGEST_NAME].strip("-")
-
-
 def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choice]:
     """The newest version with which no check on engine and models finds an error."""
     released = versions(draft.having("engine", version="0.0.0").recipe())
@@ -226,7 +227,8 @@ def _version(draft: _Draft, lock: Lock, drafter: Drafter) -> tuple[_Draft, Choic
         here = draft.having("engine", version=version)
         problem = next(_errors(here, lock, without=_SETTLED_LATER), None)
         if problem is None:
-            why = _version_why(version, released, drafter, refused)
+            rented = registry.rules_of(draft.data["platform"]["name"]).facts.has_instance_types
+            why = _version_why(version, released, drafter, refused, rented=rented)
             return here, Choice("engine.version", version, why, tuple(_also(draft, lock, released, version)))
         refused.append(f"{version}: {problem.message}")
     raise _Unfit(refused[0].partition(": ")[2])
@@ -239,12 +241,16 @@ def _also(draft: _Draft, lock: Lock, released: Sequence[str], version: str) -> I
     yield from islice(able, _OTHER_VERSIONS)
 
 
-def _version_why(version: str, released: Sequence[str], drafter: Drafter, refused: Sequence[str]) -> str:
+def _version_why(
+    version: str, released: Sequence[str], drafter: Drafter, refused: Sequence[str], *, rented: bool
+) -> str:
     if version == drafter.version:
         return f"as in the toolkit's own recipe {drafter.recipe}"
     if refused:
         return f"the newest that works; not {refused[0]}"
-    return "the newest with an image" if version == released[0] else "the newest that works"
+    if version != released[0]:
+        return "the newest that works"
+    return "the newest with an image" if rented else "the newest that is known to run on a machine like this"
 
 
 def _context(wishes: Wishes, target: ModelFacts, usual: int, about: str) -> Choice:
@@ -334,7 +340,7 @@ def _errors(draft: _Draft, lock: Lock, without: tuple[str, ...] = ()) -> Iterato
 def _in_order(data: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe with its sections and the engine's keys in the usual order."""
     engine = {key: data["engine"][key] for key in _ENGINE_KEYS if key in data["engine"]}
-    others = {key: value for key, value in data.items() if key != "platform"}
+    others = {key: value for key, value in data.items() if key not in ("engine", "platform")}
     return {**others, "engine": engine, "platform": data["platform"]}
 
 

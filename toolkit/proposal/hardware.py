@@ -16,10 +16,13 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.loading import able_types, by_weights
 from toolkit.proposal.model import Goal, Wishes
-from toolkit.recipe.facts import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
+
+# NVIDIA's CUDA C++ Programming Guide, arithmetic instructions by compute capability: T4 (7.5) has none for bfloat16.
+_BFLOAT16_SINCE = 8.0
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,29 @@ def engine_for(wishes: Wishes) -> str:
     return next(filter(None, engines), lookup.default_engine())
 
 
-def groups(wishes: Wishes) -> list[tuple[Instance, ...]]:
-    """The instance types that are wished; by family, the newest first, where an engine does not serve all alike."""
+def groups(wishes: Wishes, target: ModelFacts) -> list[tuple[Instance, ...]]:
+    """The instance types that are wished; by family, the newest first, where an engine does not serve all alike.
+
+    Without a wish none that has no arithmetic for the target's numbers: engines then change them to float16.
+    """
     engine = engine_registry.engine_rules(engine_for(wishes))
     able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
+    if not wishes.hardware and _stored_dtype(target) == "bfloat16":
+        able = tuple(item for item in able if _capability(item) >= _BFLOAT16_SINCE)
     if not engine.hardware:
         return [able]
     families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
     return [tuple(item for item in able if family(item.name) == name) for name in families]
+
+
+def _stored_dtype(target: ModelFacts) -> str:
+    config = {**target.config, **target.text_config}
+    return str(config.get("dtype") or config.get("torch_dtype"))
+
+
+def _capability(instance: Instance) -> float:
+    """An NVIDIA GPU's; of any other accelerator without a bound."""
+    return float(instance.compute_capability or "inf")
 
 
 def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ruamel.yaml import YAML
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -17,6 +18,54 @@ def with_speculation(text: str, values: Mapping[str, int | str | list[list[int]]
         if value is not None:
             text = _with_key(text, key, json.dumps(value))
     return text
+
+
+def with_section(text: str, section: str, values: Mapping[str, int | str]) -> str:
+    """The recipe's text with these keys alone in a section that it has. What was said beside the old ones goes, too."""
+    at = _key(text, section)
+    written = "".join(f"\n  {key}: {json.dumps(value)}" for key, value in values.items())
+    return text[: at.name.end_mark.index] + f":{written}" + text[_end_of_line(text, at.value) :]
+
+
+def without_key(text: str, section: str, key: str) -> str:
+    """The recipe's text without a key of a section, if it has it. Comments on its line and right above go with it."""
+    found = _key(text, section).value
+    if not isinstance(found, MappingNode):
+        return text
+    pairs = found.value
+    number = next((number for number, (name, _) in enumerate(pairs) if name.value == key), None)
+    if number is None:
+        return text
+    name, value = pairs[number]
+    if not found.flow_style:
+        above = text[: text.rfind("\n", 0, name.start_mark.index) + 1].splitlines(keepends=True)
+        while above and above[-1].lstrip().startswith("#"):
+            above.pop()
+        return "".join(above) + text[_end_of_line(text, value) + 1 :]
+    if number + 1 < len(pairs):
+        return text[: name.start_mark.index] + text[pairs[number + 1][0].start_mark.index :]
+    start = pairs[number - 1][1].end_mark.index if number else name.start_mark.index
+    return text[:start] + text[value.end_mark.index :]
+
+
+class _Pair(NamedTuple):
+    name: ScalarNode
+    value: Node
+
+
+def _key(text: str, section: str) -> _Pair:
+    node = _compose(text)
+    assert isinstance(node, MappingNode), "the recipe was loaded before"
+    return next(_Pair(name, value) for name, value in node.value if name.value == section)
+
+
+def _end_of_line(text: str, node: Node) -> int:
+    """Where the last line of a value ends. A block's own end mark is at what follows it, comments between included."""
+    last = node
+    while isinstance(last, MappingNode) and not last.flow_style:
+        last = last.value[-1][1]
+    end = text.find("\n", last.end_mark.index)
+    return len(text) if end < 0 else end
 
 
 def with_evidence(text: str, items: list[Evidence]) -> str:

@@ -77,11 +77,18 @@ def read_lock(path: Path) -> Lock | None:
 
 
 def write_lock(recipe: Recipe, lock: Lock) -> Path:
-    """Write the lock beside the recipe; its path."""
-    text = json.dumps(lock.to_dict(), indent=1, sort_keys=True)
+    """Write the lock beside the recipe; its path. A folder has its name alone there, however the recipe leads to it."""
+    target, drafter = _by_name(lock.target, recipe.target), lock.drafter
+    if drafter and recipe.drafter:
+        drafter = _by_name(drafter, recipe.drafter)
+    text = json.dumps(replace(lock, target=target, drafter=drafter).to_dict(), indent=1, sort_keys=True)
     path = lock_path(recipe)
     write_whole(path, text + "\n")
     return path
+
+
+def _by_name(facts: ModelFacts, source: ModelSource) -> ModelFacts:
+    return replace(facts, model=source.folder.name) if source.folder else facts
 
 
 def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:

@@ -82,6 +82,8 @@ def prompt_of(row: Any, location: str) -> Prompt:
 
 def request_of(row: Any, location: str) -> Mapping[str, Any]:
     """The object that has the prompt: the row, or its `body`. Raises UsageError."""
+    if isinstance(row, UsageError):
+        raise row
     if not isinstance(row, Mapping):
         raise refusal(location, f"a row must be an object, not {kind(row)}")
     body = row.get("body")

@@ -18,6 +18,7 @@ from toolkit.documents import read_file
 from toolkit.findings import Finding
 from toolkit.recipe import unlisted
 from toolkit.recipe.assemble import Sections
+from toolkit.recipe.copies import edited
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.rules import CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Scoring
@@ -166,6 +167,13 @@ class Recipe:
     def flags(self) -> Mapping[str, Any]:
         """All flags of its engine by name, without the leading dashes."""
         return {**self.engine.args, **self.engine_rules.flags(self)}
+
+    def edit(self, **changes: Any) -> Recipe:
+        """A copy with other values: of a section these keys, such as `edit(speculation={"num_speculative_tokens": 4})`.
+
+        They are checked as those of a file, which is not changed. Raises UsageError.
+        """
+        return replace(self, **edited(self, self.path, changes))
 
     def baseline(self) -> Recipe:
         """This recipe without speculation, named `<name>-baseline`."""

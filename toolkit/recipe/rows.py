@@ -21,7 +21,7 @@ LIMITS = documents.Limits(size=256 * 1024**2)
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 Row = tuple[str, Any]
-"""A location such as `a.jsonl:7`, and what stands there."""
+"""A location such as `a.jsonl:7`, and what stands there: a UsageError for a line of JSONL that is no JSON."""
 
 _SHAPES = 'A row needs a `prompt`, for example {"prompt": "Name three rivers."}; or `messages`, `turns` or `question`.'
 _CAPTURED = b'{"captureData"'  # as SageMaker writes it
@@ -75,13 +75,14 @@ def _json_lines(stream: BinaryIO, name: str) -> Iterator[Row]:
 
 
 def _decode_line(text: bytes, location: str) -> Any:
-    """The value of a line. A captured request beyond all bounds is one without content: whoever asks may send it."""
+    """The value of a line, or what is wrong with it.
+
+    A captured request beyond all bounds is one without content: whoever asks may send it.
+    """
     try:
         return decode(text, location)
-    except UsageError:
-        if text.startswith(_CAPTURED):
-            return {"captureData": None}
-        raise
+    except UsageError as error:
+        return {"captureData": None} if text.startswith(_CAPTURED) else error
 
 
 def _json(stream: BinaryIO, name: str) -> Iterator[Row]:

@@ -90,6 +90,9 @@ class CpuBuild(Protocol):
     ) -> dict[str, str]:
         """Environment for a machine without an accelerator, for settings that the `given` variables leave open."""
 
+    def reserved_bytes(self, args: Mapping[str, Any]) -> int:
+        """Memory that flags of the recipe reserve for the KV cache; 0 where it is chosen by what is free."""
+
     def binds_threads(self, given: Collection[str]) -> bool:
         """Whether the `given` variables say on which cores it computes."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self
 
@@ -19,6 +21,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 LONGEST_NAME = 44
+# Letters that are no marked ones of the alphabet.
+_LETTERS = str.maketrans({"ß": "ss", "ø": "o", "æ": "ae", "œ": "oe", "ł": "l", "đ": "d", "ð": "d", "þ": "th"})
 # SageMaker's EndpointName is at most 63 characters; `-baseline` and an 8-character digest must still fit.
 RecipeName = Annotated[
     StrictStr, StringConstraints(pattern=r"^[a-zA-Z0-9](-?[a-zA-Z0-9])*$", min_length=1, max_length=LONGEST_NAME)
@@ -32,6 +36,13 @@ ModelName = Annotated[
 EngineFlag = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z][a-z0-9]*([-_][a-z0-9]+)*$")]
 Scalar = StrictBool | StrictInt | StrictFloat | StrictStr
 FlagValue = Scalar | list[Scalar] | dict[str, Any]
+
+
+def recipe_name(text: str) -> str:
+    """A name for a recipe out of any text: letters without their marks, digits, and hyphens; empty if it has none."""
+    plain = unicodedata.normalize("NFKD", text.lower().translate(_LETTERS))
+    unmarked = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return "-".join(re.findall(r"[a-z0-9]+", unmarked))[:LONGEST_NAME].strip("-")
 
 
 def one_of(names: Callable[[], Sequence[str]], shown: Callable[[], Sequence[str]] | None = None) -> BeforeValidator:

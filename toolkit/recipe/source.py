@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
@@ -61,6 +62,12 @@ def model_source(model: str, base: Path, revision: str | None = None) -> ModelSo
     """The source that a recipe in the folder `base` names."""
     written = ModelSource.model_construct(model=model, revision=revision)
     return written.edit(model=absolute(base, model), revision=None) if written.kind == "folder" else written
+
+
+def from_folder(base: Path, path: Path) -> str:
+    """How a file of the folder `base` names a path: with a leading `./`, or upwards."""
+    written = os.path.relpath(path.resolve(), base.resolve())
+    return written if written.startswith("..") else f"./{written}"
 
 
 def absolute(base: Path, path: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, StrictInt, StrictStr, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
 from toolkit.recipe.section import ModelName, NonEmptyStr, PositiveInt, Section
 
@@ -33,6 +33,11 @@ class TrainingSection(Section):
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
         "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
     )
+    head: ModelName | None = Field(
+        None,
+        description="a folder, or `s3://bucket/prefix/`: where a P-EAGLE head is put while `speculation` drafts "
+        "without it; `toolkit train` then writes it into `speculation`, and takes this key out",
+    )
     data_version: NonEmptyStr | None = Field(
         None,
         description="a name for what data in S3 and on the hub hold now: with another one, `toolkit train` trains anew",
@@ -43,6 +48,9 @@ class TrainingSection(Section):
         "have to draft; an address such as `https://host/v1`: the target answers there, behind an OpenAI-compatible "
         "server; `keep`: the answers of the data, for data that the target itself wrote; of a captured request only "
         "what the endpoint answered to it",
+    )
+    strict: StrictBool = Field(
+        False, description="a row of the data that cannot be used ends the job; else it is left out, counted and named"
     )
     temperature: Annotated[float, Field(ge=0, le=2)] = Field(
         0.0, description="of the target's new answers; 0: always its most probable token"

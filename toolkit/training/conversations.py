@@ -9,6 +9,7 @@ split into training and held-out data, and which side that is depends on nothing
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -62,6 +63,13 @@ class Conversation:
         first = next(message["content"] for message in self.messages if message["role"] == "user")
         return digest(first.casefold().split())
 
+    def beginnings(self) -> Iterator[str]:
+        """Digests of its first message, its first two and so on: the last is of all."""
+        so_far = hashlib.sha256()
+        for message in self.messages:
+            so_far.update(digest(sorted(message.items())).encode())
+            yield so_far.hexdigest()
+
     def asked(self) -> Conversation:
         """Without answers: what the target is asked anew."""
         return replace(self, messages=tuple(one for one in self.messages if one["role"] != "assistant"))
@@ -102,21 +110,29 @@ def conversation_of(row: Any, location: str) -> Conversation | None:
     return _conversation(request, location)
 
 
-def distinct(rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None) -> Iterator[Conversation]:
+def distinct(
+    rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None, *, strict: bool = False
+) -> Iterator[Conversation]:
     """The different conversations of the rows: with their answers (`keep`), or only what is asked.
 
-    `seen` has what other rows had, and gets more. Raises UsageError for a row that cannot be used.
+    `seen` has what other rows had, and gets more. With `strict` a row that cannot be used raises UsageError.
     """
-    return (one if keep else one.asked() for one in different(rows, keep, skipped, seen))
+    return (one if keep else one.asked() for one in different(rows, keep, skipped, seen, strict=strict))
 
 
 def different(
-    rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None
+    rows: Iterable[Row], keep: bool, skipped: Skipped, seen: set[str] | None = None, *, strict: bool = False
 ) -> Iterator[Conversation]:
     """As `distinct`, with the answers before a question in any case: it was asked after them."""
     seen = set() if seen is None else seen
     for location, row in rows:
-        found = conversation_of(row, location)
+        try:
+            found = conversation_of(row, location)
+        except UsageError as error:
+            if strict:
+                raise
+            skipped.add("rows that cannot be used", error.message)
+            continue
         if found is None:
             skipped.add("captured requests that are not chats of a caller", location)
             continue
@@ -128,6 +144,22 @@ def different(
             continue
         seen.add(key)
         yield found
+
+
+def parts_of(conversations: Iterable[Conversation], keep: bool) -> set[int]:
+    """The numbers of those that are the beginning of another one: the turns before of a chat that went on.
+
+    With `keep` a captured request is none: its own answer is in no other.
+    """
+    ends: dict[str, int] = {}
+    beginnings: set[str] = set()
+    for number, one in enumerate(conversations):
+        if keep and one.given:
+            continue
+        *before, whole = one.beginnings()
+        ends[whole] = number
+        beginnings.update(before)
+    return {number for whole, number in ends.items() if whole in beginnings}
 
 
 def held_out(questions: Iterable[str], share: float, seed: int) -> frozenset[str]:

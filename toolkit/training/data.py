@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -27,7 +27,7 @@ from toolkit.files import write_whole, writing
 from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
-from toolkit.training.conversations import Conversation, Skipped, distinct, held_out
+from toolkit.training.conversations import Conversation, Skipped, distinct, held_out, parts_of
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.exact import PROBES, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
@@ -36,7 +36,7 @@ from toolkit.training.progress import TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Origin, Sample, Samples, SampleWriter, read_contents
-from toolkit.training.shares import Taken, mark_of, within_shares
+from toolkit.training.shares import mark_of, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
@@ -198,10 +198,15 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[i
     with writing(every), every.open("w", encoding="utf-8") as stream:
         for source in sources:
             rows = source_rows(source, work / "downloads", dataset=dataset)
-            for conversation in distinct(rows, job.responses == KEEP, skipped, seen):
+            for conversation in distinct(rows, job.responses == KEEP, skipped, seen, strict=job.strict):
                 stream.write(json.dumps(asdict(replace(conversation, source=_name_of(source)))) + "\n")
                 marks.append(mark_of(conversation, job.held_out, job.seed))
-    questions = _keep(within_shares(marks), every, work / _CONVERSATIONS, skipped)
+    parts = parts_of(_conversations(every), job.responses == KEEP)
+    wholes = [number for number in range(len(marks)) if number not in parts]
+    taken = within_shares([marks[number] for number in wholes])
+    left_out = {wholes[number]: reason for number, reason in taken.left_out}
+    left_out |= dict.fromkeys(parts, "beginnings of chats that go on in another row")
+    questions = _keep(left_out, every, work / _CONVERSATIONS, skipped)
     count = len(questions)
     if sources and not count:
         hint = (
@@ -213,9 +218,9 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[i
     return count, set(questions)
 
 
-def _keep(taken: Taken, every: Path, kept: Path, skipped: Skipped) -> list[str]:
-    """Write those of a file's conversations that are taken to another one: their questions. The file is removed."""
-    left_out, questions = dict(taken.left_out), []
+def _keep(left_out: Mapping[int, str], every: Path, kept: Path, skipped: Skipped) -> list[str]:
+    """Write a file's conversations to another one, but for those left out: their questions. The file is removed."""
+    questions = []
     with writing(kept), kept.open("w", encoding="utf-8") as stream:
         for number, conversation in enumerate(_conversations(every)):
             if reason := left_out.get(number):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,6 +15,8 @@ from toolkit.files import for_owner
 
 FILE = "job.json"
 
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
 
 class TrainingJob(BaseModel):
     """What to train, from what, and for how long.
@@ -22,7 +24,8 @@ class TrainingJob(BaseModel):
     Models are folders or hub ids; `target_name` and `target_revision` are what the head's config.json says of its
     target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
-    answers and gives hidden states. Exactly one of `epochs` and `steps` is given.
+    answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory. Exactly one
+    of `epochs` and `steps` is given.
 
     Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
     `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
@@ -53,7 +56,9 @@ class TrainingJob(BaseModel):
     learning_rate: float = 1e-4
     seed: int = 0
     start_from: str | None = None
-    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    dtype: Dtype = "auto"
+    strict: bool = False
+    engine_args: dict[str, Any] = {}
     max_seconds: Annotated[int, Field(gt=0)] = 24 * 3600
     checkpoints: str = "checkpoints"
     work: str = "work"

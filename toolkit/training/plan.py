@@ -20,14 +20,14 @@ _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
-_LIMITS = {"max_seconds"}
+_LIMITS = {"max_seconds", "engine_args", "strict"}
 
 
 def training_job(recipe: Recipe) -> TrainingJob:
     """The recipe's job on this machine: models and data where the recipe has them. Raises UsageError without one."""
     training = section(recipe)
     assert recipe.speculation
-    written = training.model_dump(include=set(TrainingJob.model_fields) & set(TrainingSection.model_fields))
+    written = training.model_dump(include=set(TrainingJob.model_fields) & set(TrainingSection.model_fields) - {"head"})
     dtype = str(recipe.engine.args.get("dtype", "auto"))
     return TrainingJob(
         **{
@@ -41,6 +41,7 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "epochs": training.epochs or (None if training.steps else _EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
+            "engine_args": dict(recipe.engine.args),
             "max_seconds": round(training.max_hours * 3600),
         }
     )

@@ -42,10 +42,15 @@ _ONE_LINE = 90
 
 def python_page() -> str:
     """The public functions, the classes that they return, and the errors that they raise."""
-    functions = [part for name in toolkit.__all__ for part in _function(f"### toolkit.{name}", getattr(toolkit, name))]
+    public = {name: getattr(toolkit, name) for name in toolkit.__all__}
+    ours = {name: one for name, one in public.items() if not inspect.isclass(one)}
+    functions = [part for name, one in ours.items() for part in _function(f"### toolkit.{name}", one)]
     classes = [part for cls in CLASSES for part in _class(cls)]
     listed = [cls for cls in vars(errors).values() if inspect.isclass(cls) and issubclass(cls, errors.ToolkitError)]
-    rows = [(f"`{cls.__name__}`", f"`{cls.__bases__[0].__name__}`", inspect.getdoc(cls) or "") for cls in listed]
+    rows = [
+        (f"`{cls.__module__}.{cls.__name__}`", f"`{cls.__bases__[0].__name__}`", inspect.getdoc(cls) or "")
+        for cls in listed
+    ]
     failures = table(("error", "is a", "meaning"), rows)
     return page(
         "Python API", _INTRODUCTION, "## Functions", *functions, "## What they return", *classes, "## Errors", failures
@@ -53,7 +58,7 @@ def python_page() -> str:
 
 
 def _class(cls: type) -> Iterator[str]:
-    yield f"### {cls.__name__}"
+    yield f"### {'toolkit.' if cls.__name__ in toolkit.__all__ else ''}{cls.__name__}"
     ours = [base for base in cls.__mro__ if base.__module__.startswith("toolkit")]
     for base in ours:
         yield from _documentation(base)

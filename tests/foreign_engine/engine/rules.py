@@ -82,6 +82,9 @@ class GroveOnCpu(CpuBuild):
     ) -> dict[str, str]:
         return {} if "GROVE_THREADS" in given else {"GROVE_THREADS": str(cores)}
 
+    def reserved_bytes(self, args: Mapping[str, Any]) -> int:
+        return 0
+
     def binds_threads(self, given: Collection[str]) -> bool:
         return False
 

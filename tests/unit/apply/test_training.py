@@ -157,3 +157,18 @@ def test_ctrl_c_says_what_becomes_of_the_job_and_how_to_go_on(clock: FakeClock) 
     with pytest.raises(KeyboardInterrupt):
         wait_completed(Jobs(clock, sd=[RUNS]), {"sd": 0}, told, clock, press, again="toolkit train my.yaml")
     assert told.said == ["sd goes on. Go on: toolkit train my.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("reports", "shown"),
+    [(True, "data 3/9"), (False, "INFO a line of an engine that says how it starts, at the full …")],
+)
+def test_lines_of_an_engine_are_whole_words_and_give_way_to_the_jobs_own(
+    clock: FakeClock, reports: bool, shown: str
+) -> None:
+    told = Told()
+    own = PREFIX + json.dumps({"stage": "data", "done": 3, "total": 9})
+    engine = "INFO a line of an engine that says how it starts, at the full length-that-a-log-of-an-engine-has"
+    platform = Jobs(clock, log=[*([own] if reports else []), engine], sd=[RUNS, RUNS, RUNS, DONE])
+    wait_completed(platform, {"sd": 0}, told, clock, clock.sleep)
+    assert told.updates[-1].endswith(f"in total 2:00: {shown}")

@@ -9,11 +9,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pairs import write_pair
+from pairs import write_model, write_pair, write_tokenizer
 
+from toolkit.api.checking import check
+from toolkit.checks.run import require
 from toolkit.cli.main import run
+from toolkit.loading import load
 
 SERVE = """vllm serve Qwen/Qwen3-8B --speculative-config '{"method": "ngram", "num_speculative_tokens": 5}' --port 80"""
+
+QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+    "vocab_size": 1440,
+    "max_position_embeddings": 2048,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +116,34 @@ def test_a_known_model_is_not_taken_for_a_folder_of_that_name(tmp_path: Path) ->
     assert "target: {model: Qwen/Qwen3-8B}" in Path("mine.yaml").read_text()
 
 
+def test_a_model_without_a_head_gets_one_road_to_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_model(tmp_path / "mine", {**QWEN3, "dtype": "bfloat16"}, {"lm_head.weight": (1440, 128)})
+    write_tokenizer(tmp_path / "mine")
+    assert run(["new", "./mine"]) == 0
+    out, err = capsys.readouterr()
+    assert "lock.stale" not in out
+    for path, head in (("mine.yaml", "./mine-head"), ("mine-local.yaml", "./mine-head-local")):
+        recipe = load(path)
+        assert (recipe.name, recipe.method) == ("mine", "ngram")
+        assert recipe.training
+        assert recipe.training.head == str(tmp_path / head)
+        assert [item.code for item in check(path).findings if item.severity != "info"] == []
+        require(recipe)  # it can be deployed
+    assert "g4dn" not in Path("mine.yaml").read_text()  # a T4 has no arithmetic for bfloat16
+    assert "with an image" not in Path("mine-local.yaml").read_text()
+    steps = re.findall(r"^  toolkit (\w+) mine-local\.yaml", err, re.M)
+    assert steps == ["train", "deploy", "prove", "improve"]
+    assert run(["train", "mine.yaml", "--dry-run"]) == 1
+    assert "mine.yaml:11 training.data.0: there is no file or folder" in capsys.readouterr().err
+
+
+def test_a_model_in_float16_may_be_served_by_the_cheapest_gpu(tmp_path: Path) -> None:
+    write_model(tmp_path / "mine", {**QWEN3, "dtype": "float16"}, {"lm_head.weight": (1440, 128)})
+    write_tokenizer(tmp_path / "mine")
+    assert run(["new", "./mine"]) == 0
+    assert load("mine.yaml").platform.types == ("ml.g4dn.xlarge",)
+
+
 def test_a_small_model_gets_a_rehearsal_beside_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     write_pair(tmp_path / "models")
     assert run(["new", "./models/target", "--out", "mine.yaml", "--json"]) == 0
@@ -169,3 +213,28 @@ def test_one_recipe_is_shown_with_price_fit_and_evidence(capsys: pytest.CaptureF
     assert "math reasoning" in out
     assert run(["recipes", "show", "qwen3-8b/peagle"]) == 2
     assert "Did you mean qwen3-8b/p-eagle" in capsys.readouterr().err
+
+
+def test_a_recipe_can_go_to_stdout(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "-"]) == 0
+    text = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.StringIO(SERVE))
+    assert run(["import", "-", "--out", "-"]) == 0
+    imported = capsys.readouterr().out
+    assert not list(Path().iterdir())
+    Path("new.yaml").write_text(text)
+    Path("imported.yaml").write_text(imported)
+    assert load("new.yaml").method == "p-eagle"
+    assert load("imported.yaml").method == "ngram"
+    assert run(["new", "Qwen/Qwen3-8B", "--out", "-", "--json"]) == 0
+    assert document(capsys)["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [("Ünicode-bot", "unicode-bot"), ("Straße_8B", "strasse-8b"), ("模型", "my-model")]
+)
+def test_a_name_keeps_letters_of_other_alphabets_where_it_can(folder: str, name: str, tmp_path: Path) -> None:
+    write_model(tmp_path / folder, QWEN3, {"lm_head.weight": (1440, 128)})
+    write_tokenizer(tmp_path / folder)
+    assert run(["new", f"./{folder}", "--platform", "local"]) == 0
+    assert load(f"{name}.yaml").name == name

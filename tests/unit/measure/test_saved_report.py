@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from reports import example, what_if_example
 
+import toolkit
 from toolkit.errors import UsageError
-from toolkit.measure.report import BenchReport, read_report
+from toolkit.measure.report import BenchReport, load_report
 
 
 @pytest.mark.parametrize("report", [example(), what_if_example()], ids=["plain", "what if"])
 def test_what_was_saved_is_read(tmp_path: Path, report: BenchReport) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(report.to_dict()))
-    assert read_report(path) == report
+    assert load_report(path) == report
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,7 @@ def test_what_is_no_report_is_refused(tmp_path: Path, text: str, reason: str) ->
     path = tmp_path / "report.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=reason) as refusal:
-        read_report(path)
+        load_report(path)
     assert str(path) in str(refusal.value)
     assert "toolkit bench … --json > FILE" in refusal.value.hint
 
@@ -44,7 +45,7 @@ def test_intervals_that_no_measurement_gives_are_refused(tmp_path: Path, change:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"`speedups\.3`: low, ratio and high should be positive and in this order"):
-        read_report(path)
+        load_report(path)
 
 
 def test_so_are_those_of_what_if(tmp_path: Path) -> None:
@@ -53,9 +54,18 @@ def test_so_are_those_of_what_if(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"`what_if\.speedups\.1`: low, ratio and high should be positive"):
-        read_report(path)
+        load_report(path)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"report\.json cannot be read"):
-        read_report(tmp_path / "report.json")
+        load_report(tmp_path / "report.json")
+
+
+def test_a_saved_report_is_read_and_drawn_as_a_page() -> None:
+    saved = Path(__file__).parents[3] / "notebooks" / "reports" / "tiny-p-eagle.json"
+    report = toolkit.load_report(str(saved))
+    assert isinstance(report, toolkit.BenchReport)
+    page = report.to_html()
+    assert page.startswith("<!doctype html>")
+    assert "structured" in page

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from toolkit.loading import load
-from toolkit.recipe.edit import with_evidence, with_speculation
+from toolkit.recipe.edit import with_evidence, with_section, with_speculation, without_key
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.load import find
 from toolkit.recipe.schema import Evidence
@@ -70,3 +70,49 @@ def test_evidence_may_be_missing_or_written_otherwise(text: str) -> None:
 
     assert found["evidence"][0]["workload"] == 'a "chat"'
     assert found["name"] == "a"
+
+
+ROAD = """\
+name: a
+speculation:
+  # drafts what came before
+  method: ngram  # no model
+  prompt_lookup_max: 3  # n
+
+# what it learns from
+training:
+  data: [./chats.jsonl]  # yours
+  # where
+  head: ./head  # later
+engine: {version: 0.32.0}
+"""
+
+
+def test_a_section_is_replaced_with_what_was_said_of_its_keys_and_nothing_else() -> None:
+    edited = with_section(ROAD, "speculation", {"method": "p-eagle", "num_speculative_tokens": 7})
+    wanted = '  method: "p-eagle"\n  num_speculative_tokens: 7\n'
+    assert edited == "name: a\nspeculation:\n" + wanted + ROAD[ROAD.index("\n# what") :]
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        ("speculation: {method: ngram}  # why\nname: a\n", 'speculation:\n  method: "eagle3"\nname: a\n'),
+        ("name: a\nspeculation: {method: ngram}", 'name: a\nspeculation:\n  method: "eagle3"'),
+    ],
+)
+def test_a_section_on_one_line_is_replaced(text: str, edited: str) -> None:
+    assert with_section(text, "speculation", {"method": "eagle3"}) == edited
+
+
+@pytest.mark.parametrize(
+    ("text", "edited"),
+    [
+        (ROAD, ROAD.replace("  # where\n  head: ./head  # later\n", "")),
+        ("training: {data: [a], head: ./b}\n", "training: {data: [a]}\n"),
+        ("training: {head: ./b, data: [a]}  # x\n", "training: {data: [a]}  # x\n"),
+        ("training: {data: [a]}\n", "training: {data: [a]}\n"),
+    ],
+)
+def test_a_key_is_taken_out(text: str, edited: str) -> None:
+    assert without_key(text, "training", "head") == edited

@@ -29,6 +29,7 @@ from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.recipe.assemble import json_schema
 from toolkit.recipe.lock import lock_path, pinned, read_lock
+from toolkit.recipe.trained import as_trained
 from toolkit.registry import recipe_schema, rules_of, session_of
 
 Key = tuple[str, ...]
@@ -70,6 +71,7 @@ VALUES: Mapping[str, Any] = {
     "speculation.num_speculative_tokens_per_batch_size": [[1, 8, 3]],
     "speculation.kv_cache_dtype": "fp8",
     "training.data": ["hf://org/others"],
+    "training.head": "org/another",
     "training.responses": "keep",
     "training.start_from": "org/another",
     "training.max_length": 256,
@@ -340,7 +342,7 @@ def read(path: Path) -> Outcome:
     compilation, training = rules.parts.compilation, rules.parts.training
     compiles = compilation.resources([recipe], account) if compilation and compiles_ahead(recipe) else ()
     try:
-        trains = training().resources(recipe, account) if training and recipe.training else ()
+        trains = training().resources(as_trained(recipe), account) if training and recipe.training else ()
     except UsageError as error:
         return Outcome(report.findings, no_job=str(error))
     runs, jobs = (

@@ -11,7 +11,15 @@ import pytest
 
 from toolkit.errors import UsageError
 from toolkit.recipe.rows import rows
-from toolkit.training.conversations import COLUMNS, Conversation, Skipped, conversation_of, distinct, held_out
+from toolkit.training.conversations import (
+    COLUMNS,
+    Conversation,
+    Skipped,
+    conversation_of,
+    distinct,
+    held_out,
+    parts_of,
+)
 
 USER = {"role": "user", "content": "Hi"}
 ANSWER = {"role": "assistant", "content": "Hello."}
@@ -126,3 +134,32 @@ def test_a_captured_request_beyond_all_bounds_is_counted_and_skipped() -> None:
     (found,) = distinct(rows(io.BytesIO("\n".join(lines).encode()), "a.jsonl", COLUMNS), False, skipped)
     assert found.location == "a.jsonl:2"
     assert skipped.text() == "captured requests that are not chats of a caller: 1 (a.jsonl:1)"
+
+
+def test_a_row_that_cannot_be_used_is_counted_and_named_and_the_others_are_read() -> None:
+    content = b'{"prompt": "Name a river."}\n{"prompt": \n{"messages": [7]}\n{"prompt": "Name a sea."}\n'
+    skipped = Skipped()
+    found = list(distinct(rows(io.BytesIO(content), "a.jsonl", COLUMNS), False, skipped))
+    assert [one.messages[0]["content"] for one in found] == ["Name a river.", "Name a sea."]
+    assert skipped.counts == {"rows that cannot be used": 2}
+    assert [place[:9] for place in skipped.locations["rows that cannot be used"]] == ["a.jsonl:2", "a.jsonl:3"]
+    for strict in (content, content.split(b"\n", 2)[2]):
+        with pytest.raises(UsageError, match=r"^a\.jsonl:"):
+            list(distinct(rows(io.BytesIO(strict), "a.jsonl", COLUMNS), False, Skipped(), strict=True))
+
+
+def chat(*texts: str, given: int = 0) -> Conversation:
+    roles = ("user", "assistant")
+    messages = tuple({"role": roles[number % 2], "content": text} for number, text in enumerate(texts))
+    return Conversation(messages, "a.jsonl:1", given)
+
+
+def test_of_a_chat_that_went_on_the_whole_is_learned_once() -> None:
+    turns = [chat("a"), chat("a", "b", "c"), chat("a", "b", "c", "d", "e"), chat("a", "x", "c"), chat("q")]
+    assert parts_of(turns, keep=False) == {0, 1}
+    asked = [one.asked() for one in turns[1:]]
+    assert parts_of(asked[1:], keep=False) == {1}  # answers that differ are the target's anew
+    whole = [chat("a", "b"), chat("a", "b", "c", "d")]
+    assert parts_of(whole, keep=True) == {0}
+    captured = [chat("a", "b", given=1), chat("a", "b", "c", "d", given=3)]
+    assert parts_of(captured, keep=True) == set()  # of each only the last answer is the target's own

@@ -360,6 +360,14 @@ def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:
         improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
 
 
+def test_a_recipe_whose_head_is_not_trained_yet_is_told_to_train_it(recipe: Path) -> None:
+    later = RECIPE.replace("training: {", "training: {head: ./new, ").replace("./head", "somebody/head")
+    recipe.write_text(later)
+    with pytest.raises(UsageError) as error:
+        improve(recipe, progress=Silent(), _steps=Road(report(1.2)).steps)
+    assert error.value.hint == f"Train its first one: toolkit train {recipe}"
+
+
 def test_other_settings_of_the_training_are_something_new(recipe: Path) -> None:
     """After a promotion the same traffic teaches nothing more, unless `training` says another way to learn it."""
 

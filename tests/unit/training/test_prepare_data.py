@@ -285,3 +285,22 @@ def test_longer_answers_are_cut_and_counted(tmp_path: Path) -> None:
     assert prepared.skipped == f"ends of answers that are longer than max_length: 1 ({data}:7)"
     lengths = [length for side in ("train", "held-out") for length in Samples(tmp_path / "work" / side).lengths]
     assert max(lengths) == 64
+
+
+def test_a_captured_chat_of_several_turns_is_asked_once(tmp_path: Path) -> None:
+    chats = [[{"role": "user", "content": f"Count from {n} to {n + 2}."}] for n in range(10, 20)]
+    longer = [[*chat, {"role": "assistant", "content": "?"}, {"role": "user", "content": "And on."}] for chat in chats]
+    data = write(tmp_path / "a.jsonl", [{"body": {"messages": chat}} for chat in (*chats, *longer)])
+    asked: list[Question] = []
+
+    @contextmanager
+    def target(chat: Chat) -> Iterator[Generator]:
+        def answer(questions: Sequence[Question]) -> list[Answer | None]:
+            asked.extend(questions)
+            return [Answer(Turn(one.prompt, [*chat.encode("1"), *chat.end_tokens]), "1") for one in questions]
+
+        yield answer
+
+    prepared = Prepares(target)(job(tmp_path, data, responses="target", max_length=128))
+    assert len(asked) == 20  # two turns of ten chats
+    assert "beginnings of chats that go on in another row: 10" in prepared.skipped

@@ -20,9 +20,11 @@ from toolkit.api import training
 from toolkit.api.checking import check
 from toolkit.api.outside import Outside
 from toolkit.apply.progress import Silent
+from toolkit.checks.run import require
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.platforms.local.trainer import LocalTrainer
 
 ROOT = Path(__file__).parents[3]
@@ -317,3 +319,38 @@ def test_more_hidden_states_than_the_disk_has_room_for_are_found_with_both_sizes
     desk.recipe.write_text(RECIPE.replace("name: local", f"name: {platform}, role: create"))
     (finding,) = [finding for finding in check(desk.recipe).findings if finding.code == "training.disk"]
     assert re.search(r"up to [\d,]+ tokens take up to [\d,]+ GB \(an estimate\), and .* has [\d,]+ GB", finding.message)
+
+
+LATER = RECIPE.replace(", layers: 2", ", head: ./made/head, layers: 2").replace(
+    "{method: p-eagle, model: ./made/head, num_speculative_tokens: 7}", "{method: ngram, num_speculative_tokens: 5}"
+)
+
+
+def test_a_recipe_that_serves_without_a_head_drafts_with_it_once_it_is_trained(desk: Desk) -> None:
+    desk.recipe.write_text(LATER)
+    assert check(desk.recipe).ok
+    told = Told()
+    first = desk.train(progress=told)
+    assert told.said[-1] == f"{desk.recipe} drafts with ./made/head now, in place of ngram"
+    recipe = load(desk.recipe)
+    assert (recipe.method, recipe.drafter and recipe.drafter.folder) == ("p-eagle", desk.head)
+    assert recipe.speculation
+    assert recipe.speculation.num_speculative_tokens == 7
+    assert recipe.training
+    assert recipe.training.head is None
+    assert check(desk.recipe).findings == ()
+    again = desk.train()
+    assert (again.job, again.status) == (first.job, "reused")
+
+
+def test_data_that_is_not_there_yet_is_asked_for_when_it_trains_and_not_when_it_serves(desk: Desk) -> None:
+    desk.recipe.write_text(LATER)
+    (desk.recipe.parent / "chats.jsonl").unlink()
+    (found,) = check(desk.recipe).findings
+    assert (found.code, found.severity) == ("training.data", "info")
+    require(load(desk.recipe))
+    with pytest.raises(RecipeError) as error:
+        desk.train()
+    (wrong,) = error.value.findings
+    assert (wrong.path, wrong.line, wrong.severity) == ("training.data.0", 3, "error")
+    assert '{"messages": [{"role": "user"' in wrong.hint

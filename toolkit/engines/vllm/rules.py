@@ -8,6 +8,7 @@ from typing import Any
 
 from toolkit.catalog.lookup import Instance, older, read
 from toolkit.engines.vllm import fork_plugin
+from toolkit.engines.vllm.budget import kv_cache_bytes, reserved_bytes
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.facts import facts
 from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
@@ -30,8 +31,6 @@ _BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 _BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 # vLLM drafts n-grams with numba, which sets OpenMP's threads to its own: all cores, of which each waits in a busy loop.
 _NUMBA_THREADS = "NUMBA_NUM_THREADS"
-# vLLM writes to the whole KV cache when it makes it, and an endpoint may have several variants.
-_KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES = 0.25, 8 * 1024**3
 
 
 class VllmMetrics(Metrics):
@@ -70,10 +69,9 @@ class VllmOnCpu(CpuBuild):
         threads to all cores but the last one: several servers on a machine would then share some cores and leave the
         last one idle. Unbound, a server's processes have the same variables, so they can be forked (`forking_cpu`).
         """
-        kv_cache = round(min(free_bytes * _KV_CACHE_SHARE, _MOST_KV_CACHE_BYTES))
         dtype = "bfloat16" if _BFLOAT16_FEATURES.intersection(cpu_features) else "float32"
         wanted = (
-            ("KV_CACHE_MEMORY_BYTES", str(kv_cache), ("GPU_MEMORY_UTILIZATION", "KV_CACHE_MEMORY")),
+            ("KV_CACHE_MEMORY_BYTES", str(kv_cache_bytes(free_bytes)), ("GPU_MEMORY_UTILIZATION", "KV_CACHE_MEMORY")),
             ("DTYPE", dtype, ()),
             ("ENFORCE_EAGER", "true", ("NO_ENFORCE_EAGER", "COMPILATION_CONFIG", "OPTIMIZATION_LEVEL")),
         )
@@ -85,6 +83,9 @@ class VllmOnCpu(CpuBuild):
         count = str(max(1, cores - 1))
         threads = {_BINDING: "nobind", _THREADS: count, _NUMBA_THREADS: count, fork_plugin.VARIABLE: "1"}
         return flags if self.binds_threads(given) else {**flags, **threads}
+
+    def reserved_bytes(self, args: Mapping[str, Any]) -> int:
+        return reserved_bytes(args)
 
     def binds_threads(self, given: Collection[str]) -> bool:
         """vLLM then has a process for each worker."""

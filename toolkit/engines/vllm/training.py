@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import methods
+from toolkit.engines.vllm.budget import limits
 from toolkit.engines.vllm.convert import convert
+from toolkit.memory import free_bytes
 from toolkit.training.engine import Conversion, TrainingEngine
 
 if TYPE_CHECKING:
     from toolkit.training.chat import Chat
-    from toolkit.training.job import TrainingJob
+    from toolkit.training.job import Dtype, TrainingJob
     from toolkit.training.responses import Answer, Generator, Question
 
 NAME = "vllm"
@@ -54,13 +56,15 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
 
     # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
     eager = not torch.cuda.is_available()
+    gpu = None if eager else torch.cuda.mem_get_info()
     engine = LLM(
         job.target,
-        dtype=job.dtype,
+        dtype=_dtype(job.dtype, on_cpu=eager),
         max_model_len=job.max_length,
         seed=job.seed,
         enforce_eager=eager,
         disable_log_stats=True,
+        **limits(job.engine_args, free_bytes(), gpu),
     )
 
     def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
@@ -79,6 +83,13 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
         yield generate
     finally:
         engine.llm_engine.engine_core.shutdown()
+
+
+def _dtype(said: Dtype, *, on_cpu: bool) -> Dtype:
+    """As it serves: in float32 on a CPU without arithmetic for bfloat16, which would take many times as long."""
+    import torch
+
+    return "float32" if on_cpu and said == "auto" and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else said
 
 
 TRAINING = VllmTraining()

@@ -15,6 +15,7 @@ from pathlib import Path
 from toolkit.children import python_command
 from toolkit.engines import registry as engine_registry
 from toolkit.home import cache
+from toolkit.memory import free_bytes
 from toolkit.platforms.local import folders, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.recipe.recipe import EngineRules
@@ -80,7 +81,7 @@ def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_soc
     engines: list[EngineRules] = [
         engine_registry.engine_rules(name) for name in engine_registry.engines() if _runs_here(name)
     ]
-    free, features, cores = machine.free_bytes(), machine.cpu_features(), machine.cores()
+    free, features, cores = free_bytes(), machine.cpu_features(), machine.cores()
     cpus = [engine.cpu for engine in engines if engine.cpu]
     defaults = [item for cpu in cpus for item in cpu.variables(variables, free, features, cores).items()]
     caches = {name: f"{cache()}/{folder}" for engine in engines for name, folder in engine.cache_folders.items()}

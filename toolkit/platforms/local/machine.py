@@ -32,12 +32,6 @@ def require_packages(names: Sequence[str], who: str, extra: str) -> None:
         raise MissingPackage(f"{who} needs packages that are not installed: {', '.join(missing)}", extra=extra)
 
 
-def free_bytes(proc: Path = _PROC) -> int:
-    """Memory that can be used without swapping; all of it if the kernel does not say how much that is."""
-    line = re.search(r"^MemAvailable:\s+(\d+) kB$", _read(proc / "meminfo"), re.M)
-    return int(line[1]) * 1024 if line else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
 def cpu_features(proc: Path = _PROC) -> frozenset[str]:
     """Instruction sets of the CPU, as the kernel calls them; empty where it does not list them."""
     line = re.search(r"^(?:flags|Features)\s*:(.*)$", _read(proc / "cpuinfo"), re.M)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.platforms.local.machine import cores, cpu_features, free_bytes
+from toolkit.memory import free_bytes
+from toolkit.platforms.local.machine import cores, cpu_features
 
 
 def test_what_the_kernel_says(tmp_path: Path) -> None:

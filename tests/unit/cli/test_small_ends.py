@@ -1,0 +1,50 @@
+"""What a new user meets: a home that is a file, an answer that nobody reads on, an address without a server."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolkit.cli.main import run
+
+
+def test_a_home_that_is_a_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "home"
+    file.touch()
+    monkeypatch.setenv("TOOLKIT_HOME", str(file))
+    assert run(["status"]) == 2
+    assert f"error: TOOLKIT_HOME is {file}, which is no folder\n" in capsys.readouterr().err
+
+
+def test_who_reads_only_the_beginning_gets_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "toolkit", "recipes", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
+
+
+def test_an_address_at_which_nothing_answers_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        assert run(["prove", f"http://127.0.0.1:{bound.getsockname()[1]}"]) == 3
+    said = capsys.readouterr().err
+    assert "refused" in said
+    assert "Nothing answers there: start it, or correct its address." in said
+
+
+def test_links_of_a_page_are_commands_that_show_what_they_lead_to(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["docs", "own-model"]) == 0
+    page = capsys.readouterr().out
+    assert "All keys (`toolkit schema`)" in page
+    assert "trained for it (`toolkit docs training`)" in page
+    assert ".md)" not in page

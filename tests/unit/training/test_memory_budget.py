@@ -1,0 +1,53 @@
+"""The memory that a target's answers may take: the recipe's, else what is free; and a job that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolkit.checks.training_memory import require_memory
+from toolkit.engines.vllm.budget import limits
+from toolkit.errors import PlatformError
+from toolkit.loading import load
+from toolkit.recipe.model_files import read_folder
+
+GIB = 1024**3
+TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
+
+
+def test_without_a_word_of_the_recipe_answers_take_a_part_of_what_is_free() -> None:
+    assert limits({}, 4 * GIB, None) == {"kv_cache_memory_bytes": GIB}
+    assert limits({}, 400 * GIB, None) == {"kv_cache_memory_bytes": 8 * GIB}
+    assert limits({}, 4 * GIB, (80 * GIB, 80 * GIB)) == {"gpu_memory_utilization": 0.92}
+    (share,) = limits({}, 4 * GIB, (50 * GIB, 80 * GIB)).values()
+    assert 0.55 < share < 50 / 80
+
+
+@pytest.mark.parametrize("args", [{"kv-cache-memory-bytes": 5 * GIB}, {"gpu-memory-utilization": 0.5}])
+def test_what_the_recipe_says_counts_for_answers_too(args: dict[str, float]) -> None:
+    (name,) = args
+    for gpu in (None, (80 * GIB, 80 * GIB)):
+        assert limits({**args, "dtype": "float32"}, GIB, gpu) == {name.replace("-", "_"): args[name]}
+
+
+def test_a_target_that_cannot_answer_beside_others_is_an_error_before_the_job() -> None:
+    recipe, target, said = load("tiny/train-p-eagle"), read_folder(TARGET), []
+    asks = recipe.training and recipe.edit(training={"responses": "target"})
+    assert asks
+    require_memory(asks, target, 8 * GIB, said.append)
+    assert said == []
+    with pytest.raises(PlatformError) as error:
+        require_memory(asks, target, 2 * GIB, said.append)
+    assert "0.2 of KV cache" in error.value.message
+    assert "2.0 are free" in error.value.message
+    assert "engine.args" in error.value.hint
+    require_memory(recipe, target, 2 * GIB + 2**27, said.append)  # `keep`: nothing is answered
+    assert said == []
+
+
+def test_a_training_that_may_not_fit_is_said() -> None:
+    recipe, said = load("tiny/train-p-eagle"), []
+    require_memory(recipe.edit(training={"max_length": 100_000}), read_folder(TARGET), 4 * GIB, said.append)
+    assert "training may need" in said[0]
+    assert "4.0 are free: a smaller `max_length`" in said[0]

@@ -1,0 +1,23 @@
+"""A recipe that serves today, and says in `training.head` where a head will be: what it is once that is trained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import SpeculationSection
+from toolkit.recipe.training_schema import TRAINED_METHODS
+
+
+def as_trained(recipe: Recipe) -> Recipe:
+    """The recipe with the head of `training.head` in place of what drafts until then; any other as it is."""
+    training = recipe.training
+    if training is None or training.head is None:
+        return recipe
+    method = TRAINED_METHODS[0]
+    tokens = max(1, min(recipe.engine_rules.default_tokens(recipe.engine, method), training.depth - 1))
+    section = SpeculationSection.of(
+        recipe.engine_rules.sections.get("speculation", SpeculationSection).model_construct()
+    )
+    drafting = section.edit(method=method, model=training.head, num_speculative_tokens=tokens)
+    return replace(recipe, training=training.edit(head=None), speculation=drafting)
