@@ -65,10 +65,10 @@ def permissions(
         needed += _training(account)
     if key := aws(recipe).kms_key:
         # Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions).
-        actions = ("kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey")
+        actions = ["kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey"]
         if builds(recipe) or recipe.training:  # ECR's user guide, encryption-at-rest, of whoever makes the repository
-            actions += ("kms:DescribeKey", "kms:RetireGrant")
-        needed.append(Permission(actions, (key_arn(key, account),), unless="the key's own policy allows it"))
+            actions += ["kms:DescribeKey", "kms:RetireGrant"]
+        needed.append(Permission(tuple(actions), (key_arn(key, account),), unless="the key's own policy allows it"))
     if names := ids(recipe):
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
