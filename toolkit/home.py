@@ -14,12 +14,16 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def home() -> Path:
-    """`$TOOLKIT_HOME`, else `~/.toolkit`. Raises UsageError where that is no folder: nothing would be found in it."""
-    folder = Path(os.environ.get("TOOLKIT_HOME") or user_home() / ".toolkit")
+    """`$TOOLKIT_HOME`, else `~/.toolkit`."""
+    return Path(os.environ.get("TOOLKIT_HOME") or user_home() / ".toolkit")
+
+
+def require_folder() -> None:
+    """Raise UsageError where the home is something else than a folder, in which nothing would be found."""
+    folder = home()
     if folder.exists() and not folder.is_dir():
         said = "TOOLKIT_HOME" if os.environ.get("TOOLKIT_HOME") else "the toolkit's home"
         raise UsageError(f"{said} is {folder}, which is no folder", hint="Set TOOLKIT_HOME to a folder, or unset it.")
-    return folder
 
 
 def home_folder(name: str) -> Path:

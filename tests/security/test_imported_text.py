@@ -71,7 +71,7 @@ def test_a_secret_in_a_models_name_is_refused(key: str, text: str, tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("model", ["a/..", "...", "a/-"])
+@pytest.mark.parametrize("model", ["a/..", "a/-"])
 def test_a_model_whose_name_has_no_letter_needs_a_name(model: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="name") as refused:
         import_recipe(f"vllm serve {model}", out=tmp_path / "mine.yaml")

@@ -23,6 +23,7 @@ from toys import ToyBox, ToySession
 import toolkit
 from toolkit import registry
 from toolkit.api.catalogue import Catalogue
+from toolkit.api.cleaning import Cleaning
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.fitting import Fits
 from toolkit.api.improvement import Improvement, ImprovementPlan
@@ -47,6 +48,7 @@ from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
+from toolkit.planning.retention import Leftover
 from toolkit.platforms.kubernetes.rules.manifests import text
 from toolkit.proposal.model import Choice
 from toolkit.registry import PlatformEntry
@@ -291,10 +293,16 @@ def hostile_new_recipe(folder: Path) -> NewRecipe:
     return NewRecipe(folder / HOSTILE.replace("/", ""), [choice], [], [HOSTILE])
 
 
+def hostile_cleaning(_: Path) -> Cleaning:
+    item = Leftover("record", HOSTILE, 0.0, None, HOSTILE)
+    return Cleaning((item,), (HOSTILE,), (HOSTILE,), (), ((item, HOSTILE),))
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Plan": hostile_plan,
     "Report": hostile_report,
     "BenchReport": lambda _: with_text(HOSTILE),
+    "Cleaning": hostile_cleaning,
     "Comparison": hostile_comparison,
     "Metrics": hostile_metrics,
     "Catalogue": hostile_catalogue,

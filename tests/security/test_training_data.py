@@ -25,7 +25,7 @@ USER = {"role": "user", "content": SECRET}
 
 
 def read(path: Path, *, keep: bool = True) -> list[Conversation]:
-    return list(distinct(source_rows(str(path), path.parent), keep, Skipped()))
+    return list(distinct(source_rows(str(path), path.parent), keep, Skipped(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,10 @@ def test_an_error_shows_no_value_of_the_data(tmp_path: Path, line: str) -> None:
     with pytest.raises(UsageError, match=r"a\.jsonl:1") as refusal:
         read(tmp_path / "a.jsonl")
     assert SECRET not in str(refusal.value)
+    skipped = Skipped()
+    assert list(distinct(source_rows(str(tmp_path / "a.jsonl"), tmp_path), True, skipped)) == []
+    assert "a.jsonl:1" in skipped.text()
+    assert SECRET not in skipped.text()
 
 
 def test_nothing_of_a_text_is_said_while_data_is_prepared(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

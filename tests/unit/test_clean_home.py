@@ -104,15 +104,14 @@ def test_a_training_that_runs_stays(home: Path) -> None:
             HomeCleaner(()).remove(training)
 
 
-def test_what_cannot_be_removed_stops_nothing_else(home: Path) -> None:
+def test_what_somebody_began_to_use_stays_and_stops_nothing_else(home: Path) -> None:
     """Somebody begins to tune between the question and the removal."""
     lock = FileLock(home / "tuning" / "gone" / "lock")
     done = toolkit.clean(platform="local", approve=lambda _: lock.acquire(), progress=Silent())
     lock.release()
-    assert [item.kind for item, _ in done.failed] == ["trial"]
-    assert "being tuned by another process" in done.failed[0][1]
-    assert len(done.removed) == len(done.going) - 1
-    assert not done.ok
+    assert "trial" not in {item.kind for item in done.removed}
+    assert len(done.removed) == len(done.going) > 1
+    assert done.ok
     age(home, 400)
     assert [item.kind for item in toolkit.clean(platform="local", progress=Silent()).removed] == ["trial"]
 
@@ -123,6 +122,6 @@ def test_every_rule_is_used_and_told_in_the_documents() -> None:
         days = "-" if rule.days is None else f"{rule.days} days"
         price = f"{rule.usd_per_gb_month:g}" if rule.usd_per_gb_month else ""
         assert f"| {kind} | {rule.where} | {days} | {price} | {rule.rule} |" in page
-    data: Any = json.loads((FOLDER / "retention.json").read_text(encoding="utf-8"))
+    data: Any = json.loads((FOLDER / "retention.json").read_text(encoding="utf-8"))["kinds"]
     source = "".join(path.read_text(encoding="utf-8") for path in Path(toolkit.__file__).parent.rglob("*.py"))
     assert [kind for kind in data if f'"{kind}"' not in source] == []

@@ -16,6 +16,7 @@ from toolkit.api.context import recipe_or_none
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
 from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
+from toolkit.home import require_folder
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.known import catalogue
 from toolkit.registry import session_of
@@ -85,6 +86,7 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
     each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. The cluster is
     that of the kubeconfig's current context.
     """
+    require_folder()
     endpoints = tuple(recipe.name if (recipe := recipe_or_none(name)) else name for name in names)
     wanted = _Wanted(endpoints, all_regions, is_named=bool(platform), details=details)
     platforms = (platform,) if platform else registry.platforms()

@@ -22,7 +22,6 @@ import toolkit
 from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.home import home
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
@@ -52,7 +51,6 @@ def _options(
     profile: Annotated[str | None, typer.Option(help="Profile of your AWS configuration. Before the command.")] = None,
 ) -> None:
     """Deploy LLMs with speculative decoding, and prove that it pays."""
-    home()
     if region:
         from toolkit.catalog.lookup import nearest_region
 

@@ -29,7 +29,7 @@ class Rule:
 @cache
 def rules() -> Mapping[str, Rule]:
     """Every rule, by the kind of thing."""
-    data = json.loads((FOLDER / "retention.json").read_text(encoding="utf-8"))
+    data = json.loads((FOLDER / "retention.json").read_text(encoding="utf-8"))["kinds"]
     return {kind: Rule(**rule) for kind, rule in data.items()}
 
 

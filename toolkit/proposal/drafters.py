@@ -161,7 +161,7 @@ def _published_k(target: ModelFacts, method: Method) -> dict[str, Any]:
     """K of a target that drafts with its own layers, and where that comes from; empty where nobody has published it."""
     for one in lookup.own_layers():
         if same_model(one.target) == same_model(target.model) and one.method == method.name:
-            return {"tokens": one.tokens, "tokens_why": f"as vLLM's recipe has it: {one.source}"}
+            return {"tokens": one.tokens, "tokens_why": f"as published: {one.source}"}
     return {}
 
 

@@ -22,6 +22,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
 BY_HAND = {
     "models.json": "the keys that the checks read of config.json files, which each entry's source has",
     "methods.json": "read in papers and engines' sources; each key names where",
+    "retention.json": "the toolkit's own rules; prices name their source",
     "platforms.json": "the toolkit's own names; facts name their source",
     "engines/vllm.json": "boundaries between versions and how it drafts, read in its sources; each fact names where",
     "engines/vllm/risks.json": "judged by people, from the code that reads each flag and variable",

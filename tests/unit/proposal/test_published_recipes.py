@@ -35,6 +35,7 @@ RIGHTLY = {
     "no command that starts a vLLM server": "a container with a shell",
     "--ignored-layers": "a flag of vLLM-Omni",
     "--guided-decoding-backend": "vLLM 0.12 removed it; the command is older",
+    "use_inductor": "no CompilationConfig since vLLM 0.16 has it; the recipe is older",
     "--tool-call-parser-plugin": "no version has it: it is called --tool-parser-plugin",
     "weights and workspace need": "Llama 4 Scout with all of its 10,485,760 tokens",
 }

@@ -186,6 +186,7 @@ NO_REQUEST: Mapping[str, str] = {
             "platform.routing",
             "container.builder",
             "rollout",
+            "observability.log_retention_days",
             "observability.metrics_seconds",
             "observability.notify",
             "training.instance_count",

@@ -70,6 +70,7 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
     ("training", "responses"): TRAINING,
     ("training", "spot"): TRAINING,
+    ("training", "strict"): TRAINING,
     ("speculation", "use_heterogeneous_vocab"): {"speculation": {"method": "draft-model"}},
     ("speculation", "enable_adaptive_verification"): {"speculation": {"method": "dspark"}},
 }
