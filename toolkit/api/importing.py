@@ -124,7 +124,9 @@ def _yaml(text: str) -> Mapping[str, Any] | None:
         document = plain_yaml(text)
     except ValueError:
         return None
-    return document if isinstance(document, Mapping) else None
+    if not isinstance(document, Mapping) or any(" " in str(key) for key in document):  # a command with `"a": 1` in it
+        return None
+    return document
 
 
 def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, Any]:

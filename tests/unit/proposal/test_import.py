@@ -196,6 +196,11 @@ def test_a_length_that_vllm_would_fit_is_left_to_the_user(length: str, tmp_path:
     assert f"left out: --max-model-len {length}: a recipe has a number" in left_out(made)
 
 
+def test_a_command_that_reads_as_yaml_is_a_command(tmp_path: Path) -> None:
+    recipe, _ = imported("""vllm serve m/x --override-generation-config '{"temperature": 0.6}'""", tmp_path)
+    assert recipe["engine"]["args"] == {"override-generation-config": {"temperature": 0.6}}
+
+
 def test_a_flag_and_its_value_in_one_text(tmp_path: Path) -> None:
     """As models/XiaomiMiMo/MiMo-V2.5.yaml of github vllm-project/recipes has it."""
     text = "model: {model_id: m/x, base_args: ['--max-model-len 4096', '--generation-config', vllm]}"

@@ -9,7 +9,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
 from toolkit.engines.vllm.facts import flag_known, flag_removed, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import draft_slots
-from toolkit.engines.vllm.setting_checks import check_settings, check_speculation
+from toolkit.engines.vllm.setting_checks import check_combinations, check_settings, check_speculation
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
@@ -27,6 +27,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from check_risks(recipe)
     yield from check_speculation(recipe)
     yield from check_settings(recipe)
+    yield from check_combinations(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
     if subtracts_draft_slots(recipe.engine.version):

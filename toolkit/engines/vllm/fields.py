@@ -122,7 +122,7 @@ def _fits(value: Any, declared: Declared) -> bool:
         kinds = {"float", "str", "bool", *(("int",) if value == int(value) else ())}
         return not kinds.isdisjoint(declared.types) and _in_bounds(value, declared)
     if isinstance(value, Mapping):
-        return "dict" in declared.types
+        return not {"dict", "str"}.isdisjoint(declared.types)  # the command line has its JSON as a text
     return "list" in declared.types
 
 

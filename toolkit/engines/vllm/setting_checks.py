@@ -47,6 +47,25 @@ def check_settings(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("engine.draft-kv-cache", message, path, hint=hint, severity="warning")
 
 
+def check_combinations(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on flags whose values vLLM refuses together (config/parallel.py, config/lora.py)."""
+    args, size, context = recipe.engine.args, "tensor-parallel-size", "decode-context-parallel-size"
+    ranks, share = _whole(args.get(size, 1)), _whole(args.get(context, 1))
+    if ranks and share and ranks % share:
+        message = f"`{context}: {share}` does not divide `{size}: {ranks}`"
+        hint = f"Set one that divides {ranks}, or another `{size}`."
+        yield Finding("engine.combination", message, f"engine.args.{context}", hint=hint)
+    at_once, kept = _whole(args.get("max-loras", 1)), _whole(args.get("max-cpu-loras"))
+    if at_once and kept and kept < at_once:
+        message = f"`max-cpu-loras: {kept}` is below `max-loras: {at_once}`"
+        hint = f"Set it to {at_once} or more, or remove it."
+        yield Finding("engine.combination", message, "engine.args.max-cpu-loras", hint=hint)
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
     """Whether vLLM's V1 model runner serves the recipe: by version and target, by its variable, or without a GPU."""
     since = _V2_DENSE_MODELS_SINCE if dense else _V2_RUNNER_SINCE
