@@ -23,8 +23,9 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def lost_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No file can be made below it: it is one."""
-    (tmp_path / "home").touch()
+    """No record can be written below it: a file is in the place of their folder."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "records").touch()
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
