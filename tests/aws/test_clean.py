@@ -22,8 +22,8 @@ from toolkit.images.manifest import SCHEMA_2
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.platforms.lease import lease
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.kinds.role import allow, policy
 from toolkit.platforms.sagemaker.objects import BucketLease
+from toolkit.platforms.sagemaker.rules.access import allow, policy
 
 BUCKET = f"toolkit-{ACCOUNT}-us-west-2"
 TAGS = [{"Key": ENDPOINT_TAG, "Value": "gone"}]

@@ -40,6 +40,7 @@ Calls = Sequence[Mapping[str, Any]]
 def environment(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
+    standin.account.iam.late = 0.0  # so that nothing is refused and sent again
 
 
 def planned(plan: Plan) -> list[Mapping[str, Any]]:

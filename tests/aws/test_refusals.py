@@ -45,6 +45,7 @@ def clients() -> dict[str, Any]:
 
 @pytest.fixture
 def sender(standin: StandIn, clients: dict[str, Any]) -> Sender:
+    standin.account.iam.late = 0.0  # each rule is of its request alone; the roles of its world are known at once
     return Sender(standin, clients)
 
 

@@ -11,7 +11,7 @@ import boto3
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
-from standin_user import TRUST
+from standin_user import EVERYTHING, TRUST
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -46,7 +46,10 @@ class InStudio(boto3.Session):
 
     def __init__(self, standin: StandIn) -> None:
         owner: Any = standin.session()
-        owner.client("iam").create_role(RoleName="studio", AssumeRolePolicyDocument=json.dumps(TRUST))
+        iam = owner.client("iam")
+        iam.create_role(RoleName="studio", AssumeRolePolicyDocument=json.dumps(TRUST))
+        iam.put_role_policy(RoleName="studio", PolicyName="all", PolicyDocument=json.dumps(EVERYTHING))
+        standin.account.iam.settle()
         keys = owner.client("sts").assume_role(RoleArn=ROLE, RoleSessionName="me")["Credentials"]
         super().__init__(keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"], region_name="us-west-2")
         self._url = standin.url

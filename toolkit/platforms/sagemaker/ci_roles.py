@@ -14,8 +14,8 @@ from typing import Any
 from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.keys import aws
-from toolkit.platforms.sagemaker.kinds.role import policy
 from toolkit.platforms.sagemaker.permissions import permissions
+from toolkit.platforms.sagemaker.rules.access import policy
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.names import WEIGHTS_PREFIX, bucket_name, key_arn
 from toolkit.recipe.recipe import Recipe

@@ -19,7 +19,8 @@ from toolkit.planning.names import VERSION_TAG
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.aws_errors import is_denied
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.kinds.role import IMAGE_ACTIONS, allow, policy
+from toolkit.platforms.sagemaker.kinds.role import IMAGE_ACTIONS
+from toolkit.platforms.sagemaker.rules.access import allow, policy
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.version import __version__
 

@@ -16,7 +16,7 @@ from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work
-from toolkit.platforms.sagemaker.kinds.role import policy
+from toolkit.platforms.sagemaker.rules.access import policy
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
     LEASES_PREFIX,

@@ -18,7 +18,7 @@ from toolkit.platforms.sagemaker.kinds.role import role_arn
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.changes import MODEL_KEYS, selected
-from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data
+from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, addresses, model_data
 from toolkit.platforms.sagemaker.rules.names import on_aws, tags
 from toolkit.recipe.recipe import Recipe
 
@@ -148,11 +148,5 @@ def _data_sources(data: Sequence[ModelData]) -> dict[str, Any]:
 
 def _state(clients: Clients, name: str) -> dict[str, Any]:
     described: Mapping[str, Any] = clients.sagemaker.describe_model(ModelName=name)
-    prefixes = _prefixes(described.get("PrimaryContainer", {}))
+    prefixes = [uri.removeprefix("s3://").partition("/")[2] for uri in addresses(described.get("PrimaryContainer", {}))]
     return {"Prefixes": prefixes, "Content": selected(described, MODEL_KEYS)}
-
-
-def _prefixes(container: Mapping[str, Any]) -> list[str]:
-    sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
-    uris = [source.get("S3DataSource", {}).get("S3Uri", "") for source in sources]
-    return [uri.removeprefix("s3://").partition("/")[2] for uri in uris]

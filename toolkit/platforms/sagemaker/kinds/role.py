@@ -17,6 +17,7 @@ from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
+from toolkit.platforms.sagemaker.rules.access import allow, lists, policy, storage
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.changes import described
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_group, log_groups
@@ -213,7 +214,7 @@ def job_role(
     written = [
         # Deleting is allowed too: it is not documented whether SageMaker deletes files in S3 that a job deletes.
         allow(["s3:GetObject", "s3:PutObject", "s3:DeleteObject", *also], f"{bucket}/{prefix}*"),
-        _list(bucket, [prefix]),
+        lists(bucket, [prefix]),
     ]
     # botocore 1.44.5, OutputDataConfig: the role "must include permissions to call kms:Encrypt".
     key = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", *with_key]
@@ -283,7 +284,7 @@ def _statements(
     prefix = f"{arn}:logs:{account.region}:{account.id}:log-group:"
     logs = [f"{prefix}{group}{rest}" for group in groups for rest in ("", ":*")]
     statements = [
-        *_storage(arn, data),
+        *storage(arn, [item.uri for item in data]),
         allow(_LOG_ACTIONS, logs),
     ]
     if on_aws(recipe):
@@ -295,34 +296,3 @@ def _statements(
     if aws_network(recipe).subnets:
         statements.append(allow(_VPC_ACTIONS, "*"))
     return statements
-
-
-def _storage(arn: str, data: Sequence[ModelData]) -> list[dict[str, Any]]:
-    """Permissions to read and list its own weights, and no other prefix."""
-    prefixes: dict[str, list[str]] = {}
-    for item in data:
-        bucket, _, prefix = item.uri.removeprefix("s3://").partition("/")
-        prefixes.setdefault(bucket, []).append(prefix)
-    return [
-        statement
-        for bucket, keys in prefixes.items()
-        for statement in (
-            allow("s3:GetObject", [f"{arn}:s3:::{bucket}/{prefix}*" for prefix in keys]),
-            _list(f"{arn}:s3:::{bucket}", keys),
-        )
-    ]
-
-
-def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any]:
-    """A statement of a policy."""
-    return {"Effect": "Allow", "Action": actions, "Resource": resources}
-
-
-def _list(bucket: str, prefixes: Sequence[str]) -> dict[str, Any]:
-    condition = {"StringLike": {"s3:prefix": [f"{prefix}*" for prefix in prefixes]}}
-    return {**allow("s3:ListBucket", bucket), "Condition": condition}
-
-
-def policy(*statements: Mapping[str, Any]) -> dict[str, Any]:
-    """The document of a policy."""
-    return {"Version": "2012-10-17", "Statement": list(statements)}

@@ -56,6 +56,12 @@ class ModelData:
         return str(self.source["S3Uri"])
 
 
+def addresses(container: Mapping[str, Any]) -> list[str]:
+    """Where in S3 the data of an existing model's container is."""
+    sources = [container.get("ModelDataSource", {}), *container.get("AdditionalModelDataSources", [])]
+    return [source["S3DataSource"]["S3Uri"] for source in sources if "S3DataSource" in source]
+
+
 def model_data(recipe: Recipe, account: Account) -> list[ModelData]:
     """All files for a container: models, settings too long for its environment, the engine's files, compiled code."""
     sources = _separate(recipe, account)

@@ -20,7 +20,9 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.parts import Trial
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
+from toolkit.platforms.sagemaker.rules.access import also_reading
 from toolkit.platforms.sagemaker.rules.arms import CANDIDATE, VARIANT, endpoint_name, instances
+from toolkit.platforms.sagemaker.rules.model_data import addresses
 from toolkit.platforms.sagemaker.rules.names import on_aws, ran_before, scalable, variant_of
 from toolkit.recipe.recipe import Recipe
 
@@ -49,7 +51,7 @@ class _Change:
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
     """What the updates of endpoints need besides. Raises PlatformError for somebody else's autoscaling in the way."""
     configs = {item.name: item for item in desired if item.kind == "EndpointConfig"}
-    resources, removed_first, notes = list(desired), list[Action](), list[str]()
+    resources, removed_first, notes = _reading_both(desired, observed), list[Action](), list[str]()
     for index, item in enumerate(desired):
         if item.kind != "Endpoint":
             continue
@@ -75,6 +77,29 @@ def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
                 "the update fails, deploy the older recipe to scale it again"
             )
     return Transition(tuple(resources), tuple(removed_first), tuple(notes))
+
+
+def _reading_both(desired: Sequence[Resource], observed: Observed) -> list[Resource]:
+    """With the policies of endpoints' roles letting them read what a rollback would bring back, too.
+
+    An update that fails half-way, or `toolkit rollback`, starts containers of the models before, under the same role.
+    """
+    served = {item.name: item.request["EndpointConfigName"] for item in desired if item.kind == "Endpoint"}
+    endpoints = [item for item in observed.existing if item.kind == "Endpoint" and item.name in served]
+    updated = {item.name: served[item.name] for item in endpoints if item.state.get("Running") != served[item.name]}
+    before: dict[str, set[str]] = {}
+    for kind, name in kept_for_rollback(observed, updated):
+        model = observed.get(kind, name) if kind == "Model" else None
+        if model:
+            content = model.state["Content"]
+            before.setdefault(content["ExecutionRoleArn"], set()).update(addresses(content["PrimaryContainer"]))
+    resources = list(desired)
+    for role, uris in before.items():
+        arn, name = role.partition(":iam:")[0], role.rpartition("/")[2]
+        for index, item in enumerate(resources):
+            if item.kind == "RolePolicy" and item.request["RoleName"] == name:
+                resources[index] = also_reading(item, arn, uris)
+    return resources
 
 
 def require_free_hosts(desired: Sequence[Resource], observed: Observed) -> None:
