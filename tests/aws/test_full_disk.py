@@ -23,9 +23,8 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def lost_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No record can be written below it: a file is in the place of their folder."""
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "records").touch()
+    """No file can be made below it: it is one."""
+    (tmp_path / "home").touch()
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
@@ -39,6 +38,6 @@ def test_destroy_removes_the_endpoint_and_says_once_that_it_is_not_recorded(
     assert [item for item in standin.leftovers() if not item.startswith("logs group")] == []
     said = capsys.readouterr()
     record = lost_home / "records" / "hub.jsonl"
-    warning = f"warning: this command is not recorded in {record}: File exists. It goes on all the same."
+    warning = f"warning: this command is not recorded in {record}: Not a directory. It goes on all the same."
     assert said.err.count(warning) == 1
     assert said.out.startswith("removed ")
