@@ -56,13 +56,12 @@ def refused(root: Path, args: Mapping[str, Any], *types: str) -> list[tuple[str,
 
 
 ON_CPU: list[tuple[dict[str, Any], str, str]] = [
-    ({"attention-backend": "NONSENSE"}, "attention-backend", "Unknown attention backend: 'NONSENSE'"),
-    ({"pipeline-parallel-size": 0}, "pipeline-parallel-size", "greater than or equal to 1"),
-    ({"max-lora-rank": 7, "enable-lora": True}, "max-lora-rank", "invalid choice: 7 (choose from 1, 8, 16"),
-    ({"max-logprobs": -2}, "max-logprobs", "greater than or equal to -1"),
-    ({"structured-outputs-config": {"backend": "x"}}, "structured-outputs-config", "backend: Input should be 'auto'"),
+    ({"reasoning-parser": "nonsense"}, "reasoning-parser", "Reasoning parser 'nonsense' not found"),
+    ({"enable-expert-parallel": True}, "enable-expert-parallel", "Number of experts in the model must be greater than"),
+    ({"enable-elastic-ep": True}, "enable-elastic-ep", "Elastic EP is only supported with enable_eplb=True"),
+    ({"data-parallel-hybrid-lb": True}, "data-parallel-hybrid-lb", "requires `--data-parallel-size-local`"),
+    ({"lora-modules": 4096}, "lora-modules", "Invalid fields for --lora-modules: 4096"),
     ({"compilation-config": {"mode": 9}}, "compilation-config", "mode: Input should be 0, 1, 2 or 3"),
-    ({"kv-transfer-config": {"kv_role": "x"}}, "kv-transfer-config", "kv_role: Input should be 'kv_producer'"),
     ({"quantization": "awq"}, "quantization", "Cannot find the config file for awq"),
 ]
 
@@ -73,6 +72,26 @@ def test_what_vllm_refuses_is_found_at_its_flag(tmp_path: Path, args: dict[str, 
     assert path == f"engine.args.{flag}"
     assert message.startswith("vLLM 0.32.0 refuses this: ")
     assert words in message
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"attention-backend": "NONSENSE"},
+        {"pipeline-parallel-size": 0},
+        {"max-lora-rank": 7, "enable-lora": True},
+        {"structured-outputs-config": {"backend": "x"}},
+        {"kv-transfer-config": {"kv_role": "x"}},
+    ],
+    ids=lambda args: next(iter(args)),
+)
+def test_what_the_declarations_refuse_vllm_refuses_too_and_it_is_said_once(
+    tmp_path: Path, args: dict[str, Any]
+) -> None:
+    report = check(write(tmp_path, {"dtype": "float32", "enforce-eager": True, **args}), ask=True)
+    assert report.engine
+    assert [one.path for one in report.engine.findings] == [f"engine.args.{next(iter(args))}"]
+    assert [one.code for one in report.errors] == ["engine.flag-value"]
 
 
 def test_what_it_takes_has_no_finding(tmp_path: Path) -> None:
@@ -110,11 +129,11 @@ def test_what_only_builds_for_gpus_have_is_not_missed_there(tmp_path: Path) -> N
 
 
 def test_the_answer_counts_from_then_on_and_costs_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, {"max-logprobs": -2, "seed": 4})
+    path = write(tmp_path, {"enable-elastic-ep": True, "seed": 4})
     assert check(path)
     assert not check(path, ask=True)
     started = time.process_time()
     assert not check(path)
     assert time.process_time() - started < 5  # importing vLLM takes longer
-    with pytest.raises(RecipeError, match="max_logprobs"):
+    with pytest.raises(RecipeError, match="Elastic EP"):
         plan(path, platform="local")

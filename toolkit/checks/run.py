@@ -111,9 +111,9 @@ def check(
 
 
 def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: bool) -> Iterator[Finding]:
-    """What the engine adds to the others: nothing of a key on which there is an error already."""
-    known = {finding.path for finding in others if finding.severity == "error"}
-    yield from (finding for finding in engine.findings if finding.path not in known)
+    """What the engine adds to the others: nothing of a key in which there is an error already."""
+    known = [f"{finding.path}." for finding in others if finding.severity == "error"]
+    yield from (one for one in engine.findings if not any(path.startswith(f"{one.path}.") for path in known))
     if engine.why_not and ask:
         message = f"{engine.name} was not asked what it makes of this: {engine.why_not}"
         yield Finding("engine.not-asked", message, "engine.version", severity="info")
