@@ -20,7 +20,11 @@ from fine_tune import make_model, write_chats, write_prompts
 import toolkit
 from toolkit.cli.main import run
 
-pytestmark = [pytest.mark.serving, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.serving,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif("TOOLKIT_ONE_ROAD" not in os.environ, reason="takes ten minutes: make test-exhaustive runs it"),
+]
 
 # As a user with little time would: a small head, and few steps.
 _SHORT = """\
