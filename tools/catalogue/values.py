@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from tools.catalogue.documents import Documents, as_text
+from tools.catalogue.fields import read_fields
 from tools.catalogue.listings import installed_parser
 
 
@@ -41,12 +43,17 @@ def installed() -> dict[str, Any]:
     """The catalogue's document but for its date, as the installed vLLM has it."""
     import vllm
 
+    read = values(installed_parser()._actions)
+    declared = read_fields(Path(vllm.__file__).parent)
+    choices = {flag: texts for flag, texts in read["choices"].items() if flag not in declared}
     return {
         "source": "python -m tools.catalogue engines/vllm/values.json, of vLLM's own parser "
         "(vllm/entrypoints/launchers/cli_args.py)",
-        "note": "a flag that is in no list takes one value; other versions are taken to be alike",
+        "note": "a flag that is in no list takes one value; other versions are taken to be alike; "
+        "choices of flags that fields.json has are there",
         "version": vllm.__version__.partition("+")[0],
-        **values(installed_parser()._actions),
+        **read,
+        "choices": choices,
     }
 
 

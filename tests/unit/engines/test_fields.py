@@ -55,9 +55,9 @@ def test_a_misfit_in_a_config_names_its_key() -> None:
 
 
 def test_each_version_has_its_own_declarations() -> None:
-    """`hpc_attn` came with 0.26; of a version that is not known nothing is said."""
-    assert [*misfits("attention-backend", "HPC_ATTN", "0.32.0")] == []
-    assert [*misfits("attention-backend", "HPC_ATTN", "0.16.0")]
+    """`HPC_ATTN` came with 0.25; of a version that is not known nothing is said."""
+    assert [*misfits("attention-backend", "HPC_ATTN", "0.25.0")] == []
+    assert [*misfits("attention-backend", "HPC_ATTN", "0.24.0")]
     assert [*misfits("attention-backend", "HPC_ATTN", "99.0.0")] == []
 
 

@@ -179,7 +179,7 @@ def test_a_config_in_single_keys_is_read_as_one(tmp_path: Path) -> None:
 
 
 def test_a_flag_that_vllm_removed_does_not_hold_back_its_version(tmp_path: Path) -> None:
-    """`swap-space` went with vLLM 0.18, of which a type with a Blackwell GPU has no image."""
+    """`swap-space` went with vLLM 0.18. A recipe with it got 0.17 or older, whose images do not run on newer GPUs."""
     recipe, made = imported("vllm serve m/x --swap-space 32 --seed 1", tmp_path)
     assert recipe["engine"] == {"args": {"seed": 1}}
     assert "left out: --swap-space: vLLM 0.18.0 removed it" in left_out(made)

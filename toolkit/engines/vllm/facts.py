@@ -143,7 +143,7 @@ def whole_name(short: str) -> str:
 
 
 def choices(flag: str, version: str) -> tuple[str, ...]:
-    """The only texts that a flag of that version may have; empty if it may have others, or that is not known."""
+    """The only texts of a flag that no configuration class declares; empty if that is not known."""
     listing = read("engines/vllm/values.json")
     return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
 

@@ -41,10 +41,10 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
-    """Findings on a value that this version does not take, by its parser's choices or its configuration classes."""
+    """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
     path, allowed = f"engine.args.{flag}", choices(flag, version)
     wrong = [*misfits(flag, value, version)]
-    if allowed and value not in allowed and not wrong:
+    if allowed and value not in allowed:
         wrong.append(unlike(value, allowed))
     for one in wrong:
         whole = ".".join(filter(None, (flag, one.key)))
