@@ -195,6 +195,7 @@ class MemoryPlatform:
             container = request["PrimaryContainer"]
             sources = [container["ModelDataSource"], *container.get("AdditionalModelDataSources", [])]
             state["Prefixes"] = [item["S3DataSource"]["S3Uri"].split("/", 3)[3] for item in sources]
+            state["Content"] = request
         return Existing(kind, name, True, self._users(kind, name), state)
 
     def _users(self, kind: str, name: str) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from aws_kinds import desired
-from fakes import ACCOUNT, FakeClock, MemoryPlatform, Told, by_kind
-from hypothesis import given, settings
+from fakes import ACCOUNT, FakeClock, Key, MemoryPlatform, Told, by_kind
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pairs import edit_config, write_pair
 
@@ -27,6 +27,8 @@ from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record, Step
 from toolkit.planning.resources import Resource
 from toolkit.platforms.local.rules import RULES
+from toolkit.platforms.sagemaker.rules.access import also_reading
+from toolkit.platforms.sagemaker.rules.model_data import addresses
 from toolkit.platforms.sagemaker.rules.updates import rollback_plan
 from toolkit.recipe.recipe import Recipe
 
@@ -115,6 +117,16 @@ def arms(recipe: Recipe) -> Arms:
 def content(resource: Mapping[str, Any]) -> dict[str, Any]:
     """What it is, without the story of how it came about."""
     return {key: value for key, value in resource.items() if key not in ("Previous", "Tags")}
+
+
+def reading_what_is_kept(item: Resource, there: Mapping[Key, Mapping[str, Any]]) -> Resource:
+    """A role's policy as it is while the models that a rollback brings back are there; anything else as it is."""
+    if item.kind != "RolePolicy":
+        return item
+    models = [request for (kind, _), request in there.items() if kind == "Model"]
+    served = [each for each in models if each["ExecutionRoleArn"].rpartition("/")[2] == item.request["RoleName"]]
+    kept = [address for model in served for address in addresses(model["PrimaryContainer"])]
+    return also_reading(item, "arn:aws", kept)
 
 
 def config_of(name: str) -> str:
@@ -219,6 +231,7 @@ def test_a_deployment_killed_at_any_moment_can_be_removed(variants: list[Arms]) 
     history=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60), st.booleans()), max_size=4),
     last=st.integers(0, 3),
 )
+@example([(3, 6, False), (0, 55, False), (1, 2, False), (3, 19, False)], 2)  # a role reads what a rollback needs
 def test_whatever_was_done_and_killed_before_the_last_deployment_wins(
     variants: list[Arms], history: list[tuple[int, int, bool]], last: int
 ) -> None:
@@ -228,7 +241,8 @@ def test_whatever_was_done_and_killed_before_the_last_deployment_wins(
         deployer.killed(moment, command)
     deployer.deploy(variants[last])
     there = deployer.platform.resources
-    for (kind, name), wanted in at_once(variants[last]).resources.items():
+    expected = Arms(reading_what_is_kept(item, there) for item in variants[last])
+    for (kind, name), wanted in at_once(expected).resources.items():
         assert content(there[kind, name]) == content(wanted)
     for endpoint in ENDPOINTS:  # besides what runs there is at most what ran before
         assert sum(kind == "EndpointConfig" and config_of(name) == endpoint for kind, name in there) <= 2

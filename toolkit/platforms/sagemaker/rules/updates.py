@@ -92,7 +92,7 @@ def _reading_both(desired: Sequence[Resource], observed: Observed) -> list[Resou
         model = observed.get(kind, name) if kind == "Model" else None
         if model:
             content = model.state["Content"]
-            before.setdefault(content["ExecutionRoleArn"], set()).update(addresses(content["PrimaryContainer"]))
+            before.setdefault(content["ExecutionRoleArn"], set()).update(addresses(content.get("PrimaryContainer", {})))
     resources = list(desired)
     for role, uris in before.items():
         arn, name = role.partition(":iam:")[0], role.rpartition("/")[2]
