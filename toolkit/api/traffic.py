@@ -16,7 +16,7 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Prompt
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.training.conversations import Conversation, Skipped, different, held_out
-from toolkit.training.shares import Mark, mark_of, take, within_shares
+from toolkit.training.shares import mark_of, split, take, within_shares
 from toolkit.training.sources import Objects, source_rows
 
 _WORKLOAD = "held-out traffic"
@@ -74,24 +74,23 @@ def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     with TemporaryDirectory(prefix="toolkit-") as folder:
         rows = (row for source in settings.data for row in source_rows(source, Path(folder), objects))
         found = list(different(rows, keep, skipped, strict=settings.strict))
-    marks = [_mark(one if keep else one.asked(), settings) for one in found]
+    sides = split(found, settings.held_out, settings.seed)
+    marks = [mark_of(one if keep else one.asked(), sides) for one in found]
     taken = within_shares(marks)
     used = [found[number] for number in taken.numbers]
-    aside = held_out({one.question for one in used}, settings.held_out, settings.seed)
-    learned = {(one if keep else one.asked()).digest for one in used if one.question not in aside}
-    asked = {one.question: one for one in used if one.question in aside}  # a chat's last request has all before it
+    aside = held_out({sides.of(one.question) for one in used}, settings.held_out, settings.seed)
+    learned = {(one if keep else one.asked()).digest for one in used if sides.of(one.question) not in aside}
+    asked = {
+        one.question: one for one in used if sides.of(one.question) in aside
+    }  # a chat's last request has all before it
     lasts = list(asked.values())
-    deciding = take([_mark(one, settings) for one in lasts], _MOST_PROMPTS)
+    deciding = take([mark_of(one, sides) for one in lasts], _MOST_PROMPTS)
     for number, reason in taken.left_out:
         skipped.add(reason, found[number].location)
     for number, reason in deciding.left_out:
         skipped.add(reason, lasts[number].location)
     prompts = tuple(_prompt(lasts[number]) for number in deciding.numbers)
     return Traffic(Workload(_WORKLOAD, prompts), digest(sorted(learned)), skipped.counts)
-
-
-def _mark(one: Conversation, settings: TrainingSection) -> Mark:
-    return mark_of(one, settings.held_out, settings.seed)
 
 
 def _prompt(conversation: Conversation) -> Prompt:

@@ -58,10 +58,14 @@ class Conversation:
         return digest([sorted(message.items()) for message in self.messages])
 
     @property
+    def first(self) -> str:
+        """The first message of the user."""
+        return next(message["content"] for message in self.messages if message["role"] == "user")
+
+    @property
     def question(self) -> str:
         """Digest of the first message of the user, without regard to case and white space."""
-        first = next(message["content"] for message in self.messages if message["role"] == "user")
-        return digest(first.casefold().split())
+        return digest(self.first.casefold().split())
 
     def beginnings(self) -> Iterator[str]:
         """Digests of its first message, its first two and so on: the last is of all."""

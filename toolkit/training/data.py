@@ -36,7 +36,7 @@ from toolkit.training.progress import TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Origin, Sample, Samples, SampleWriter, read_contents
-from toolkit.training.shares import mark_of, within_shares
+from toolkit.training.shares import Split, mark_of, split, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
@@ -133,18 +133,20 @@ def _prepare_samples(
     _require_tokenizer(own, chat)
     for folder in own:
         Samples(folder).require_vocabulary(_vocab_size(job))
-    count, questions = _collect(job, skipped, dataset)
+    questions, sides = _collect(job, skipped, dataset)
+    count = len(questions)
     report(TrainingProgress("data", 0, count))
     _require_exact(job, chat)
     if job.responses != KEEP:
         _respond(job, chat, count, report, engine)
-    aside = held_out([*questions, *(question for question, _ in _ready(own))], job.held_out, job.seed)
+    asked = [*map(sides.of, questions), *(question for question, _ in _ready(own))]
+    aside = held_out(asked, job.held_out, job.seed)
     numbers: dict[str, int] = {}
     with ExitStack() as stack:
         writers = [stack.enter_context(SampleWriter(work / name, chat.digest)) for name in (TRAIN, HELD_OUT)]
         for number, (question, sample, source) in enumerate(_samples(job, chat, own, skipped)):
             conversation = numbers.setdefault(question, number)
-            writers[question in aside].add(sample, Origin(conversation, source))
+            writers[sides.of(question) in aside].add(sample, Origin(conversation, source))
     train, other = read_contents(work / TRAIN), read_contents(work / HELD_OUT)
     _require_samples(train, other, skipped)
     coverage = _write_vocabulary(job, chat) if job.draft_vocab_size else None
@@ -164,7 +166,7 @@ def _require_exact(job: TrainingJob, chat: Chat) -> None:
 
 
 _FILE = "data.json"
-_FORM = 2
+_FORM = 3
 """Samples of an earlier form are made anew, from the same answers."""
 
 
@@ -190,32 +192,32 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     return digest([_FORM, settings, chat.digest, states])
 
 
-def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[int, set[str]]:
-    """Write the different conversations of all sources to a file: how many, and their questions."""
+def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[list[str], Split]:
+    """Write the different conversations of all sources to a file: their questions, and how these are split."""
     work = Path(job.work)
     sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
-    marks, every, seen = [], work / f"all-{_CONVERSATIONS}", set[str]()
+    every, seen = work / f"all-{_CONVERSATIONS}", set[str]()
     with writing(every), every.open("w", encoding="utf-8") as stream:
         for source in sources:
             rows = source_rows(source, work / "downloads", dataset=dataset)
             for conversation in distinct(rows, job.responses == KEEP, skipped, seen, strict=job.strict):
                 stream.write(json.dumps(asdict(replace(conversation, source=_name_of(source)))) + "\n")
-                marks.append(mark_of(conversation, job.held_out, job.seed))
+    sides = split(_conversations(every), job.held_out, job.seed)
+    marks = [mark_of(conversation, sides) for conversation in _conversations(every)]
     parts = parts_of(_conversations(every), job.responses == KEEP)
     wholes = [number for number in range(len(marks)) if number not in parts]
     taken = within_shares([marks[number] for number in wholes])
     left_out = {wholes[number]: reason for number, reason in taken.left_out}
     left_out |= dict.fromkeys(parts, "beginnings of chats that go on in another row")
     questions = _keep(left_out, every, work / _CONVERSATIONS, skipped)
-    count = len(questions)
-    if sources and not count:
+    if sources and not questions:
         hint = (
             "Write `training.responses: target`: then the target answers the questions of the data itself."
             if job.responses == KEEP
             else "Correct `training.data`."
         )
         raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)
-    return count, set(questions)
+    return questions, sides
 
 
 def _keep(left_out: Mapping[int, str], every: Path, kept: Path, skipped: Skipped) -> list[str]:

@@ -1,9 +1,12 @@
-"""How much of what is learned, or decides, can come from one caller of an endpoint.
+"""How much of what is learned, or decides, can come from one caller of an endpoint; and what is nearly one text.
 
 A captured request does not say who sent it, so two things stand for its source: the hour in which it came, and the kind
 of text that it is. Of each, no more than a share is taken, by chance; which part chance takes follows from all texts
 together, which no single caller knows. It does not see a caller who takes his time and writes each text differently.
 Conversations of a file of the user's own are taken whole.
+
+Questions that are nearly one text stand on one side of the split into training and held-out data: else the head would
+be measured on what it has learned.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import math
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from zlib import crc32
@@ -26,8 +29,10 @@ KIND, HOUR = 0.1, 0.25
 Where there are too few kinds or hours for that, each may be twice its even part.
 """
 
-_ALIKE = 0.6
-"""Two texts are nearly one if that share of the words that either has is in both; all digits are the same."""
+_ALIKE, _COPIED = 0.6, 0.8
+"""Two texts are of one kind if that share of the words that either has is in both, all digits being the same; they are
+nearly one if the second share is, digits included.
+"""
 
 _MOST_WORDS = 64
 """Of a longer text's different words that many are compared, always those that have the lowest checksums."""
@@ -75,14 +80,59 @@ class _Cap:
         return max(1, int(max(self.share, 2 / max(1, different)) * size))
 
 
-def mark_of(one: Conversation, held_out: float, seed: int) -> Mark:
-    """What is compared of it; `held_out` and `seed` are those of the split."""
-    aside = rank(one.question, seed) < held_out
+@dataclass(frozen=True)
+class Split:
+    """Which questions are held out: about `share` of them, by chance. `firsts` has those that are nearly another one.
+
+    Of these the first in the data decides for all, so that data which is added behind moves no question.
+    """
+
+    share: float
+    seed: int
+    firsts: Mapping[str, str]
+
+    def of(self, question: str) -> str:
+        """What stands for the question in the split: itself, or the first one that it is nearly."""
+        return self.firsts.get(question, question)
+
+    def is_aside(self, question: str) -> bool:
+        """Whether it is held out, in data with enough other questions."""
+        return rank(self.of(question), self.seed) < self.share
+
+
+def split(conversations: Iterable[Conversation], share: float, seed: int) -> Split:
+    """The split of these, in the order of the data.
+
+    What more than a tenth of all questions nearly are is the form that they have, and tells none apart.
+    """
+    texts: dict[str, Sequence[int]] = {}
+    for one in conversations:
+        if (question := one.question) not in texts:
+            texts[question] = _words(one.first.casefold())
+    questions, kinds = list(texts), _kinds(list(texts.values()), _COPIED)
+    count = Counter(kinds)
+    most = max(2.0, KIND * len(questions))
+    first_of: dict[int | None, str] = {}
+    firsts: dict[str, str] = {}
+    for question, kind in zip(questions, kinds, strict=True):
+        first = first_of.setdefault(kind, question)
+        if first != question and count[kind] <= most:
+            firsts[question] = first
+    return Split(share, seed, firsts)
+
+
+def mark_of(one: Conversation, split: Split) -> Mark:
+    """What is compared of it."""
+    aside = split.is_aside(one.question)
     if not one.given:
         return Mark(aside)
     text = " ".join(message["content"] for message in one.messages if message["role"] == "user")
-    words = {crc32(word.encode()) for word in _WORD.findall(_DIGITS.sub("0", text.casefold()))} or {0}
-    return Mark(aside, one.digest, one.hour, array("L", sorted(words)[:_MOST_WORDS]))
+    return Mark(aside, one.digest, one.hour, _words(_DIGITS.sub("0", text.casefold())))
+
+
+def _words(text: str) -> Sequence[int]:
+    words = {crc32(word.encode()) for word in _WORD.findall(text)} or {0}
+    return array("I", sorted(words)[:_MOST_WORDS])
 
 
 def within_shares(marks: Sequence[Mark]) -> Taken:
@@ -131,8 +181,8 @@ def _take(order: Sequence[int], caps: Sequence[_Cap], size: int, most: int | Non
     return Taken(tuple(numbers), tuple(left_out))
 
 
-def _kinds(texts: Sequence[Sequence[int] | None]) -> list[int | None]:
-    """Numbers of kinds: each text is nearly the first one of its kind.
+def _kinds(texts: Sequence[Sequence[int] | None], alike: float = _ALIKE) -> list[int | None]:
+    """Numbers of kinds: of each text and the first one of its kind, that share of words is in both.
 
     Two texts that are nearly one share at least one of their rarest words (prefix filtering: Chaudhuri and others,
     2006), so only those that do are compared.
@@ -145,9 +195,11 @@ def _kinds(texts: Sequence[Sequence[int] | None]) -> list[int | None]:
         if words is None:
             kinds.append(None)
             continue
-        rare = sorted(words, key=lambda word: (seen[word], word))[: len(words) - math.ceil(_ALIKE * len(words)) + 1]
+        rare = sorted(words, key=lambda word: (seen[word], word))[: len(words) - math.ceil(alike * len(words)) + 1]
         text, near = frozenset(words), chain.from_iterable(with_word.get(word, ()) for word in rare)
-        kind = next((number for number in islice(near, _MOST_COMPARED) if _alike(text, firsts[number])), len(firsts))
+        kind = next(
+            (number for number in islice(near, _MOST_COMPARED) if _alike(text, firsts[number], alike)), len(firsts)
+        )
         if kind == len(firsts):
             firsts.append(text)
             for word in rare:
@@ -156,6 +208,6 @@ def _kinds(texts: Sequence[Sequence[int] | None]) -> list[int | None]:
     return kinds
 
 
-def _alike(one: frozenset[int], other: frozenset[int]) -> bool:
+def _alike(one: frozenset[int], other: frozenset[int], share: float) -> bool:
     both = len(one & other)
-    return both >= _ALIKE * (len(one) + len(other) - both)
+    return both >= share * (len(one) + len(other) - both)
