@@ -23,7 +23,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, EngineRules, PlatformTraits, Recipe
 from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
 from toolkit.recipe.source import ModelSource, absolute, model_source
-from toolkit.recipe.training_schema import TrainingSection
+from toolkit.recipe.training_schema import SharedSource, TrainingSection
 from toolkit.sizing.fit import GIB, Fit, fits, sizable
 from toolkit.sizing.weights import file_bytes
 
@@ -123,10 +123,16 @@ def _container(written: str | ContainerSection, folder: Path) -> ContainerSectio
 def _training(written: TrainingSection | None, folder: Path) -> TrainingSection | None:
     if written is None:
         return None
-    data = [item if "://" in item else absolute(folder, item) for item in written.data]
+    data = [_data_source(item, folder) for item in written.data]
     start = model_source(written.start_from, folder).model if written.start_from else None
     head = model_source(written.head, folder).model if written.head else None
     return written.edit(data=data, start_from=start, head=head)
+
+
+def _data_source(written: str | SharedSource, folder: Path) -> str | SharedSource:
+    if isinstance(written, SharedSource):
+        return written.edit(source=_data_source(written.source, folder))
+    return written if "://" in written else absolute(folder, written)
 
 
 def _with_dashes(path: str) -> str:

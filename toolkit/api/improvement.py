@@ -270,7 +270,7 @@ def _plan(live: _Live) -> ImprovementPlan:
     return ImprovementPlan(
         str(live.recipe.path),
         live.running.name,
-        tuple(section(live.recipe).data),
+        tuple(section(live.recipe).sources),
         None if live.up_to_date else train_plan(live.candidate),
         _trial_of(live.recipe).note,
         _price(live),

@@ -72,7 +72,7 @@ def read_traffic(settings: TrainingSection, objects: Objects) -> Traffic:
     """The traffic now; `objects` reads it in S3. Raises UsageError, PlatformError, HubError."""
     keep, skipped = settings.responses == "keep", Skipped()
     with TemporaryDirectory(prefix="toolkit-") as folder:
-        rows = (row for source in settings.data for row in source_rows(source, Path(folder), objects))
+        rows = (row for source in settings.sources for row in source_rows(source, Path(folder), objects))
         found = list(different(rows, keep, skipped, strict=settings.strict))
     sides = split(found, settings.held_out, settings.seed)
     marks = [mark_of(one if keep else one.asked(), sides) for one in found]

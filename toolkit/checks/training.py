@@ -77,7 +77,7 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
 
 
 def _data(training: TrainingSection) -> Iterator[Finding]:
-    for index, source in enumerate(training.data):
+    for index, source in enumerate(training.sources):
         if "://" not in source and not Path(source).exists():
             message = f"there is no file or folder {source}"
             hint = (
@@ -136,7 +136,7 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     if ask is None:
         return
     room = ask(recipe)
-    paths = [Path(source) for source in training.data if Path(source).is_absolute()]
+    paths = [Path(source) for source in training.sources if Path(source).is_absolute()]
     tokens = sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
     needed = tokens * state_bytes(target.hidden_size)
     if needed > room.free_bytes:

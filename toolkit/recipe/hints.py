@@ -279,7 +279,8 @@ def _fields_beside(schema: type[RecipeFile], keys: Sequence[str]) -> Mapping[str
     fields: Mapping[str, FieldInfo] = schema.model_fields
     for key in keys[:-1]:
         if not key.isdigit():
-            fields = getattr(_section(fields[key].annotation), "model_fields", {}) if key in fields else {}
+            inner = getattr(_section(fields[key].annotation), "model_fields", {}) if key in fields else {}
+            fields = {field.alias or name: field for name, field in inner.items()}
     return fields
 
 

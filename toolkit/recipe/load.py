@@ -27,9 +27,11 @@ from toolkit.recipe.yaml_hints import yaml_hint
 
 # Far beyond any recipe, and read in seconds. What an alias stands for counts at each of its places.
 _LIMITS = documents.Limits(size=64 * 1024, items=10_000, depth=50)
-_SECTIONS = ("ContainerSection", "InstanceType")
+_SECTIONS = ("ContainerSection", "InstanceType", "SharedSource")
 """Classes of sections for which one word may be written instead."""
-_UNION_BRANCH = re.compile(rf"(bool|int|float|str|dict|list|literal)(\[.*\])?|\[key\]|{'|'.join(_SECTIONS)}")
+_UNION_BRANCH = re.compile(
+    rf"(bool|int|float|str|constrained-str|dict|list|literal)(\[.*\])?|\[key\]|{'|'.join(_SECTIONS)}"
+)
 
 _SHOWN = 60  # characters of a name that cannot be one
 

@@ -5,6 +5,7 @@ Platforms declare what else their jobs take.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
@@ -26,12 +27,20 @@ LONGEST_HOURS = 672
 """Of a training job on SageMaker: 28 days."""
 
 
+class SharedSource(Section):
+    """Data of which as much is taken as makes that share of all conversations."""
+
+    source: DataSource = Field(alias="from", description="where it lies, as in `data`")
+    share: Annotated[float, Field(gt=0, lt=1)] = Field(description="of all conversations that are used")
+
+
 class TrainingSection(Section):
     """Data, size of the head, how long it learns, and the machines that train it."""
 
-    data: Annotated[list[DataSource], Field(min_length=1)] = Field(
+    data: Annotated[list[DataSource | SharedSource], Field(min_length=1)] = Field(
         description="prompts or conversations: .jsonl files or folders of them (`./…`), a data set of the hub "
-        "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`)"
+        "(`hf://owner/name`), or a prefix in S3, such as that of an endpoint's data capture (`s3://bucket/prefix/`); "
+        "`{from: …, share: 0.3}` takes so much of one that it makes that share of all"
     )
     head: ModelName | None = Field(
         None,
@@ -89,6 +98,25 @@ class TrainingSection(Section):
     max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
         24, description="the job is stopped after that time, which bounds what it costs"
     )
+
+    @property
+    def sources(self) -> list[str]:
+        """Where the data lies."""
+        return [item.source if isinstance(item, SharedSource) else item for item in self.data]
+
+    @property
+    def shares(self) -> tuple[float | None, ...]:
+        """Of each source the share of all conversations, None where it is used whole; empty where all are."""
+        found = tuple(item.share if isinstance(item, SharedSource) else None for item in self.data)
+        return found if any(found) else ()
+
+    @model_validator(mode="after")
+    def _whole(self) -> TrainingSection:
+        total = sum(share or 0.0 for share in self.shares)
+        if self.shares and not (total < 1 if None in self.shares else math.isclose(total, 1, abs_tol=1e-3)):
+            wanted = "less than 1, for what has no share is the rest" if None in self.shares else "1"
+            raise ValueError(f"the shares in `data` are {total:g} together, and should be {wanted}")
+        return self
 
     @model_validator(mode="after")
     def _one_length(self) -> TrainingSection:

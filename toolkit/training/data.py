@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -27,7 +28,7 @@ from toolkit.files import write_whole, writing
 from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
-from toolkit.training.conversations import Conversation, Skipped, distinct, held_out, parts_of
+from toolkit.training.conversations import Conversation, Skipped, distinct, held_out, parts_of, rank
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.exact import PROBES, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
@@ -36,7 +37,7 @@ from toolkit.training.progress import TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
 from toolkit.training.samples import INDEX, Contents, Origin, Sample, Samples, SampleWriter, read_contents
-from toolkit.training.shares import Split, mark_of, split, within_shares
+from toolkit.training.shares import Split, mark_of, mixed, split, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
 from toolkit.training.states import Extractor, extract_states, load_target, require_room
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
@@ -188,20 +189,21 @@ def _made_from(job: TrainingJob, chat: Chat) -> str:
     """A digest of all that decides the samples: settings, tokenizer, and the state of the files on this machine."""
     files = [path for source in job.data for path in sorted([Path(source), *Path(source).rglob("*")]) if path.is_file()]
     states = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in files]
-    settings = job.model_dump(include=_DECIDING | {"data", "held_out", "draft_vocab_size", "start_from"})
+    settings = job.model_dump(include=_DECIDING | {"data", "shares", "held_out", "draft_vocab_size", "start_from"})
     return digest([_FORM, settings, chat.digest, states])
 
 
 def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[list[str], Split]:
     """Write the different conversations of all sources to a file: their questions, and how these are split."""
     work = Path(job.work)
-    sources = [source for source in job.data if not (Path(source) / INDEX).is_file()]
-    every, seen = work / f"all-{_CONVERSATIONS}", set[str]()
+    sources = {index: source for index, source in enumerate(job.data) if not (Path(source) / INDEX).is_file()}
+    every, seen, source_of = work / f"all-{_CONVERSATIONS}", set[str](), array("I")
     with writing(every), every.open("w", encoding="utf-8") as stream:
-        for source in sources:
+        for index, source in sources.items():
             rows = source_rows(source, work / "downloads", dataset=dataset)
             for conversation in distinct(rows, job.responses == KEEP, skipped, seen, strict=job.strict):
                 stream.write(json.dumps(asdict(replace(conversation, source=_name_of(source)))) + "\n")
+                source_of.append(index)
     sides = split(_conversations(every), job.held_out, job.seed)
     marks = [mark_of(conversation, sides) for conversation in _conversations(every)]
     parts = parts_of(_conversations(every), job.responses == KEEP)
@@ -209,6 +211,9 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[l
     taken = within_shares([marks[number] for number in wholes])
     left_out = {wholes[number]: reason for number, reason in taken.left_out}
     left_out |= dict.fromkeys(parts, "beginnings of chats that go on in another row")
+    left_out |= _beyond_shares(
+        job, [number for number in range(len(marks)) if number not in left_out], source_of, every
+    )
     questions = _keep(left_out, every, work / _CONVERSATIONS, skipped)
     if sources and not questions:
         hint = (
@@ -218,6 +223,16 @@ def _collect(job: TrainingJob, skipped: Skipped, dataset: HubDataset) -> tuple[l
         )
         raise UsageError(f"the data has no conversation to train on: {skipped.text()}", hint=hint)
     return questions, sides
+
+
+def _beyond_shares(job: TrainingJob, numbers: Sequence[int], source_of: Sequence[int], every: Path) -> dict[int, str]:
+    """Which of the conversations with these numbers would make a source more than its share of all."""
+    if not job.shares:
+        return {}
+    ranks = [rank(conversation.digest, job.seed) for conversation in _conversations(every)]
+    stay = mixed([source_of[number] for number in numbers], job.shares, [ranks[number] for number in numbers])
+    beyond = [number for position, number in enumerate(numbers) if position not in stay]
+    return {number: f"beyond the share of {_name_of(job.data[source_of[number]])}" for number in beyond}
 
 
 def _keep(left_out: Mapping[int, str], every: Path, kept: Path, skipped: Skipped) -> list[str]:

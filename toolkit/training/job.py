@@ -22,7 +22,8 @@ class TrainingJob(BaseModel):
     """What to train, from what, and for how long.
 
     Models are folders or hub ids; `target_name` and `target_revision` are what the head's config.json says of its
-    target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3.
+    target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3; `shares`
+    has for each the share of all conversations, None where it is used whole, and is empty where all are.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory. Exactly one
     of `epochs` and `steps` is given.
@@ -40,6 +41,7 @@ class TrainingJob(BaseModel):
     target_name: str
     target_revision: str | None = None
     data: tuple[str, ...]
+    shares: tuple[float | None, ...] = ()
     responses: str = "target"
     temperature: float = 0.0
     max_new_tokens: int = 1024

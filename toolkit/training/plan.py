@@ -37,7 +37,8 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "target": recipe.target.model,
             "target_name": recipe.target.name if recipe.target.folder else recipe.target.model,
             "target_revision": target_revision(recipe),
-            "data": tuple(training.data),
+            "data": tuple(training.sources),
+            "shares": training.shares,
             "epochs": training.epochs or (None if training.steps else _EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
@@ -53,7 +54,7 @@ def training_key(recipe: Recipe) -> str:
     Data elsewhere counts by its address and `data_version`. Raises UnreadableModel, UsageError.
     """
     training, settings = section(recipe), training_settings(recipe)
-    sources = [recipe.target.model, *training.data, *([training.start_from] if training.start_from else [])]
+    sources = [recipe.target.model, *training.sources, *([training.start_from] if training.start_from else [])]
     version = [training.data_version] if training.data_version else []
     return digest([settings, [*(_content(source) for source in sources), *version]])[:_KEY_CHARACTERS]
 

@@ -147,6 +147,30 @@ def within_shares(marks: Sequence[Mark]) -> Taken:
     return Taken(tuple(sorted(numbers)), tuple(sorted(left_out)))
 
 
+def mixed(sources: Sequence[int], shares: Sequence[float | None], ranks: Sequence[float]) -> set[int]:
+    """The numbers of those that stay, so that each source has its share of them; one without a share stays whole.
+
+    `sources` has each one's source, an index of `shares`. Of a source those of the lowest `ranks` stay. Where all have
+    a share, the scarcest decides how many there are in all; a source that is too small for its share stays whole.
+    """
+    count = Counter(sources)
+    wanted = {source: share for source, share in enumerate(shares) if share is not None}
+    whole = sum(number for source, number in count.items() if source not in wanted)
+    if whole:
+        total = whole / (1 - sum(wanted.values()))
+    else:
+        total = min(count[source] / share for source, share in wanted.items())
+    most = {source: max(1, round(share * total)) for source, share in wanted.items()}
+    kept: Counter[int] = Counter()
+    stay = set[int]()
+    for number in sorted(range(len(sources)), key=ranks.__getitem__):
+        source = sources[number]
+        if kept[source] < most.get(source, count[source]):
+            kept[source] += 1
+            stay.add(number)
+    return stay
+
+
 def take(marks: Sequence[Mark], most: int | None = None) -> Taken:
     """As many as go together, and no more than `most`: no source has more than its share of what is taken."""
     salt = digest(sorted(mark.digest for mark in marks))

@@ -304,3 +304,11 @@ def test_a_captured_chat_of_several_turns_is_asked_once(tmp_path: Path) -> None:
     prepared = Prepares(target)(job(tmp_path, data, responses="target", max_length=128))
     assert len(asked) == 20  # two turns of ten chats
     assert "beginnings of chats that go on in another row: 10" in prepared.skipped
+
+
+def test_a_source_is_used_up_to_its_share(tmp_path: Path) -> None:
+    other = [{"prompt": f"Say w{n} q{n} once.", "response": f"w{n}"} for n in range(30)]
+    data = write(tmp_path / "own.jsonl", rows(28)), write(tmp_path / "general.jsonl", other)
+    prepared = Prepares()(job(tmp_path, *data, shares=(None, 0.3)))
+    assert prepared.train.samples + prepared.held_out.samples == 28 + 12
+    assert "beyond the share of general.jsonl: 18" in prepared.skipped

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from toolkit.training.conversations import Conversation, held_out
-from toolkit.training.shares import split
+import pytest
+
+from toolkit.training.conversations import Conversation, held_out, rank
+from toolkit.training.shares import mixed, split
 
 SHARE, SEED = 0.1, 0
 STORY = "Tell me what happened when the old lighthouse keeper number {} met a fox from the hills near the sea at night"
@@ -46,3 +48,19 @@ def test_data_that_is_added_behind_moves_no_question() -> None:
     old, new = split(before, SHARE, SEED), split(after, SHARE, SEED)
     assert [old.is_aside(one.question) for one in before] == [new.is_aside(one.question) for one in before]
     assert new.of(after[31].question) == before[30].question
+
+
+@pytest.mark.parametrize(
+    ("counts", "shares", "stay"),
+    [
+        ((70, 100), (None, 0.3), (70, 30)),
+        ((70, 10), (None, 0.3), (70, 10)),  # too few: all of them
+        ((40, 60, 500), (0.5, 0.3, 0.2), (40, 24, 16)),  # the scarcest decides
+        ((50, 50, 90), (None, None, 0.1), (50, 50, 11)),
+    ],
+)
+def test_each_source_stays_up_to_its_share(counts: Sequence[int], shares: Sequence[float | None], stay: object) -> None:
+    sources = [source for source, count in enumerate(counts) for _ in range(count)]
+    ranks = [rank(str(number), SEED) for number in range(len(sources))]
+    kept = mixed(sources, shares, ranks)
+    assert tuple(sum(sources[number] == source for number in kept) for source in range(len(counts))) == stay

@@ -96,7 +96,7 @@ def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...
     from toolkit.training.plan import job_name, section, training_job
 
     training = section(recipe)
-    sources = [*training.data, recipe.target.model, training.start_from or "", str(recipe.drafter)]
+    sources = [*training.sources, recipe.target.model, training.start_from or "", str(recipe.drafter)]
     if in_s3 := next((source for source in sources if source.startswith("s3://")), None):
         hint = f"Copy it to a folder beside the recipe: aws s3 sync {in_s3} FOLDER. Or add: --platform sagemaker"
         raise UsageError(f"training on this machine takes no files in S3, such as {in_s3}", hint=hint)

@@ -162,7 +162,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
 def _job(recipe: Recipe) -> TrainingJob:
     """job.json with the pod's paths. Raises UsageError for data in S3, which pods do not read."""
     job, training = training_job(recipe), section(recipe)
-    if in_s3 := next((item for item in (*training.data, recipe.target.model) if item.startswith("s3://")), None):
+    if in_s3 := next((item for item in (*training.sources, recipe.target.model) if item.startswith("s3://")), None):
         hint = f"Copy it into the volume of weights_claim, and write its name: ./{PurePosixPath(in_s3).name}"
         raise UsageError(f"a Job that trains does not read {in_s3}", hint=hint)
     own = f"{_WORKSPACE}/{_folder(recipe)}"
@@ -170,7 +170,7 @@ def _job(recipe: Recipe) -> TrainingJob:
         update={
             "target": job.target if recipe.target.kind == "hub" else f"{_WORKSPACE}/{recipe.target.name}",
             "start_from": _in_workspace(training.start_from) if training.start_from else None,
-            "data": tuple(_in_workspace(item) for item in training.data),
+            "data": tuple(_in_workspace(item) for item in training.sources),
             "checkpoints": f"{own}/checkpoints",
             "work": f"{own}/work",
             "head": f"{own}/head",

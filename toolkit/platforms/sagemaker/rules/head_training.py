@@ -174,7 +174,7 @@ def _data(recipe: Recipe, account: Account) -> list[ModelData]:
     if training.start_from:
         start = model_source(training.start_from, Path())
         data.append(source_data(_START_CHANNEL, start, recipe, account))
-    for number, item in enumerate(training.data):
+    for number, item in enumerate(training.sources):
         if item.startswith("s3://"):
             data.append(source_data(f"data-{number}", ModelSource(model=item), recipe, account))
         elif "://" not in item:
@@ -200,7 +200,7 @@ def _job(recipe: Recipe, data: list[ModelData]) -> TrainingJob:
 def _needs_network(recipe: Recipe) -> bool:
     training = section(recipe)
     fetched = recipe.target.kind == "hub" and recipe.platform.weights == "hub"
-    sources = [*training.data, training.responses]
+    sources = [*training.sources, training.responses]
     return fetched or any(item.startswith(("hf://", "http://", "https://")) for item in sources)
 
 
