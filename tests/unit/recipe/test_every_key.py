@@ -71,6 +71,7 @@ VALUES: Mapping[str, Any] = {
     "speculation.num_speculative_tokens_per_batch_size": [[1, 8, 3]],
     "speculation.kv_cache_dtype": "fp8",
     "training.data": ["hf://org/others"],
+    "training.data.*.from": "hf://org/others",
     "training.head": "org/another",
     "training.responses": "keep",
     "training.start_from": "org/another",
@@ -131,6 +132,7 @@ BESIDES: Mapping[str, Document] = {
         "training": {"data": ["hf://org/chats"], "max_length": 512},
         "speculation": {"model": "s3://ours/head"},
     },
+    "training.data.*": {"training": {"data": [{"from": "hf://org/chats", "share": 0.3}, "hf://org/general"]}},
     "local training": {"speculation": {"model": "./drafter"}},
     "kubernetes training": {
         "training": {"image": "ours/train:1", "instance_type": "g6.12xlarge"},
