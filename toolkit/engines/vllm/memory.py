@@ -16,10 +16,6 @@ from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape
 from toolkit.sizing.shape import Shape, shape_of
 
-# Of the stated memory, what CUDA reports: 94.97 of 96 GiB (RTX PRO 6000), 79.19 of 80 (H100), 44.42 of 44.7 (L40S), in
-# published vLLM logs.
-_VISIBLE_SHARE = 0.989
-
 # By how much the workspace may differ from published logs (tests/unit/sizing/published_memory.json).
 _UNCERTAIN_BYTES, _UNCERTAIN_SHARE = 3 * GIB // 10, 0.4
 
@@ -265,7 +261,7 @@ def _visible_bytes(instance: Instance) -> int:
     """Memory of one accelerator as the engine sees it, or of a host without accelerators."""
     if instance.accelerator_count == 0:
         return int(instance.host_memory_gib * GIB)
-    return int(instance.memory_per_accelerator_mib * 1024**2 * _VISIBLE_SHARE)
+    return instance.usable_bytes
 
 
 @dataclass(frozen=True)
