@@ -141,7 +141,8 @@ def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
 def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
     if settings.tensor_parallel:
         return (settings.tensor_parallel,)
-    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= max(1, instance.accelerator_count))
+    most = max(1, instance.accelerator_count // settings.data_parallel)  # each copy has its own
+    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= most)
 
 
 def _problems(pair: Pair, size: int) -> Iterator[str]:
@@ -190,7 +191,8 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
     """The fit with tensor parallelism `size`, and whether the estimate's uncertainty could change the verdict."""
     on_cpu = instance.accelerator_count == 0
     settings, length = pair.settings, pair.max_model_len
-    target = weights.rank_bytes(pair.models.target, size, pair.dtype)
+    experts = size * settings.data_parallel if settings.expert_parallel else size
+    target = weights.rank_bytes(pair.models.target, size, pair.dtype, experts)
     drafter = _drafter_bytes(pair, size)
     dtype_bytes = weights.DTYPE_BYTES[pair.dtype]
     needed = workspace(

@@ -31,6 +31,7 @@ class Settings:
 
     `sampler_bytes_per_logit` is the memory of sampling, per sequence and token of the vocabulary. `graphs_counted`: the
     memory of CUDA graphs is subtracted before the KV cache is planned; else it comes on top of the limit.
+    `data_parallel` copies share the experts between them with expert parallelism; each has all else.
     `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
     """
 
@@ -48,6 +49,7 @@ class Settings:
     hybrid_kv_cache: bool = True
     steps_in_flight: int = 2
     expert_parallel: bool = False
+    data_parallel: int = 1
     kv_group_factor: float = GROUP_FACTOR
     sampler_bytes_per_logit: int = 24
     graphs_counted: bool = True
@@ -80,6 +82,7 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
+        data_parallel=_whole_number(flags, "data-parallel-size") or 1,
         kv_group_factor=kv_group_factor(engine.version) or GROUP_FACTOR,
         sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
         graphs_counted=not lookup.older(engine.version, _GRAPHS_COUNTED_SINCE),
