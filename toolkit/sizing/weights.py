@@ -95,6 +95,11 @@ def expected_tensors(shape: Shape) -> dict[str, Tensor]:
 
 def _attention_tensors(shape: Shape, attention: Attention, inputs: int) -> dict[str, Tensor]:
     dtype, queries = _linear_dtype(shape), shape.heads * attention.key_size
+    if state := attention.state:
+        return {
+            "linear_attn.in_proj.weight": Tensor(dtype, (state.channels + state.inner, inputs)),
+            "linear_attn.out_proj.weight": Tensor(dtype, (shape.hidden, state.inner)),
+        }
     return {
         "self_attn.q_proj.weight": Tensor(dtype, (queries, inputs)),
         "self_attn.k_proj.weight": Tensor(dtype, (attention.kv_heads * attention.key_size, inputs)),

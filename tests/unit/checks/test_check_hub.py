@@ -176,7 +176,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
                                                  num_key_value_heads=2, head_dim=128)},
          "memory.context", "error", "engine.max_model_len", "one request of 4,000,000 tokens needs"),
         ([args("no-enable-prefix-caching: true")], {"target": config(layer_types=["linear_attention"] * 4)},
-         "memory.unknown", "info", "target.model", "linear_attention"),
+         "memory.unknown", "info", "target.model", "layers without attention"),
         ([], {"drafter": config(num_attention_heads=None)},
          "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
         ([args("decode-context-parallel-size: 3")], {},

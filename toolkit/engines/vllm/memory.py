@@ -114,6 +114,12 @@ def cache_of(
         # vLLM 0.32, config/vllm.py: no hybrid cache for chunked attention with a head
         hybrid=settings.hybrid_kv_cache and not (chunked and drafter and drafter.is_head),
         group_factor=settings.kv_group_factor,
+        states=kv_cache.States(
+            dtype_bytes,
+            kv_cache.STATE_BYTES.get(settings.state_dtype),
+            settings.num_speculative_tokens,
+            settings.prefix_caching_of_states,
+        ),
     )
 
 

@@ -17,6 +17,8 @@ from toolkit.recipe.recipe import Recipe
 # tokens of one step until 0.25.0, and since 0.26.0 those of both that asynchronous scheduling runs at a time.
 _MEMORY_UTILIZATION, _OLD_MEMORY_UTILIZATION, _MEMORY_UTILIZATION_SINCE = 0.92, 0.90, "0.20.0"
 _STEPS_IN_FLIGHT_SINCE = "0.26.0"
+# Since then "Generative hybrid models support prefix caching" by default (config/model.py).
+_CACHED_STATES_SINCE = "0.26.0"
 # Its start-up logs say: "CUDA graph memory profiling is enabled (default since v0.21.0)".
 _GRAPHS_COUNTED_SINCE = "0.21.0"
 # Bytes of sampling per sequence and token of the vocabulary: sorted copies, indices and probabilities of all logits.
@@ -51,6 +53,8 @@ class Settings:
     expert_parallel: bool = False
     data_parallel: int = 1
     kv_group_factor: float = GROUP_FACTOR
+    prefix_caching_of_states: bool = True
+    state_dtype: str = "auto"
     sampler_bytes_per_logit: int = 24
     graphs_counted: bool = True
 
@@ -84,6 +88,10 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
         data_parallel=_whole_number(flags, "data-parallel-size") or 1,
         kv_group_factor=kv_group_factor(engine.version) or GROUP_FACTOR,
+        prefix_caching_of_states=_is_on(
+            flags, "enable-prefix-caching", not lookup.older(engine.version, _CACHED_STATES_SINCE)
+        ),
+        state_dtype=str(flags.get("mamba-ssm-cache-dtype", "auto")),
         sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
         graphs_counted=not lookup.older(engine.version, _GRAPHS_COUNTED_SINCE),
     )

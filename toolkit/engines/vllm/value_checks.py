@@ -62,7 +62,8 @@ def _parsers(recipe: Recipe) -> Iterator[Finding]:
         if known and plugin not in args and isinstance(value, str) and value not in known:
             wrong = unlike(value, known)
             message = f"`{flag}` {wrong.what}, which vLLM {version} does not have"
-            yield Finding(_CODE, message, f"engine.args.{flag}", hint=wrong.hint)
+            hint = f"{wrong.hint} One of a plugin needs `{plugin}`, too."
+            yield Finding(_CODE, message, f"engine.args.{flag}", hint=hint)
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
