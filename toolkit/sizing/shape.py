@@ -170,9 +170,7 @@ def _state(model: str, config: Mapping[str, Any]) -> tuple[int, State]:
     size = _number(config, "ssm_state_size", "mamba_d_state")
     groups, width = _number(config, "n_groups", "mamba_n_groups"), _number(config, "mamba_head_dim", "mamba_d_head")
     if not (heads and size and groups and width):
-        hint = (
-            "Supported: gated delta nets and Mamba 2, whose sizes toolkit lock RECIPE reads."
-        )
+        hint = "Supported: gated delta nets and Mamba 2, whose sizes toolkit lock RECIPE reads."
         raise ToolkitError(f"{model}: cannot estimate the memory of its layers without attention", hint=hint)
     inner, window = heads * width, _number(config, "conv_kernel", "mamba_d_conv") - 1
     nemotron = "float32" if str(config.get("model_type", "")).startswith("nemotron_h") else ""
