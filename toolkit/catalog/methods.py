@@ -160,9 +160,8 @@ def _table() -> dict[str, Method]:
 
 def _engine_method(row: Mapping[str, Any], file: Mapping[str, Any]) -> EngineMethod:
     fields = {name: value for name, value in row.items() if name not in ("spellings", "keys", "draft_slots")}
-    lists: dict[str, Any] = {
-        name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets", "target_keys")
-    }
+    names = ("not_with", "packages", "targets", "target_keys")
+    lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in names}
     keys = {key: Key(**file["keys"][key]) for group in row["keys"] for key in file["key_groups"][group]}
     return EngineMethod(**fields, **lists, keys=keys, draft_slots_formula=row.get("draft_slots", "none"))
 

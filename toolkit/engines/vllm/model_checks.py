@@ -99,11 +99,12 @@ def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         )
         hint = "Set `speculation.model` to a drafter, or use a method that needs none, such as `ngram`."
         yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
-    elif recipe.drafting and not target.partial:
-        if key := recipe.drafting.missing({**target.config, **target.text_config}):
-            message = f"this checkpoint has no block for `{recipe.method}`: its config.json has no `{key}`"
-            hint = "Take a checkpoint that has it, set `speculation.model` to a drafter, or use `method: mtp`."
-            yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
+    elif (drafting := recipe.drafting) and (key := drafting.missing({**target.config, **target.text_config})):
+        if target.partial:  # the key may be in what is not known of it
+            return
+        message = f"this checkpoint has no block for `{recipe.method}`: its config.json has no `{key}`"
+        hint = "Take a checkpoint that has it, set `speculation.model` to a drafter, or use `method: mtp`."
+        yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
 
 
 def _kv_groups(recipe: Recipe, target_facts: ModelFacts, head_facts: ModelFacts) -> Iterator[Finding]:
