@@ -133,6 +133,35 @@ def test_a_pod_that_was_scheduled_in_the_end_did_not_fail_for_want_of_a_node() -
     assert toolkit.explain("\n".join(events)).cause is None
 
 
+def test_what_go_programs_say_of_an_error_is_read_with_their_message() -> None:
+    line = json.dumps({"level": "ERROR", "message": "failed launching nodeclaim", "error": DISK})
+    assert toolkit.explain(line).evidence == (f"failed launching nodeclaim: {DISK}",)
+
+
+@pytest.mark.parametrize(
+    ("line", "both"),
+    [
+        ("NotImplementedError: Cannot copy out of meta tensor; no data!", ("checkpoint lacks it", "want of memory")),
+        ("0/3 nodes are available: 1 Insufficient memory, 2 node(s) had volume node affinity conflict.",
+         ("in one zone", "keeps the other nodes out")),
+        ("unable to get metric vllm:num_requests_running: no metrics returned from custom metrics API",
+         ("lacks an adapter", "no rule for that name")),
+    ],
+)  # fmt: skip
+def test_where_two_causes_share_their_words_it_says_both(line: str, both: tuple[str, str]) -> None:
+    hint = toolkit.explain(line).hint
+    assert all(cause in hint for cause in both)
+
+
+def test_a_cluster_is_not_told_of_sagemakers_keys() -> None:
+    for path in FAILURES.glob("*.json"):
+        for item in json.loads(path.read_text(encoding="utf-8")):
+            if "karpenter" in item["source"] and item["cause"]:
+                hint = toolkit.explain("\n".join(item["log"])).hint
+                assert "platform.capacity_reservation" not in hint
+                assert "SageMaker" not in hint
+
+
 def test_silence_names_nothing() -> None:
     """A failed health check without the log asks for the log, instead of guessing."""
     found = toolkit.explain(reason=PING)
