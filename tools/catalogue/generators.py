@@ -18,7 +18,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "engines/vllm/models.json": listings.generate_models,
     "engines/vllm/names.json": names.generate,
     "engines/vllm/values.json": values.generate,
-    "../engines/vllm/refusals.json": refusals.generate,
+    "engines/vllm/refusals.json": refusals.generate,
 }
 
 BY_HAND = {

@@ -1,4 +1,4 @@
-"""toolkit/engines/vllm/refusals.json: what vLLM says where it refuses settings, read statically in its source.
+"""engines/vllm/refusals.json: what vLLM says where it refuses settings, read statically in its source.
 
 Causes of failure in the form of `causes.json`, whose words are the texts of `raise` statements; those of every version
 that was read, since a log does not always tell the version.
@@ -16,7 +16,7 @@ from typing import Any
 from toolkit.catalog.lookup import FOLDER, version_key
 from tools.catalogue.documents import Documents
 
-FILE = FOLDER.parent / "engines" / "vllm" / "refusals.json"
+FILE = FOLDER / "engines" / "vllm" / "refusals.json"
 _FILES = {
     "parallel": ("config/parallel.py",),
     "scheduler": ("config/scheduler.py",),
@@ -36,7 +36,8 @@ def generate(documents: Documents) -> str:
 
     shipped = json.loads(FILE.read_text(encoding="utf-8"))
     version = vllm.__version__.partition("+")[0]
-    return as_text(with_version(shipped, version, read_refusals(Path(vllm.__file__).parent)))
+    made = with_version(shipped, version, read_refusals(Path(vllm.__file__).parent))
+    return as_text({**made, "date": documents.date})
 
 
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:

@@ -10,10 +10,11 @@ other half. Of two last sets of unrelated searches (`gathered-last.json`) they n
 wrongly. Of one more set, which nobody had seen either (`gathered-unseen.json`), they named 34 of 47 (72 %), and none
 of all 52 wrongly: expect that of messages not in here. Each count is of messages that tell a cause.
 
-`gathered-held-out.json` was drawn in the places that had none (settings that vLLM refuses, LoRA, SageMaker's invocations
-and names, Kubernetes' namespaces, autoscalers, zones, Karpenter), with its causes, before the rules had them: they named
-6 of 52, and 6 of all 55 wrongly. The rules then came from vLLM's sources and from that set, of which they name all. Of
-seven more, drawn afterwards (in `gathered-after.json`), they named 3 of 6 and none wrongly, and then learnt those.
+`gathered-held-out.json` was drawn in the places that had none (settings that vLLM refuses, LoRA, SageMaker's
+invocations and names, Kubernetes' namespaces, autoscalers, zones, Karpenter), with its causes, before the rules had
+them: they named 6 of 52, and 6 of all 55 wrongly. The rules then came from vLLM's sources and from that set, of which
+they name all. Of seven more, drawn afterwards (in `gathered-after.json`), they named 3 of 6 and none wrongly, and then
+learnt those.
 """
 
 from __future__ import annotations
