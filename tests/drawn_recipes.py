@@ -220,7 +220,7 @@ def whole_question(recipe: Recipe) -> dict[str, Any]:
     device = instance and {
         "name": instance.accelerator,
         "capability": list(map(int, instance.compute_capability.split("."))),
-        "bytes": instance.memory_per_accelerator_mib * 2**20,
+        "bytes": instance.usable_bytes,
         "count": instance.accelerator_count,
     }
     return {

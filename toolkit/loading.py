@@ -230,7 +230,7 @@ def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[F
         return []
     found = []
     for item in able:
-        memory = item.memory_per_accelerator_mib * 2**20 * _WEIGHTS_SHARE
+        memory = item.usable_bytes * _WEIGHTS_SHARE
         sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
         if size := next((size for size in sizes_there if weights / size <= memory), None):
             price = item.price(recipe.region)

@@ -74,7 +74,9 @@ def _messages(document: Any) -> Iterator[str]:
     reason = document.get("reason") or document.get("Reason")
     level = next((str(document[key]).lower() for key in _LEVELS if key in document), "")
     before = "INFO " if level in _ORDINARY else f"{reason}: " if isinstance(reason, str) else ""
+    error = document.get("error")  # beside the message, as Go's programs write it (Karpenter)
+    after = f": {error}" if message and isinstance(error, str) else ""
     if message or before:
-        yield f"{before}{message}"
+        yield f"{before}{message}{after}"
     for value in document.values():
         yield from _messages(value)

@@ -6,6 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_MIB = 2**20
+# Of the memory that EC2 reports, what CUDA does: 94.97 of 96 GiB (RTX PRO 6000), 79.19 of 80 (H100), 44.42 of 44.7
+# (L40S), in published vLLM logs. All other GPUs that were measured are within 1 % of it, but the T4, whose error
+# correction takes some of the memory that EC2 counts (tests/unit/catalog/test_lookup.py).
+_CUDA_SHARE = 0.989
+
 
 @dataclass(frozen=True)
 class Image:
@@ -58,7 +64,8 @@ class Instance:
     Fields:
         architecture: of its CPUs: `x86_64` or `arm64`.
         accelerator: `""` for a CPU type.
-        memory_per_accelerator_mib: usable MiB as EC2 reports it, below the marketing figure.
+        memory_per_accelerator_mib: MiB as EC2 reports it, below the marketing figure.
+        cuda_memory_mib: MiB as CUDA reports it, where that is not the usual share of what EC2 reports; else 0.
         compute_capability: of an NVIDIA GPU, `8.9`.
         interconnect: between the accelerators: `nvlink`, `pcie`, `neuronlink`; `""` where there is at most one.
         neuron_cores, neuron_cores_logical: physical ones, and as the default LNC groups them.
@@ -84,6 +91,12 @@ class Instance:
     regions: tuple[str, ...]
     prices: tuple[Price, ...] = ()
     ec2_prices: tuple[Price, ...] = ()
+    cuda_memory_mib: int = 0
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory of one GPU as a program sees it, which is less than what EC2 reports."""
+        return self.cuda_memory_mib * _MIB or int(self.memory_per_accelerator_mib * _MIB * _CUDA_SHARE)
 
     @property
     def processors(self) -> str:

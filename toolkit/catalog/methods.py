@@ -48,6 +48,7 @@ class EngineMethod:
         draft_slots_formula: slots of the engine's token budget that drafting takes for each request.
         packages: Python packages that it needs and the engine does not bring.
         targets: model types and architectures (config.json) that contain layers for this method.
+        target_keys: keys of config.json without which a target of such a type has no such layers.
     """
 
     method: str
@@ -59,6 +60,11 @@ class EngineMethod:
     not_with: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
+    target_keys: tuple[str, ...] = ()
+
+    def missing(self, config: Mapping[str, Any]) -> str:
+        """The key that a target's config.json lacks for layers of its own; empty if it has all."""
+        return next((key for key in self.target_keys if config.get(key) is None), "")
 
     def draft_slots(self, k: int) -> int:
         """Slots of the engine's token budget that drafting K tokens takes for each request."""
@@ -154,7 +160,8 @@ def _table() -> dict[str, Method]:
 
 def _engine_method(row: Mapping[str, Any], file: Mapping[str, Any]) -> EngineMethod:
     fields = {name: value for name, value in row.items() if name not in ("spellings", "keys", "draft_slots")}
-    lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in ("not_with", "packages", "targets")}
+    names = ("not_with", "packages", "targets", "target_keys")
+    lists: dict[str, Any] = {name: tuple(fields.pop(name, ())) for name in names}
     keys = {key: Key(**file["keys"][key]) for group in row["keys"] for key in file["key_groups"][group]}
     return EngineMethod(**fields, **lists, keys=keys, draft_slots_formula=row.get("draft_slots", "none"))
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from toolkit import documents
-from toolkit.catalog import lookup, published
+from toolkit.catalog import lookup, published, recipe_drafters
 from toolkit.catalog.entries import Image, Price
 from toolkit.catalog.updates import Update
 
@@ -26,7 +26,15 @@ _IMAGE_FILE = re.compile(r"^(?P<version>[\d.]+)(\+\S+)?-gpu-sagemaker\.yml$")
 # Types with accelerators; the price list has hundreds without.
 _ACCELERATED = re.compile(r"^ml\.(g|p|inf|trn)\d")
 # Who publishes drafters on the hub, and what their names have in common.
-_PUBLISHERS = (("amazon", "p-eagle"), ("RedHatAI", "speculator"), ("z-lab", "DFlash"), ("nvidia", "Eagle3"))
+_PUBLISHERS = (
+    ("amazon", "p-eagle"),
+    ("RedHatAI", "speculator"),
+    ("z-lab", "DFlash"),
+    ("nvidia", "Eagle3"),
+    ("thoughtworks", "Eagle3"),
+    ("AngelSlim", "eagle3"),
+    ("amd", "PARD"),
+)
 _RELEASE = re.compile(r"^\d+\.\d+\.\d+$")
 _MOST_PAGES = 20
 _YAML_LIMITS = documents.Limits(size=64 * 1024)
@@ -42,6 +50,7 @@ class Sources:
     image_list: str = "https://api.github.com/repos/aws/deep-learning-containers/contents/docs/src/data"
     image_data: str = "https://raw.githubusercontent.com/aws/deep-learning-containers/main/docs/src/data"
     packages: str = "https://pypi.org/simple"
+    recipes: str = "https://codeload.github.com/vllm-project/recipes/tar.gz/refs/heads/main"
 
 
 SOURCES = Sources()
@@ -134,6 +143,7 @@ def refresh(
         **{f"EC2 prices in {region}": partial(_ec2_prices, region) for region in regions if ec2},
         "heads on the hub": _heads,
         "new heads on the hub": _new_heads,
+        "heads in vLLM's recipes": _recipe_heads,
         "images of AWS": _images,
         f"versions of {lookup.engine_title()}": _versions,
     }
@@ -193,9 +203,25 @@ def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
         listed |= {one.id for one in reader.pages(url, list[_Named]) if one.id}
-    drafters = tuple(sorted(listed - {head.repo for head in lookup.heads()}))
-    new = [f"new head: {repo}" for repo in drafters if repo not in so_far.update.drafters]
-    return so_far.with_facts(new, drafters=drafters)
+    return _with_drafters(so_far, listed)
+
+
+def _recipe_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
+    """Drafters that vLLM's recipes speculate with."""
+    url = reader.sources.recipes
+    try:
+        found = recipe_drafters.drafters(reader.answer(url, recipe_drafters.ARCHIVE).content)
+    except documents.Unfit as error:
+        raise _Failed(f"{url}: {error}") from error
+    return _with_drafters(so_far, found)
+
+
+def _with_drafters(so_far: Refreshed, found: Iterable[str]) -> Refreshed:
+    """With the names of those that the catalogue does not have."""
+    known = {head.repo.lower() for head in lookup.heads()}
+    all_found = {repo for repo in (*so_far.update.drafters, *found) if repo.lower() not in known}
+    new = [f"new head: {repo}" for repo in sorted(all_found) if repo not in so_far.update.drafters]
+    return so_far.with_facts(new, drafters=tuple(sorted(all_found)))
 
 
 def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:

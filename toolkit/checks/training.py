@@ -188,7 +188,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    room = instance.memory_per_accelerator_mib / 1024
+    room = instance.usable_bytes / _GIB
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
         hint = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import log
@@ -27,6 +28,8 @@ from toolkit.sizing.fit import OWN_LAYERS
 _LARGEST_DRAFT_MODEL, _USUAL_DRAFT_MODEL = 1 / 8, 1 / 25
 _SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
 _KINDS = ("head", "target", "model", "text")
+# What vLLM 0.33 loads such layers from (model_executor/models/*_mtp.py).
+_OWN_TENSOR = re.compile(r"mtp|nextn|eh_proj")
 
 
 def drafters(
@@ -82,6 +85,7 @@ def _rank(drafter: Drafter, target: ModelFacts, context: int | None) -> tuple[An
         _KINDS.index(method.kind),
         not drafter.exact,
         too_long or too_short,
+        not (drafter.recipe or drafter.served),
         not drafter.recipe,
         not method.parallel,
         order,
@@ -125,6 +129,7 @@ def _head(target: ModelFacts, head: Head, *, exact: bool) -> Iterator[Drafter]:
         head.repo,
         facts,
         exact,
+        served=bool(head.card_k or head.min_engine),
         longest_context=head.recommended_max_context,
         shortest_context=head.min_context,
     )
@@ -151,10 +156,17 @@ def _own_layers(target: ModelFacts, engine: str) -> Iterator[Drafter]:
         return
     for method in methods.methods():
         drafting = method.engines.get(engine)
-        if method.drafter == "optional" and drafting and names & set(drafting.targets):
+        if method.drafter != "optional" or drafting is None or drafting.missing(config):
+            continue
+        if names & set(drafting.targets) and not (method.kind == "target" and _left_out(target)):
             layers = f"{counts[0]} of its own layers" if counts else "layers of its own"
             own = with_default_k(method, f"the model drafts with {layers}, no second model is needed")
             yield replace(own, **_published_k(target, method))
+
+
+def _left_out(target: ModelFacts) -> bool:
+    """Whether the checkpoint has no tensor of drafting layers, as quantized copies often have none."""
+    return target.tensors is not None and not any(_OWN_TENSOR.search(name) for name in target.tensors)
 
 
 def _published_k(target: ModelFacts, method: Method) -> dict[str, Any]:

@@ -9,17 +9,40 @@ from typing import Any, Literal
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
 
-AttentionKind = Literal["full", "sliding", "chunked"]
+AttentionKind = Literal["full", "sliding", "chunked", "state"]
 _KINDS: Mapping[str, AttentionKind] = {
     "full_attention": "full",
     "sliding_attention": "sliding",
     "chunked_attention": "chunked",
+    "attention": "full",
+    "linear_attention": "state",
+    "mamba": "state",
 }
+# Nemotron-H's word for the same: layers without a letter of these have no cache.
+_LETTERS: Mapping[str, AttentionKind] = {"M": "state", "*": "full"}
+_WITHOUT_CACHE = ("moe", "mlp")
+
+
+@dataclass(frozen=True)
+class State:
+    """What a layer keeps of the text so far, in a fixed size: of a convolution and of a recurrence.
+
+    `channels` pass through a convolution of `window` tokens before the one at hand; each of `heads` has `per_head`
+    values. `inner` is the width of what the layer computes. `dtype` is the recurrence's own; empty where it is the
+    model's.
+    """
+
+    channels: int
+    window: int
+    heads: int
+    per_head: int
+    inner: int
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention of one layer. `reach` is the window or chunk in tokens, 0 for full attention.
+    """Attention of one layer, or the `state` that it has instead. `reach` is the window or chunk in tokens, else 0.
 
     MLA stores one latent vector for all heads: one KV head with keys of that size, and no values.
     """
@@ -29,6 +52,7 @@ class Attention:
     value_size: int
     kind: AttentionKind = "full"
     reach: int = 0
+    state: State | None = None
 
     def kv_heads_per_rank(self, tensor_parallel: int) -> int:
         """KV heads on one accelerator. vLLM copies heads if there are fewer heads than accelerators."""
@@ -113,10 +137,13 @@ def _layers(model: str, config: Mapping[str, Any]) -> tuple[Attention, ...]:
     if not _number(config, "head_dim") and _number(config, "hidden_size") < _number(config, "num_attention_heads"):
         hint = "It must be the model's own config."
         raise ToolkitError(f"{model}: its config has more attention heads than hidden-state values", hint=hint)
-    return tuple(_attention(config, kind) for kind in _kinds(model, config, count))
+    return tuple(_attention(model, config, kind) for kind in _kinds(model, config, count))
 
 
-def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
+def _attention(model: str, config: Mapping[str, Any], kind: AttentionKind) -> Attention:
+    if kind == "state":
+        groups, state = _state(model, config)
+        return Attention(groups, 0, 0, kind, state=state)
     latent = _number(config, "kv_lora_rank")
     if latent:
         return Attention(1, latent + _number(config, "qk_rope_head_dim"), 0)
@@ -131,13 +158,37 @@ def _attention(config: Mapping[str, Any], kind: AttentionKind) -> Attention:
     return Attention(kv_heads, size, size, kind, reach)
 
 
+def _state(model: str, config: Mapping[str, Any]) -> tuple[int, State]:
+    """Groups of heads, which accelerators share, and the state, as vLLM 0.33's MambaStateShapeCalculator has it."""
+    if _number(config, "linear_num_value_heads"):  # a gated delta net (Qwen3-Next, Qwen3.5 and later)
+        keys, heads = _number(config, "linear_num_key_heads"), _number(config, "linear_num_value_heads")
+        key, value = _number(config, "linear_key_head_dim"), _number(config, "linear_value_head_dim")
+        window, inner = _number(config, "linear_conv_kernel_dim") - 1, heads * value
+        own = str(config.get("mamba_ssm_dtype") or "")
+        return keys, State(2 * keys * key + inner, window, heads, value * key, inner, own)
+    heads = _number(config, "mamba_num_heads", "mamba_n_heads")
+    size = _number(config, "ssm_state_size", "mamba_d_state")
+    groups, width = _number(config, "n_groups", "mamba_n_groups"), _number(config, "mamba_head_dim", "mamba_d_head")
+    if not (heads and size and groups and width):
+        hint = "Supported: gated delta nets and Mamba 2, whose sizes toolkit lock RECIPE reads."
+        raise ToolkitError(f"{model}: cannot estimate the memory of its layers without attention", hint=hint)
+    inner, window = heads * width, _number(config, "conv_kernel", "mamba_d_conv") - 1
+    nemotron = "float32" if str(config.get("model_type", "")).startswith("nemotron_h") else ""
+    own = str(config.get("mamba_ssm_cache_dtype") or nemotron)
+    return groups, State(inner + 2 * groups * size, window, heads, width * size, inner, own)
+
+
 def _kinds(model: str, config: Mapping[str, Any], count: int) -> tuple[AttentionKind, ...]:
     """The kind of each layer, as vLLM's model classes read it from the config."""
-    types = config.get("layer_types")
+    if isinstance(pattern := config.get("hybrid_override_pattern"), str):
+        return tuple(_LETTERS[letter] for letter in pattern if letter in _LETTERS)
+    types = config.get("layer_types") or config.get("layers_block_type")
     if isinstance(types, list | tuple):
+        types = [kind for kind in types if kind not in _WITHOUT_CACHE]
         unknown = sorted(set(types) - set(_KINDS))
         if unknown:
-            hint = "Supported: full, sliding and chunked attention. Deploy once and read the engine's log."
+            known = "full, sliding and chunked attention, gated delta nets and Mamba 2"
+            hint = f"Supported: {known}. Deploy once and read the engine's log."
             raise ToolkitError(f"{model}: cannot estimate the memory of layers of type `{unknown[0]}`", hint=hint)
         return tuple(_KINDS[kind] for kind in types[:count])
     full: AttentionKind = "full"

@@ -38,15 +38,20 @@ def serving_dtype(shape: Shape, flag: str) -> str:
     return dtype
 
 
-def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str) -> int:
+def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str, expert_ranks: int = 0) -> int:
     """Bytes of the model's weights on one of `tensor_parallel` accelerators, served in `dtype`.
 
+    Experts may be divided among more of them, `expert_ranks`: also those of other copies of the model.
     Computed from the stored tensors. If they are unknown, computed from the tensors that the config implies, scaled to
     the total stored size if known. Raises ToolkitError for a config without sizes.
     """
     shape = shape_of(facts)
     tensors = facts.tensors or expected_tensors(shape)
-    held = sum(_held_bytes(name, tensor, shape, tensor_parallel, dtype) for name, tensor in tensors.items())
+    of_experts = {name for name in tensors if ".experts." in name}
+    held = sum(
+        _held_bytes(name, tensor, shape, (name in of_experts and expert_ranks) or tensor_parallel, dtype)
+        for name, tensor in tensors.items()
+    )
     if facts.tensors or not facts.weight_bytes:
         return round(held)
     return round(held * facts.weight_bytes / sum(_stored_bytes(tensor) for tensor in tensors.values()))
@@ -90,6 +95,11 @@ def expected_tensors(shape: Shape) -> dict[str, Tensor]:
 
 def _attention_tensors(shape: Shape, attention: Attention, inputs: int) -> dict[str, Tensor]:
     dtype, queries = _linear_dtype(shape), shape.heads * attention.key_size
+    if state := attention.state:
+        return {
+            "linear_attn.in_proj.weight": Tensor(dtype, (state.channels + state.inner, inputs)),
+            "linear_attn.out_proj.weight": Tensor(dtype, (shape.hidden, state.inner)),
+        }
     return {
         "self_attn.q_proj.weight": Tensor(dtype, (queries, inputs)),
         "self_attn.k_proj.weight": Tensor(dtype, (attention.kv_heads * attention.key_size, inputs)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tools.catalogue import fields, heads, images, instances, listings, neuron, registries, values
+from tools.catalogue import fields, heads, images, instances, listings, names, neuron, refusals, registries, values
 from tools.catalogue.documents import Documents
 
 GENERATORS: Mapping[str, Callable[[Documents], str]] = {
@@ -16,7 +16,9 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "engines/vllm/fields.json": fields.generate,
     "engines/vllm/flags.json": listings.generate_flags,
     "engines/vllm/models.json": listings.generate_models,
+    "engines/vllm/names.json": names.generate,
     "engines/vllm/values.json": values.generate,
+    "engines/vllm/refusals.json": refusals.generate,
 }
 
 BY_HAND = {

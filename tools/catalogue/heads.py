@@ -26,7 +26,11 @@ def generate(documents: Documents) -> str:
     """The text of the file."""
     facts, listed = kept("heads.json"), recipes.published(documents)
     known = {head["repo"].lower() for head in facts["heads"]}
-    new = [_of_recipe(one) for one in listed if one.drafter and one.drafter.lower() not in known]
+    by_drafter: dict[str, recipes.Published] = {}
+    for one in (*listed, *recipes.named(documents)):
+        if one.drafter and one.drafter.lower() not in known:
+            by_drafter.setdefault(one.drafter.lower(), one)
+    new = map(_of_recipe, by_drafter.values())
     heads = [{**head, **_from_hub(documents, head["repo"])} for head in (*facts["heads"], *new)]
     heads.sort(key=lambda head: str(head["repo"]).lower())
     own = [

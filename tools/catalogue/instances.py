@@ -62,6 +62,7 @@ def _entry(hardware: Mapping[str, Any], accelerators: Mapping[str, Any]) -> dict
         "accelerator": known.get("name", device.get("Name", "")),
         "accelerator_count": count,
         "memory_per_accelerator_mib": known.get("memory_mib") or device.get("MemoryInfo", {}).get("SizeInMiB", 0),
+        **({"cuda_memory_mib": known["cuda_memory_mib"]} if "cuda_memory_mib" in known else {}),
         "compute_capability": known.get("compute_capability", ""),
         "interconnect": known["interconnect"] if count > 1 else "",
         "vcpus": hardware["VCpuInfo"]["DefaultVCpus"],

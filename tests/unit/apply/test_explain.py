@@ -9,6 +9,12 @@ messages looked for in the places that were missing. Broadened from half of thos
 other half. Of two last sets of unrelated searches (`gathered-last.json`) they named 29 of 42 (69 %), and 2 of all 63
 wrongly. Of one more set, which nobody had seen either (`gathered-unseen.json`), they named 34 of 47 (72 %), and none
 of all 52 wrongly: expect that of messages not in here. Each count is of messages that tell a cause.
+
+`gathered-held-out.json` was drawn in the places that had none (settings that vLLM refuses, LoRA, SageMaker's
+invocations and names, Kubernetes' namespaces, autoscalers, zones, Karpenter), with its causes, before the rules had
+them: they named 6 of 52, and 6 of all 55 wrongly. The rules then came from vLLM's sources and from that set, of which
+they name all. Of seven more, drawn afterwards (in `gathered-after.json`), they named 3 of 6 and none wrongly, and then
+learnt those.
 """
 
 from __future__ import annotations
@@ -131,6 +137,35 @@ def test_a_pod_that_was_scheduled_in_the_end_did_not_fail_for_want_of_a_node() -
     ]
     assert toolkit.explain("\n".join(events[:1])).cause == "no-node"
     assert toolkit.explain("\n".join(events)).cause is None
+
+
+def test_what_go_programs_say_of_an_error_is_read_with_their_message() -> None:
+    line = json.dumps({"level": "ERROR", "message": "failed launching nodeclaim", "error": DISK})
+    assert toolkit.explain(line).evidence == (f"failed launching nodeclaim: {DISK}",)
+
+
+@pytest.mark.parametrize(
+    ("line", "both"),
+    [
+        ("NotImplementedError: Cannot copy out of meta tensor; no data!", ("checkpoint lacks it", "want of memory")),
+        ("0/3 nodes are available: 1 Insufficient memory, 2 node(s) had volume node affinity conflict.",
+         ("in one zone", "keeps the other nodes out")),
+        ("unable to get metric vllm:num_requests_running: no metrics returned from custom metrics API",
+         ("lacks an adapter", "no rule for that name")),
+    ],
+)  # fmt: skip
+def test_where_two_causes_share_their_words_it_says_both(line: str, both: tuple[str, str]) -> None:
+    hint = toolkit.explain(line).hint
+    assert all(cause in hint for cause in both)
+
+
+def test_a_cluster_is_not_told_of_sagemakers_keys() -> None:
+    for path in FAILURES.glob("*.json"):
+        for item in json.loads(path.read_text(encoding="utf-8")):
+            if "karpenter" in item["source"] and item["cause"]:
+                hint = toolkit.explain("\n".join(item["log"])).hint
+                assert "platform.capacity_reservation" not in hint
+                assert "SageMaker" not in hint
 
 
 def test_silence_names_nothing() -> None:

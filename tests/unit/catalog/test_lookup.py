@@ -33,6 +33,25 @@ def test_an_instance_is_found_by_name() -> None:
     assert lookup.instance("ml.bogus.xlarge") is None
 
 
+# GiB of one GPU in public logs of vLLM and PyTorch: a T4's in github Zheng-Chong/CatVTON#133, the others' as in
+# tests/unit/sizing/published_memory.json.
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [
+        ("ml.g4dn.xlarge", 14.56),
+        ("ml.g6e.xlarge", 44.42),
+        ("ml.g7e.2xlarge", 95.01),
+        ("ml.p4d.24xlarge", 39.49),
+        ("ml.p4de.24xlarge", 79.25),
+        ("ml.p5.48xlarge", 79.19),
+    ],
+)
+def test_the_memory_of_a_gpu_is_what_a_program_sees(name: str, gib: float) -> None:
+    instance = lookup.instance(name)
+    assert instance
+    assert instance.usable_bytes / 2**30 == pytest.approx(gib, rel=0.01)
+
+
 def test_the_number_of_gpus_does_not_grow_with_the_size() -> None:
     sizes = [lookup.instance(f"ml.g6e.{size}xlarge") for size in (12, 16, 24)]
     assert [instance and instance.accelerator_count for instance in sizes] == [4, 1, 4]

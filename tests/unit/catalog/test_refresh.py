@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import json
+import tarfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,7 +113,8 @@ class Site(ThreadingHTTPServer):
 
     @property
     def sources(self) -> Sources:
-        return Sources(self.url, self.url, f"{self.url}/list", f"{self.url}/data", f"{self.url}/simple")
+        paths = ("list", "data", "simple", "recipes.tar.gz")
+        return Sources(self.url, self.url, *(f"{self.url}/{path}" for path in paths))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -236,6 +239,50 @@ def test_names_that_the_catalogue_does_not_have_are_shown_as_new(site: Site) -> 
     assert (image.version, image.entrypoint, image.registry) == ("0.34.0", "python", "763104351884")
 
 
+def archive(**recipes: str) -> bytes:
+    """As GitHub packs a repository."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as files:
+        for path, text in recipes.items():
+            member = tarfile.TarInfo(f"recipes-main/{path}")
+            member.size = len(text.encode())
+            files.addfile(member, io.BytesIO(text.encode()))
+    return packed.getvalue()
+
+
+def test_heads_that_vllms_recipes_name_are_shown_once(site: Site) -> None:
+    config = '{"method": "dspark", "model": "%s", "num_speculative_tokens": 7}'
+    recipes = {
+        "models/org/one.yaml": f"args: ['--speculative-config', '{config % 'org/One-DSpark'}']",
+        "models/org/two.yaml": config % REPO + config % "/etc/passwd" + '{"model": "org/Two", "tokens": 1}',
+        "README.md": config % "org/Elsewhere",
+    }
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**recipes))
+    site.answers["/api/models"] = [{"id": "amazon/Qwen9-P-EAGLE"}]
+    assert {"new head: org/One-DSpark", "new head: amazon/Qwen9-P-EAGLE"} <= set(update(site).changed)
+    found = catalog_status(_outside=Outside(today=lambda: TODAY))
+    assert found.heads == ("amazon/Qwen9-P-EAGLE", "org/One-DSpark")
+    assert not any(line.startswith("new head") for line in update(site).changed)
+
+
+@pytest.mark.parametrize("body", [b"no archive", gzip.compress(b"no archive"), gzip.compress(b"x" * 2000)[:40]])
+def test_what_is_no_archive_of_recipes_is_named(site: Site, body: bytes) -> None:
+    site.prices("us-east-1", **{"2xlarge": "4.1"})
+    site.answers["/recipes.tar.gz"] = Raw(body=body)
+    failed = [line for line in update(site).failed if line.startswith("heads in vLLM's recipes: ")]
+    assert len(failed) == 1
+    assert "no archive of recipes" in failed[0]
+
+
+def test_further_publishers_are_asked(site: Site) -> None:
+    for owner, part in (("thoughtworks", "Eagle3"), ("AngelSlim", "eagle3"), ("amd", "PARD")):
+        site.answers[f"/api/models?author={owner}&search={part}&limit=200"] = [{"id": f"{owner}/x-{part}"}]
+    site.answers["/api/models"] = []
+    assert {f"new head: {name}" for name in ("thoughtworks/x-Eagle3", "AngelSlim/x-eagle3", "amd/x-PARD")} <= set(
+        update(site).changed
+    )
+
+
 def test_a_head_has_the_commit_that_the_hub_says(site: Site) -> None:
     site.answers[f"/api/models/{REPO}"] = HUB_ANSWER
     lines = [line for line in update(site).changed if line.startswith(REPO)]
@@ -257,6 +304,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_kept(site: Site) -> None:
         "prices in eu-west-9",
         "heads on the hub",
         "new heads on the hub",
+        "heads in vLLM's recipes",
         "images of AWS",
         "versions of vLLM",
     ]

@@ -51,7 +51,8 @@ NGRAM, SUFFIX, MTP, DSPARK = ((_DRAFTER, f"method: {name}") for name in ("ngram"
 OTHER_VOCABULARY = ("tokens: 7", "tokens: 7\n  use_heterogeneous_vocab: true")
 V2_RUNNER = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')
 ADAPTIVE = ("method: dspark", "method: dspark\n  enable_adaptive_verification: true")
-DEEPSEEK_V4 = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
+DEEPSEEK_V4_ALONE = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
+DEEPSEEK_V4 = config(**DEEPSEEK_V4_ALONE["config"], dspark_target_layer_ids=[1], dspark_markov_rank=8)
 OWN_IMAGE = ("platform: {", "container: {base: 'registry.com/ours:1'}\nplatform: {")
 HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
 
@@ -141,6 +142,8 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([NGRAM, args("async-scheduling: true")], {},
          "engine.clash", "error", "engine.args.async-scheduling", "cannot be combined with method `ngram`"),
         ([SUFFIX], {}, "engine.package", "warning", "speculation.method", "needs the Python package arctic-inference"),
+        ([DSPARK], {"target": DEEPSEEK_V4_ALONE}, "pair.own-layers", "error", "speculation.method",
+         "has no `dspark_target_layer_ids`"),
         ([MTP], {}, "pair.own-layers", "error", "speculation.method", "`mtp` layers in this target (LlamaFor"),
         ([DSPARK, ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "0"}\n  max_model_len')],
          {"target": DEEPSEEK_V4},
@@ -176,7 +179,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
                                                  num_key_value_heads=2, head_dim=128)},
          "memory.context", "error", "engine.max_model_len", "one request of 4,000,000 tokens needs"),
         ([args("no-enable-prefix-caching: true")], {"target": config(layer_types=["linear_attention"] * 4)},
-         "memory.unknown", "info", "target.model", "linear_attention"),
+         "memory.unknown", "info", "target.model", "layers without attention"),
         ([], {"drafter": config(num_attention_heads=None)},
          "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
         ([args("decode-context-parallel-size: 3")], {},

@@ -29,7 +29,9 @@ from tools.catalogue import fields
         ("gpu-memory-utilization", "much", "has the value 'much'"),
         ("gpu-memory-utilization", 1, ""),
         ("kv-cache-dtype", "fp9", "Did you mean fp8?"),
-        ("long-prefill-token-threshold", "2k", ""),
+        ("long-prefill-token-threshold", "2k", "has the value '2k'"),
+        ("kv-cache-memory-bytes", "2G", ""),
+        ("kv-cache-memory-bytes", "2X", "has the value '2X'"),
         ("revision", 12, ""),
         ("compilation-config", {"cudagraph_mode": "SOMETIMES"}, "has the value 'SOMETIMES'"),
         ("compilation-config", {"cudagraph_mode": "full", "mode": 3, "cudagraph_capture_sizes": [1, 2]}, ""),
@@ -52,6 +54,12 @@ def test_a_value_is_held_against_its_declaration(flag: str, value: Any, message:
 def test_a_misfit_in_a_config_names_its_key() -> None:
     (found,) = misfits("compilation-config", {"pass_config": {"fuse_norms": True}}, "0.32.0")
     assert found.key == "pass_config.fuse_norms"
+
+
+def test_a_number_with_a_suffix_is_for_the_flags_of_its_version() -> None:
+    assert [*misfits("safetensors-prefetch-block-size", "1M", "0.21.0")] == []
+    assert [*misfits("max-num-scheduled-tokens", "1k", "0.26.0")] == []
+    assert [*misfits("long-prefill-token-threshold", "1k", "0.26.0")]
 
 
 def test_each_version_has_its_own_declarations() -> None:

@@ -17,7 +17,7 @@ from toolkit.proposal.drafters import drafters
 from toolkit.proposal.hardware import engine_for
 from toolkit.proposal.model import Drafter, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
-from toolkit.recipe.facts import ModelFacts
+from toolkit.recipe.facts import ModelFacts, Tensor
 from toolkit.recipe.known import known_model, known_models
 
 HEADS = {head.repo.lower() for head in lookup.heads()}
@@ -100,6 +100,34 @@ def test_a_model_drafts_itself_unless_its_config_counts_no_layers_for_it(layers:
     counted = {} if layers is None else {"num_nextn_predict_layers": layers}
     found = drafters(replace(facts, config={**config, **counted}))
     assert ("mtp" in [drafter.method for drafter in found]) is drafts
+
+
+def test_layers_that_the_checkpoint_left_out_do_not_draft() -> None:
+    """As quantized copies do, whose config.json still counts them."""
+    facts = facts_of("deepseek-ai/DeepSeek-R1")
+    whole, copy = ({name: Tensor("BF16", (8, 8))} for name in ("model.layers.61.eh_proj.weight", "lm_head.weight"))
+    for tensors, drafts in ((whole, True), (copy, False)):
+        found = drafters(replace(facts, tensors=tensors))
+        assert ("mtp" in [drafter.method for drafter in found]) is drafts
+
+
+def test_a_dspark_block_is_read_in_the_config_of_the_checkpoint() -> None:
+    """DeepSeek-V4-Flash has none in its first checkpoints, and one in those called DSpark."""
+    sizes = facts_of("deepseek-ai/DeepSeek-V3").config
+    config = {**sizes, "model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"]}
+    block = {"dspark_target_layer_ids": [1, 30, 58], "dspark_markov_rank": 256}
+    for own, drafts in (({}, False), (block, True)):
+        found = drafters(ModelFacts("org/v4", "", {**config, **own}, None, None))
+        assert ("dspark" in [drafter.method for drafter in found]) is drafts
+        assert "mtp" in [drafter.method for drafter in found]
+
+
+def test_a_head_that_is_published_with_how_it_is_served_comes_first() -> None:
+    found = drafters(facts_of("google/gemma-4-31B-it"))
+    assert [drafter.model for drafter in found if drafter.model] == [
+        "google/gemma-4-31B-it-assistant",
+        "RedHatAI/gemma-4-31B-it-speculator.dspark",
+    ]
 
 
 def test_a_draft_model_for_a_mixture_of_experts_is_small_beside_what_a_token_passes_through(tmp_path: Path) -> None:
@@ -192,7 +220,7 @@ def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> Non
     [
         ("mistralai/Mixtral-8x7B-v0.1", None, "kubernetes", "no drafter is known for mistralai/Mixtral-8x7B-v0.1 on"),
         ("deepseek-ai/DeepSeek-R1", "mtp", "sagemaker", "no drafter of method `mtp` is known for deepseek-ai/DeepSeek"),
-        ("google/gemma-4-31B-it", None, "sagemaker", "does not support method `dspark`"),
+        ("google/gemma-4-31B-it", None, "sagemaker", "does not support method `gemma4_mtp`"),
     ],
 )
 def test_what_trainium_has_no_drafter_for_is_told_with_a_command_that_works(

@@ -50,6 +50,37 @@ QWEN3_06B = {
     "num_attention_heads": 16,
     "intermediate_size": 3072,
 }
+QWEN3_6_35B = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "num_experts": 256,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 512,
+    "vocab_size": 248320,
+    "max_position_embeddings": 262144,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 10,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+    "mamba_ssm_dtype": "float32",
+    "dtype": "bfloat16",
+}
+QWEN3_8_27B = {
+    **QWEN3_6_35B,
+    "hidden_size": 5120,
+    "num_hidden_layers": 64,
+    "num_attention_heads": 24,
+    "num_key_value_heads": 4,
+    "num_experts": 0,
+    "intermediate_size": 17408,
+    "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 16,
+    "linear_num_value_heads": 48,
+}
 QWEN2_7B = {
     "hidden_size": 3584,
     "num_hidden_layers": 28,

@@ -116,6 +116,21 @@ def test_a_verdict_within_the_uncertainty_is_doubtful(tmp_path: Path) -> None:
     assert not smaller_by(spare + clear.uncertainty_gib + 0.2).doubtful
 
 
+def test_copies_of_the_engine_share_the_experts_with_expert_parallelism(tmp_path: Path) -> None:
+    """As vllm-project/recipes serve large mixtures of experts on one instance: data-parallel-size and no other."""
+    four = instance("ml.g6e.12xlarge", "L40S", 4, 44.7)
+    target = Lock(facts(GPT_OSS_120B))
+    alone = fit(recipe(tmp_path), target, four)
+    assert (alone.fits, alone.tensor_parallel) == (True, 2)
+    flags = "    data-parallel-size: 4\n    enable-expert-parallel: true\n"
+    shared = fit(recipe(tmp_path, flags), target, four)
+    assert (shared.fits, shared.tensor_parallel) == (True, 1)
+    assert shared.weights_gib < 0.4 * 2 * alone.weights_gib  # a fourth of the experts, and all of the attention
+    apart = fit(recipe(tmp_path, "    data-parallel-size: 4\n"), target, four)
+    assert not apart.fits
+    assert apart.tensor_parallel == 1  # more would need more accelerators
+
+
 def test_a_drafter_without_sizes_counts_by_its_files(tmp_path: Path) -> None:
     drafter = facts({"hidden_size": 2880, "vocab_size": 201088}, weight_bytes=3_600_000_000)
     models, problem = sizable(Lock(facts(GPT_OSS_20B), drafter))

@@ -13,14 +13,16 @@ from models import (
     GPT_OSS_HEAD,
     LLAMA_8B,
     LLAMA_8B_HEAD,
+    QWEN3_6_35B,
+    QWEN3_8_27B,
     QWEN3_14B,
     QWEN3_CODER_30B,
     facts,
 )
 
-from toolkit.engines.vllm.kv_cache import Group, KVCache, plan, value_bytes
+from toolkit.engines.vllm.kv_cache import Group, KVCache, States, plan, value_bytes
 from toolkit.errors import ToolkitError
-from toolkit.sizing.shape import Attention, shape_of
+from toolkit.sizing.shape import Attention, State, shape_of
 
 GIB = 1024**3
 FULL, SLIDING = Attention(2, 64, 64), Attention(2, 64, 64, "sliding", 128)
@@ -48,6 +50,69 @@ def test_what_vllm_logs(
     memory = int(memory_gib * GIB)  # logged with two digits
     assert planned.tokens(memory, max_model_len) == pytest.approx(logged_tokens, rel=0.001)
     assert planned.max_concurrency(memory, max_model_len) == pytest.approx(logged_concurrency, abs=0.005)
+
+
+KEPT = States(2, prefix_caching=True)
+
+
+@pytest.mark.parametrize(
+    ("planned", "memory_gib", "max_model_len", "logged_tokens", "block_size"),
+    [
+        # Qwen3.6-35B-A3B, one RTX 5090, vLLM 0.24 (noonghunna/club-3090#612)
+        (cache(QWEN3_6_35B, value_bytes=1, states=KEPT), 5.98, 131072, 567_978, 2096),
+        # Qwen3.8-27B, two GPUs (mitchross/talos-argocd-proxmox#1995)
+        (cache(QWEN3_8_27B, value_bytes=1, states=KEPT, tensor_parallel=2), 4.99, 131072, 302_921, 1568),
+    ],
+)
+def test_what_vllm_logs_of_layers_with_states(
+    planned: KVCache, memory_gib: float, max_model_len: int, logged_tokens: int, block_size: int
+) -> None:
+    """A block of attention is as large as a state; a request has two states where prefixes are cached."""
+    assert planned.tokens(int(memory_gib * GIB), max_model_len) == logged_tokens
+    assert {group.block_size for group in planned.groups if not group.attention.state} == {block_size}
+    assert [group.attention.kind for group in planned.groups] == ["state"] * 3 + ["full"]
+
+
+def test_draft_tokens_have_states_of_their_own() -> None:
+    alone, drafting = (cache(QWEN3_6_35B, states=States(2, draft_tokens=tokens)) for tokens in (0, 3))
+    assert [group.states for group in (*alone.groups, *drafting.groups)] == [1] * 4 + [4] * 4
+    assert drafting.bytes_for(1) > 2.5 * alone.bytes_for(1)
+
+
+@pytest.mark.parametrize(
+    ("config", "state"),
+    [
+        # NVIDIA's Nemotron 3 Nano and IBM's Granite 4 H, as their config.json files have them
+        (
+            {
+                "model_type": "nemotron_h",
+                "hybrid_override_pattern": "MEM*E-M",
+                "num_hidden_layers": 7,
+                "mamba_num_heads": 64,
+                "mamba_head_dim": 64,
+                "ssm_state_size": 128,
+                "n_groups": 8,
+                "conv_kernel": 4,
+            },
+            State(64 * 64 + 2 * 8 * 128, 3, 64, 64 * 128, 4096, "float32"),
+        ),
+        (
+            {
+                "layer_types": ["mamba", "attention", "mamba", "mamba"],
+                "num_hidden_layers": 4,
+                "mamba_n_heads": 48,
+                "mamba_d_head": 64,
+                "mamba_d_state": 128,
+                "mamba_n_groups": 1,
+                "mamba_d_conv": 4,
+            },
+            State(48 * 64 + 2 * 128, 3, 48, 64 * 128, 3072),
+        ),
+    ],
+)
+def test_mamba_layers_keep_states(config: dict[str, Any], state: State) -> None:
+    layers = shape_of(facts({**LLAMA_8B, **config})).layers
+    assert [layer.state for layer in layers] in ([state, state, None, state], [state, None, state, state])
 
 
 def test_windows_make_a_long_request_cheaper() -> None:

@@ -62,7 +62,8 @@ def test_a_head_is_told_from_a_model() -> None:
     [
         ({"num_hidden_layers": None}, ": its config has no `num_hidden_layers`"),
         ({"num_attention_heads": None}, ": its config has no `num_attention_heads`"),
-        ({"layer_types": ["linear_attention"] * 32}, "cannot estimate the memory of layers of type `linear_attention`"),
+        ({"layer_types": ["conv"] * 32}, "cannot estimate the memory of layers of type `conv`"),
+        ({"layer_types": ["linear_attention"] * 32}, "cannot estimate the memory of its layers without attention"),
     ],
 )
 def test_what_the_model_does_not_know_is_named(changes: dict[str, object], message: str) -> None:

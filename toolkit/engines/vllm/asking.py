@@ -189,7 +189,7 @@ def _device(instance: Instance) -> dict[str, Any]:
     return {
         "name": f"NVIDIA {instance.accelerator}",
         "capability": [int(part) for part in instance.compute_capability.split(".")],
-        "bytes": instance.memory_per_accelerator_mib * 2**20,
+        "bytes": instance.usable_bytes,
         "count": instance.accelerator_count,
     }
 

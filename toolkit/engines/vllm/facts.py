@@ -148,6 +148,12 @@ def choices(flag: str, version: str) -> tuple[str, ...]:
     return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
 
 
+def names(kind: str, version: str) -> tuple[str, ...]:
+    """The names of that kind (names.json) that the version knows; empty for one that is not in the data."""
+    listing = read("engines/vllm/names.json")
+    return tuple(name for name in listing.get(kind, ()) if _listed(listing, kind, version, name))
+
+
 @cache
 def risky_flags() -> Mapping[str, Risk]:
     """Flags that run code, load files or open the server, by name."""

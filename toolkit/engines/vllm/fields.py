@@ -13,10 +13,10 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.catalog.lookup import read
-from toolkit.engines.vllm.facts import Versions
+from toolkit.engines.vllm.facts import Versions, names
 
-# For a whole number vLLM's parser takes `32k` and `1M`, too (vllm/engine/arg_utils.py, human_readable_int).
-_READABLE_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
+# For the whole numbers of a few flags vLLM's parser takes `32k` and `1M`, too (human_readable_int).
+_SUFFIXED_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
 _SWITCH = ("true", "false")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
@@ -57,7 +57,8 @@ class Misfit:
 def misfits(flag: str, value: Any, version: str) -> Iterator[Misfit]:
     """What does not fit; nothing for a version or a flag of which no declaration is known."""
     field = _at(flag, version)
-    if isinstance(field, str):
+    suffixed = isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value) and flag in names("suffixed", version)
+    if isinstance(field, str) and not suffixed:
         yield from _misfits(field, value, version, "")
 
 
@@ -132,8 +133,6 @@ def _text_fits(text: str, declared: Declared) -> bool:
         return True
     if (text in ("None", "") and "None" in declared.types) or (text.lower() in _SWITCH and "bool" in declared.types):
         return True
-    if _READABLE_NUMBER.fullmatch(text):
-        return "int" in declared.types
     parsed = _json(text)
     if not isinstance(parsed, str):
         return _fits(parsed, declared)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 from toolkit.errors import ToolkitError
-from toolkit.sizing.shape import Attention
+from toolkit.sizing.shape import Attention, State
 
 GPU_BLOCK_SIZE, CPU_BLOCK_SIZE = 16, 128
 """Default tokens per block (config/cache.py, platforms/cpu.py)."""
@@ -28,14 +29,20 @@ KV_DTYPE_BYTES: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Group:
-    """Layers that share one block table: `block_size` tokens per block, kept as long as `attention` needs them."""
+    """Layers that share one block table: `block_size` tokens per block, kept as long as `attention` needs them.
+
+    `states` is the number of states that a layer without attention keeps of each request: a block for each.
+    """
 
     attention: Attention
     layers: int
     block_size: int
+    states: int = 0
 
     def blocks_per_request(self, tokens: int, in_flight_tokens: int) -> int:
         """Maximum blocks of a request of `tokens`. A sliding window also keeps the tokens of running steps."""
+        if self.attention.kind == "state":
+            return self.states
         if self.attention.kind == "sliding":  # plus one, because a window may begin inside a block
             return _blocks(min(self.attention.reach - 1 + in_flight_tokens, tokens), self.block_size) + 1
         if self.attention.kind == "chunked":
@@ -95,16 +102,23 @@ def plan(
     tensor_parallel: int = 1,
     hybrid: bool = True,
     group_factor: float = GROUP_FACTOR,
+    states: States | None = None,
 ) -> KVCache:
     """The cache of all layers, including the drafter's, on one of `tensor_parallel` accelerators.
 
     `value_bytes` is the size of a cached value, `in_flight_tokens` the tokens of concurrent steps. Without
-    `hybrid` (vLLM's hybrid KV cache manager) every layer keeps every token.
+    `hybrid` (vLLM's hybrid KV cache manager) every layer keeps every token. `states` says what layers without attention
+    keep; without it there are none.
     """
-    if not hybrid and len({attention.kind for attention in layers}) > 1:
+    if any(layer.state for layer in layers):
+        states = states or States(value_bytes)
+        block_size = _for_states(layers, states, value_bytes, block_size, tensor_parallel)
+    elif not hybrid and len({attention.kind for attention in layers}) > 1:
         layers = [Attention(layer.kv_heads, layer.key_size, layer.value_size) for layer in layers]
 
     def page(attention: Attention) -> int:
+        if attention.state and states:
+            return states.bytes_of(attention.state, tensor_parallel)
         heads = attention.kv_heads_per_rank(tensor_parallel)
         return heads * (attention.key_size + attention.value_size) * value_bytes * block_size
 
@@ -115,12 +129,53 @@ def plan(
     largest = max(map(page, layers))
     counts = Counter(layers)
     size = _group_size(counts.values(), group_factor)
+    kept = states.kept if states else 0
     groups = tuple(
-        Group(attention, layers_in_group, _unified_block_size(block_size, page(attention), largest))
+        Group(attention, layers_in_group, _unified_block_size(block_size, page(attention), largest), kept)
         for attention, count in counts.items()
         for layers_in_group in _split(count, size)
     )
     return KVCache(groups, size * largest, in_flight_tokens)
+
+
+@dataclass(frozen=True)
+class States:
+    """How layers without attention keep their states: bytes of a value, and states of each request.
+
+    `own_bytes` are those of a recurrence, by its dtype if that is not the model's. A request has a state, one more for
+    each draft token, and with prefix caching one that is being left; the convolution has `draft_tokens` more tokens.
+    """
+
+    value_bytes: int
+    own_bytes: int | None = None
+    draft_tokens: int = 0
+    prefix_caching: bool = False
+
+    @property
+    def kept(self) -> int:
+        return 1 + self.draft_tokens + self.prefix_caching
+
+    def bytes_of(self, state: State, tensor_parallel: int) -> int:
+        """Of one layer on one of the accelerators (MambaStateShapeCalculator)."""
+        own = self.own_bytes or STATE_BYTES.get(state.dtype, self.value_bytes)
+        convolution = state.channels // tensor_parallel * (state.window + self.draft_tokens) * self.value_bytes
+        return convolution + state.heads // tensor_parallel * state.per_head * own
+
+
+STATE_BYTES: Mapping[str, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+def _for_states(
+    layers: Sequence[Attention], states: States, value_bytes: int, block_size: int, tensor_parallel: int
+) -> int:
+    """Tokens of a block of attention that is no smaller than a state (platforms/interface.py, _align_hybrid…)."""
+    sizes = [states.bytes_of(layer.state, tensor_parallel) for layer in layers if layer.state]
+    tokens = [
+        layer.kv_heads_per_rank(tensor_parallel) * (layer.key_size + layer.value_size) * value_bytes
+        for layer in layers
+        if not layer.state
+    ]
+    return block_size * ceil(max(sizes) / (block_size * max(tokens))) if tokens else block_size
 
 
 def value_bytes(flag: str, dtype_bytes: int) -> int:

@@ -16,10 +16,6 @@ from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape
 from toolkit.sizing.shape import Shape, shape_of
 
-# Of the stated memory, what CUDA reports: 94.97 of 96 GiB (RTX PRO 6000), 79.19 of 80 (H100), 44.42 of 44.7 (L40S), in
-# published vLLM logs.
-_VISIBLE_SHARE = 0.989
-
 # By how much the workspace may differ from published logs (tests/unit/sizing/published_memory.json).
 _UNCERTAIN_BYTES, _UNCERTAIN_SHARE = 3 * GIB // 10, 0.4
 
@@ -118,6 +114,12 @@ def cache_of(
         # vLLM 0.32, config/vllm.py: no hybrid cache for chunked attention with a head
         hybrid=settings.hybrid_kv_cache and not (chunked and drafter and drafter.is_head),
         group_factor=settings.kv_group_factor,
+        states=kv_cache.States(
+            dtype_bytes,
+            kv_cache.STATE_BYTES.get(settings.state_dtype),
+            settings.num_speculative_tokens,
+            settings.prefix_caching_of_states,
+        ),
     )
 
 
@@ -145,7 +147,8 @@ def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
 def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
     if settings.tensor_parallel:
         return (settings.tensor_parallel,)
-    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= max(1, instance.accelerator_count))
+    most = max(1, instance.accelerator_count // settings.data_parallel)  # each copy has its own
+    return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= most)
 
 
 def _problems(pair: Pair, size: int) -> Iterator[str]:
@@ -194,7 +197,8 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
     """The fit with tensor parallelism `size`, and whether the estimate's uncertainty could change the verdict."""
     on_cpu = instance.accelerator_count == 0
     settings, length = pair.settings, pair.max_model_len
-    target = weights.rank_bytes(pair.models.target, size, pair.dtype)
+    experts = size * settings.data_parallel if settings.expert_parallel else size
+    target = weights.rank_bytes(pair.models.target, size, pair.dtype, experts)
     drafter = _drafter_bytes(pair, size)
     dtype_bytes = weights.DTYPE_BYTES[pair.dtype]
     needed = workspace(
@@ -265,7 +269,7 @@ def _visible_bytes(instance: Instance) -> int:
     """Memory of one accelerator as the engine sees it, or of a host without accelerators."""
     if instance.accelerator_count == 0:
         return int(instance.host_memory_gib * GIB)
-    return int(instance.memory_per_accelerator_mib * 1024**2 * _VISIBLE_SHARE)
+    return instance.usable_bytes
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import newest_with
+from toolkit.engines.vllm.expert_checks import check_experts
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
@@ -29,6 +30,7 @@ _GENERATION = "engine.args.override-generation-config"
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _target_architecture(recipe, models.target)
     yield from check_vocabulary(recipe, models.target)
+    yield from check_experts(recipe, models.target)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -96,6 +98,12 @@ def _own_layers(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
             f"{recipe.engine.name} does not know `{recipe.method}` layers in this target ({', '.join(sorted(named))})"
         )
         hint = "Set `speculation.model` to a drafter, or use a method that needs none, such as `ngram`."
+        yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
+    elif (drafting := recipe.drafting) and (key := drafting.missing({**target.config, **target.text_config})):
+        if target.partial:  # the key may be in what is not known of it
+            return
+        message = f"this checkpoint has no block for `{recipe.method}`: its config.json has no `{key}`"
+        hint = "Take a checkpoint that has it, set `speculation.model` to a drafter, or use `method: mtp`."
         yield Finding("pair.own-layers", message, "speculation.method", hint=hint)
 
 

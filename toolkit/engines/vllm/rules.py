@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog.lookup import Instance, older, read
+from toolkit.catalog.lookup import FOLDER, Instance, older, read
 from toolkit.engines.vllm import fork_plugin
 from toolkit.engines.vllm.budget import kv_cache_bytes, reserved_bytes
 from toolkit.engines.vllm.checks import check_engine
@@ -98,7 +98,7 @@ class OnVllm(EngineRules):
     sections: Sections = SECTIONS
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
-    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"),)
+    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), FOLDER / "engines/vllm/refusals.json")
     scoring = SCORING
     # vLLM's inspection of a model class takes 8 s without its cache.
     cache_folders: Mapping[str, str] = {"VLLM_CACHE_ROOT": "vllm"}

@@ -17,6 +17,8 @@ from toolkit.recipe.recipe import Recipe
 # tokens of one step until 0.25.0, and since 0.26.0 those of both that asynchronous scheduling runs at a time.
 _MEMORY_UTILIZATION, _OLD_MEMORY_UTILIZATION, _MEMORY_UTILIZATION_SINCE = 0.92, 0.90, "0.20.0"
 _STEPS_IN_FLIGHT_SINCE = "0.26.0"
+# Since then "Generative hybrid models support prefix caching" by default (config/model.py).
+_CACHED_STATES_SINCE = "0.26.0"
 # Its start-up logs say: "CUDA graph memory profiling is enabled (default since v0.21.0)".
 _GRAPHS_COUNTED_SINCE = "0.21.0"
 # Bytes of sampling per sequence and token of the vocabulary: sorted copies, indices and probabilities of all logits.
@@ -31,6 +33,7 @@ class Settings:
 
     `sampler_bytes_per_logit` is the memory of sampling, per sequence and token of the vocabulary. `graphs_counted`: the
     memory of CUDA graphs is subtracted before the KV cache is planned; else it comes on top of the limit.
+    `data_parallel` copies share the experts between them with expert parallelism; each has all else.
     `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
     """
 
@@ -48,7 +51,10 @@ class Settings:
     hybrid_kv_cache: bool = True
     steps_in_flight: int = 2
     expert_parallel: bool = False
+    data_parallel: int = 1
     kv_group_factor: float = GROUP_FACTOR
+    prefix_caching_of_states: bool = True
+    state_dtype: str = "auto"
     sampler_bytes_per_logit: int = 24
     graphs_counted: bool = True
 
@@ -80,7 +86,12 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),
         expert_parallel=_is_on(flags, "enable-expert-parallel", False),
+        data_parallel=_whole_number(flags, "data-parallel-size") or 1,
         kv_group_factor=kv_group_factor(engine.version) or GROUP_FACTOR,
+        prefix_caching_of_states=_is_on(
+            flags, "enable-prefix-caching", not lookup.older(engine.version, _CACHED_STATES_SINCE)
+        ),
+        state_dtype=str(flags.get("mamba-ssm-cache-dtype", "auto")),
         sampler_bytes_per_logit=sampler_bytes_per_logit(engine.version),
         graphs_counted=not lookup.older(engine.version, _GRAPHS_COUNTED_SINCE),
     )

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, risky_flags, takes, variable_risk
+from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, names, risky_flags, takes, variable_risk
 from toolkit.engines.vllm.fields import misfits, unlike
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
@@ -21,6 +21,7 @@ from toolkit.recipe.unsafe import CODE_VARIABLES
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
 _CODE = "engine.flag-value"
+_PARSERS = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
 
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
@@ -35,6 +36,7 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
         else:
             yield from _declared(flag, value, recipe.engine.version)
+    yield from _parsers(recipe)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
@@ -50,6 +52,18 @@ def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
         whole = ".".join(filter(None, (flag, one.key)))
         message = f"`{whole}` {one.what}, which vLLM {version} does not take"
         yield Finding(_CODE, message, ".".join(filter(None, (path, one.key))), hint=one.hint)
+
+
+def _parsers(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on parsers that this version does not have; a plugin may bring one of any name."""
+    args, version = recipe.engine.args, recipe.engine.version
+    for flag, plugin in _PARSERS.items():
+        known, value = names(flag.replace("-", "_"), version), args.get(flag)
+        if known and plugin not in args and isinstance(value, str) and value not in known:
+            wrong = unlike(value, known)
+            message = f"`{flag}` {wrong.what}, which vLLM {version} does not have"
+            hint = f"{wrong.hint} One of a plugin needs `{plugin}`, too."
+            yield Finding(_CODE, message, f"engine.args.{flag}", hint=hint)
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:

@@ -17,7 +17,7 @@ from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.kinds.endpoint import endpoint
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
-from toolkit.platforms.sagemaker.rules.checks.settings import AMI_DRIVERS
+from toolkit.platforms.sagemaker.rules.drivers import AMI_DRIVERS, inference_ami
 
 ON = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
 ROLLING = "rollout: {update: rolling}"
@@ -150,13 +150,14 @@ def test_a_secret_is_found_by_its_name_and_not_shown(tmp_path: Path, name: str) 
     assert "very-private" not in str(finding)
 
 
-def test_blackwell_needs_a_newer_driver_than_that_of_old_images(tmp_path: Path) -> None:
-    text = HUB_RECIPE.replace("ml.g6.xlarge", "ml.g7e.2xlarge")
-    old = write_hub_pair(tmp_path, text.replace("0.30.0", "0.19.1").replace("16384", "32768"))
-    (finding,) = check(old).findings
-    assert (finding.code, finding.path) == ("sagemaker.driver", "platform.instance_types.0")
-    assert "needs NVIDIA driver 570 or newer" in finding.message
+@pytest.mark.parametrize("version", ["0.19.0", "0.30.0"])
+def test_an_old_image_gets_a_host_whose_driver_knows_its_gpus(tmp_path: Path, version: str) -> None:
+    """vLLM 0.19.0 (CUDA 12.9) is published as running on a g7e."""
+    text = HUB_RECIPE.replace("ml.g6.xlarge", "ml.g7e.2xlarge").replace("0.30.0", version).replace("16384", "32768")
     assert check(write_hub_pair(tmp_path, text)).findings == ()
+    image = next(image for image in lookup.images("sagemaker", "vllm") if image.version == version)
+    assert inference_ami(image, ["ml.g6.xlarge"]) == image.ami
+    assert AMI_DRIVERS[inference_ami(image, ["ml.g6.xlarge", "ml.g7e.2xlarge"])] == 580
 
 
 def test_drivers_are_those_that_the_service_model_names() -> None:

@@ -30,6 +30,7 @@ from toolkit.platforms.sagemaker.rules.arms import (
 from toolkit.platforms.sagemaker.rules.changes import CONFIG_KEYS, of_request, selected
 from toolkit.platforms.sagemaker.rules.checks.component import LONGEST_UPDATE_SECONDS
 from toolkit.platforms.sagemaker.rules.checks.settings import LARGEST_VOLUME_GB
+from toolkit.platforms.sagemaker.rules.drivers import inference_ami
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
@@ -174,7 +175,7 @@ def _instance_settings(recipe: Recipe, account: Account) -> dict[str, Any]:
     theirs = jumpstart.target_model(recipe, account.jumpstart)
     settings: dict[str, Any] = {"RoutingConfig": _routing(recipe)}
     image = recipe.image
-    if ami := theirs.ami if theirs else image.ami if image else "":
+    if ami := theirs.ami if theirs else inference_ami(image, recipe.platform.types) if image else "":
         settings["InferenceAmiVersion"] = ami
     if not any(map(has_local_disk, recipe.platform.types)) and (
         needed := (theirs.volume_gb if theirs else None) or _volume_gb(recipe.weight_bytes)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from toolkit.catalog import lookup
-from toolkit.catalog.lookup import Image, Instance
+from toolkit.catalog.lookup import Instance
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
@@ -23,15 +23,6 @@ _TYPES = "platform.instance_types"
 _TIMEOUT = "platform.health_check_timeout"
 # Minimum for compiling and capturing CUDA graphs; and SageMaker's limit.
 _START_SECONDS, _LONGEST_SECONDS = 180, 3600
-# botocore 1.44.5, ProductionVariant: the NVIDIA driver of each InferenceAmiVersion for GPUs.
-AMI_DRIVERS = {
-    "al2-ami-sagemaker-inference-gpu-2": 535,
-    "al2-ami-sagemaker-inference-gpu-2-1": 535,
-    "al2-ami-sagemaker-inference-gpu-3-1": 550,
-    "al2023-ami-sagemaker-inference-gpu-4-1": 580,
-}
-# Blackwell's GPUs came with CUDA 12.8 and driver 570 (NVIDIA's GPU Operator: HGX B200 from 570.133.20 on).
-_BLACKWELL, _BLACKWELL_DRIVER = 10.0, 570
 # botocore 1.44.5: Subnets and VpcSecurityGroupIds of VpcConfig.
 _MOST_SUBNETS, _MOST_SECURITY_GROUPS = 16, 5
 # Of a KMS key: in its short form, and in its ARN.
@@ -111,24 +102,6 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
         other = engine_registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
-        return
-    image = recipe.image  # a JumpStart model runs in JumpStart's own image
-    if image is None or image.ami not in AMI_DRIVERS or recipe.target.kind == "jumpstart":
-        return
-    driver = AMI_DRIVERS[image.ami]
-    if float(instance.compute_capability) >= _BLACKWELL and driver < _BLACKWELL_DRIVER:
-        message = (
-            f"{instance.accelerator} needs NVIDIA driver {_BLACKWELL_DRIVER} or newer, and the image of "
-            f"{recipe.engine.name} {recipe.engine.version} (CUDA {image.cuda}) runs on {image.ami}, with {driver}"
-        )
-        able = (item.version for item in recipe.platform_rules.images(recipe) if _drives_blackwell(item))
-        newer = next(able, "")
-        hint = f"Set `version: {newer}`, or use another type." if newer else "Use another type."
-        yield Finding("sagemaker.driver", message, path, hint=hint)
-
-
-def _drives_blackwell(image: Image) -> bool:
-    return AMI_DRIVERS.get(image.ami, _BLACKWELL_DRIVER) >= _BLACKWELL_DRIVER
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:

@@ -1,0 +1,121 @@
+"""Names that vLLM looks up in its own tables: parsers, kernels of experts, flags whose numbers may have a suffix."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pairs import write_hub_pair
+
+from toolkit import check
+from toolkit.engines.vllm.facts import names
+from toolkit.findings import Finding
+from tools.catalogue.names import read_names
+
+RECIPE = """
+name: org
+target: {{model: org/target}}
+speculation: {{method: ngram, num_speculative_tokens: 3}}
+engine:
+  version: {version}
+  max_model_len: 64
+  args: {args}
+platform: {{name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}}
+"""
+
+
+def findings(folder: Path, args: str, version: str = "0.30.0", **config: object) -> list[Finding]:
+    text = RECIPE.format(version=version, args=args)
+    report = check(write_hub_pair(folder, text, target={"config": config}))
+    return [item for item in report.findings if item.severity == "error"]
+
+
+@pytest.mark.parametrize(
+    ("args", "version", "message"),
+    [
+        ("{reasoning-parser: qwen3}", "0.30.0", ""),
+        ("{reasoning-parser: qwen_3}", "0.30.0", "has the value 'qwen_3', which vLLM 0.30.0 does not have"),
+        ("{reasoning-parser: kimi_k3}", "0.26.0", "which vLLM 0.26.0 does not have"),
+        ("{reasoning-parser: kimi_k3}", "0.27.0", ""),
+        ("{tool-call-parser: hermez}", "0.30.0", "has the value 'hermez'"),
+    ],
+)
+def test_a_parser_is_one_that_the_version_has(tmp_path: Path, args: str, version: str, message: str) -> None:
+    found = findings(tmp_path, args, version)
+    assert [item.code for item in found] == (["engine.flag-value"] if message else [])
+    assert message in "".join(item.message for item in found)
+    assert "Did you mean hermes?" in found[0].hint if "hermez" in args else True
+
+
+def test_a_plugin_brings_parsers_of_any_name(tmp_path: Path) -> None:
+    args = "{tool-call-parser: mine, tool-parser-plugin: /opt/ml/model/mine.py}"
+    assert "engine.flag-value" not in [item.code for item in findings(tmp_path, args)]
+
+
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
+FP8 = {"quantization_config": {"quant_method": "fp8"}}
+
+
+@pytest.mark.parametrize(
+    ("args", "config", "code"),
+    [
+        ("{enable-expert-parallel: true}", {}, "engine.experts"),
+        ("{enable-expert-parallel: true}", EXPERTS, ""),
+        ("{enable-expert-parallel: false}", {}, ""),
+        ("{moe-backend: flashinfer_cutedsl}", {**EXPERTS, **FP8}, "engine.experts"),
+        ("{moe-backend: marlin}", {**EXPERTS, **FP8}, ""),
+        ("{moe-backend: marlin}", EXPERTS, "engine.experts"),
+        ("{moe-backend: auto}", {**EXPERTS, **FP8}, ""),
+        ("{moe-backend: flashinfer_cutedsl}", {**EXPERTS, **FP8, "expert_dtype": "fp4"}, ""),
+        ("{moe-backend: flashinfer_cutedsl}", FP8, ""),
+        ("{enable-mamba-cache-stochastic-rounding: true, mamba-ssm-cache-dtype: float32}", {}, "engine.combination"),
+        ("{enable-mamba-cache-stochastic-rounding: true}", {}, "engine.combination"),
+        ("{enable-mamba-cache-stochastic-rounding: true, mamba-ssm-cache-dtype: float16}", {}, ""),
+        ("{enable-mamba-cache-stochastic-rounding: true}", {"mamba_ssm_cache_dtype": "float16"}, ""),
+    ],
+)
+def test_flags_of_experts_and_states_fit_the_target(
+    tmp_path: Path, args: str, config: dict[str, object], code: str
+) -> None:
+    assert [item.code for item in findings(tmp_path, args, **config)] == ([code] if code else [])
+
+
+def test_the_file_has_what_the_installed_version_has() -> None:
+    vllm = pytest.importorskip("vllm")
+    version = vllm.__version__.partition("+")[0]
+    for kind, found in read_names(Path(vllm.__file__).parent).items():
+        assert set(names(kind, version)) == found
+        assert found
+
+
+TREE = {
+    "reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {'one': ('file', 'Class')}",
+    "tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER: dict = {'two': ('file', 'Class')}",
+    "model_executor/layers/fused_moe/oracle/fp8.py": (
+        "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
+    ),
+    "engine/arg_utils.py": """
+def get_kwargs(name):
+    some = {"a_b", "c"}
+    if name == "d":
+        kind = human_readable_int_or_auto
+    elif name in some:
+        kind = human_readable_int
+    elif name in ("e",):
+        kind = int
+""",
+}
+
+
+def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
+    for name, text in TREE.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert read_names(tmp_path) == {
+        "reasoning_parser": {"one"},
+        "tool_call_parser": {"two"},
+        "moe_backend_fp8": {"triton"},
+        "moe_backend_mxfp4": set(),
+        "moe_backend_unquantized": set(),
+        "suffixed": {"a-b", "c", "d"},
+    }

@@ -1,0 +1,78 @@
+"""What vLLM says where it refuses settings, read in its source, as causes that `explain` knows."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import toolkit
+from tools.catalogue.refusals import FILE, as_text, read_refusals, with_version
+
+PARALLEL = """
+class ParallelConfig:
+    def _validate(self):
+        raise ValueError(f"data_parallel_size_local ({self.a}) must be <= data_parallel_size ({self.b})")
+
+    def world(self):
+        raise ValueError("some_name was not set by the engine")
+"""
+LORA = """
+def load(name, rank):
+    error_msg.append(f"LoRA rank {rank} is greater than max_lora_rank {name}.")
+    names.append("some_name is no error of any kind")
+    raise ValueError(f"{name} is unsupported LoRA weight")
+    raise ValueError("Missing required fields: ")
+    raise ValueError(name)
+"""
+SETTINGS = """
+def create_engine_config():
+    raise TypeError("--one-flag is not supported with --other-flag at all. Remove one of the two." "More.")
+"""
+
+
+def package(folder: Path) -> Path:
+    files = {"config/parallel.py": PARALLEL, "lora/utils.py": LORA, "engine/arg_utils.py": SETTINGS}
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_texts_are_read_without_importing_them(tmp_path: Path) -> None:
+    assert read_refusals(package(tmp_path)) == {
+        "parallel": {r"data_parallel_size_local \(.*\) must be <= data_parallel_size \(.*\)"},
+        "scheduler": set(),
+        "lora": {r"LoRA rank .* is greater than max_lora_rank", "is unsupported LoRA weight"},
+        "speculation": set(),
+        "settings": {r"\-\-one\-flag is not supported with \-\-other\-flag at all"},
+    }
+
+
+def test_a_version_is_added_to_what_others_say(tmp_path: Path) -> None:
+    codes = ("parallel", "scheduler", "lora", "speculation", "settings")
+    shipped = {"versions": ["0.9.0"], "log": [{"code": code, "words": ["old"], "hint": "do"} for code in codes]}
+    made = json.loads(as_text(with_version(shipped, "0.10.0", read_refusals(package(tmp_path)))))
+    assert made["versions"] == ["0.9.0", "0.10.0"]
+    assert [len(cause["words"]) for cause in made["log"]] == [2, 1, 3, 1, 2]
+
+
+def test_the_file_has_what_the_installed_version_says() -> None:
+    vllm = pytest.importorskip("vllm")
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    words = {cause["code"]: set(cause["words"]) for cause in shipped["log"]}
+    assert vllm.__version__.partition("+")[0] in shipped["versions"]
+    for code, found in read_refusals(Path(vllm.__file__).parent).items():
+        assert found <= words[code]
+        assert found
+
+
+def test_each_refusal_is_named_by_what_it_says() -> None:
+    """With something in the place of what is filled in; a hand-written cause may know more."""
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    for cause in shipped["log"]:
+        for words in cause["words"]:
+            said = re.sub(r"\\(.)", r"\1", words.replace(".*", "17"))
+            assert toolkit.explain(f"ValueError: {said}").cause, said

@@ -1,0 +1,80 @@
+"""engines/vllm/names.json: names that vLLM looks up in its own tables, by version, read statically in its source.
+
+Parsers of reasoning and of tool calls, the kernels of experts for each type of weights, and the flags whose whole
+numbers may end in `k` or `M`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from toolkit.catalog.lookup import FOLDER
+from tools.catalogue.documents import Documents
+from tools.catalogue.listings import as_listing, with_version
+
+_FILE = FOLDER / "engines" / "vllm" / "names.json"
+_REGISTRIES = {
+    "reasoning_parser": ("reasoning/__init__.py", "_REASONING_PARSERS_TO_REGISTER"),
+    "tool_call_parser": ("tool_parsers/__init__.py", "_TOOL_PARSERS_TO_REGISTER"),
+}
+# By the `quant_method` of a config.json.
+_ORACLES = {"unquantized": "unquantized", "fp8": "fp8", "mxfp4": "mxfp4"}
+_READERS = ("human_readable_int", "human_readable_int_or_auto")
+
+
+def generate(documents: Documents) -> str:
+    """The text of the file, with the installed version added to those that it has."""
+    import vllm
+
+    shipped = json.loads(_FILE.read_text(encoding="utf-8"))
+    version = vllm.__version__.partition("+")[0]
+    names = read_names(Path(vllm.__file__).parent)
+    return as_listing({**with_version(shipped, version, names), "date": documents.date})
+
+
+def read_names(package: Path) -> dict[str, set[str]]:
+    """The names by what they are for."""
+    found = {kind: _keys(package / file, name) for kind, (file, name) in _REGISTRIES.items()}
+    for method, oracle in _ORACLES.items():
+        file = package / "model_executor" / "layers" / "fused_moe" / "oracle" / f"{oracle}.py"
+        found[f"moe_backend_{method}"] = _keys(file, "mapping", f"map_{oracle}_backend") if file.is_file() else set()
+    found["suffixed"] = {name.replace("_", "-") for name in _suffixed(package / "engine" / "arg_utils.py")}
+    return found
+
+
+def _keys(file: Path, name: str, function: str = "") -> set[str]:
+    """The keys of the dictionary of that name, in that function; none where the file has no such dictionary."""
+    tree: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
+    if function:
+        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function)
+        tree = next(functions, ast.Module([], []))
+    for node in ast.walk(tree):
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        value = getattr(node, "value", None)
+        if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
+            return {str(key.value) for key in value.keys if isinstance(key, ast.Constant)}
+    return set()
+
+
+def _suffixed(file: Path) -> Iterator[str]:
+    """Fields with a type of `_READERS`: `if name == "…"` or `if name in {…}`, where the set may have a name."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    sets = {
+        node.targets[0].id: node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare) and _reads_suffixes(node.body):
+            compared = node.test.comparators[0]
+            compared = sets.get(compared.id, compared) if isinstance(compared, ast.Name) else compared
+            for part in ast.walk(compared):
+                if isinstance(part, ast.Constant):
+                    yield str(part.value)
+
+
+def _reads_suffixes(body: list[ast.stmt]) -> bool:
+    return any(isinstance(node, ast.Assign) and getattr(node.value, "id", "") in _READERS for node in body)

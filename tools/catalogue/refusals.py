@@ -1,0 +1,96 @@
+"""engines/vllm/refusals.json: what vLLM says where it refuses settings, read statically in its source.
+
+Causes of failure in the form of `causes.json`, whose words are the texts of `raise` statements; those of every version
+that was read, since a log does not always tell the version.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog.lookup import FOLDER, version_key
+from tools.catalogue.documents import Documents
+
+FILE = FOLDER / "engines" / "vllm" / "refusals.json"
+_FILES = {
+    "parallel": ("config/parallel.py",),
+    "scheduler": ("config/scheduler.py",),
+    "lora": ("config/lora.py", "lora/*.py"),
+    "speculation": ("config/speculative.py",),
+    "settings": ("config/*.py", "engine/arg_utils.py"),
+}
+# A pattern with less of its own, or without a name of vLLM's, would match what others say.
+_LEAST_LETTERS, _ENOUGH_LETTERS, _LEAST_WORDS = 14, 30, 3
+_CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|ensure|resolve_and|from)")
+_OWN_NAME = re.compile(r"[Ll]o[Rr][Aa]|DoRA|adapter|vLLM|EP\b|[a-z]_[a-z]|-[a-z]")
+
+
+def generate(documents: Documents) -> str:
+    """The text of the file, with the installed version added to those that it has."""
+    import vllm
+
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    version = vllm.__version__.partition("+")[0]
+    made = with_version(shipped, version, read_refusals(Path(vllm.__file__).parent))
+    return as_text({**made, "date": documents.date})
+
+
+def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
+    """The file with the words of that version, too."""
+    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in shipped["log"]]
+    return {**shipped, "versions": sorted({*shipped["versions"], version}, key=version_key), "log": log}
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """The file's text."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def read_refusals(package: Path) -> dict[str, set[str]]:
+    """Regular expressions of what is raised, by the code of the cause."""
+    found: dict[str, set[str]] = {}
+    read: set[Path] = set()
+    for code, names in _FILES.items():
+        files = {file for pattern in names for file in package.glob(pattern)} - read
+        found[code], read = {text for file in files for text in _texts(file)}, read | files
+    return found
+
+
+def _texts(file: Path) -> Iterator[str]:
+    """Those of what checks settings: other functions of these files complain of vLLM itself."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    checks = [function for function in functions if "lora" in file.parts or _CHECKS.match(function.name)]
+    for node in (node for function in checks for node in ast.walk(function)):
+        said = _said(node)
+        if said is not None and (pattern := _pattern(said)):
+            yield pattern
+
+
+def _said(node: ast.AST) -> ast.expr | None:
+    """The text of `raise Error(text)`, or of `error_msg.append(text)`: some messages are put together from several."""
+    call = node.exc if isinstance(node, ast.Raise) else node
+    if not isinstance(call, ast.Call) or not call.args:
+        return None
+    function = call.func
+    gathers = isinstance(function, ast.Attribute) and function.attr == "append" and "error" in ast.unparse(function)
+    return call.args[0] if gathers or isinstance(node, ast.Raise) else None
+
+
+def _pattern(node: ast.expr) -> str:
+    """The first sentence of a text, with `.*` for what is filled in; empty for one that says too little."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else None for part in parts]
+    whole = "".join("\0" if text is None else text for text in texts).partition("\n")[0].strip("\0 .")
+    if not _OWN_NAME.search(whole):
+        return ""
+    first = whole.partition(". ")[0].strip("\0 ")
+    whole = first if len(first.replace("\0", "")) >= _ENOUGH_LETTERS else whole
+    own = whole.replace("\0", "")
+    too_little = len(own) < _LEAST_LETTERS or len(re.findall(r"[A-Za-z]{2,}", own)) < _LEAST_WORDS
+    return "" if too_little else ".*".join(map(re.escape, whole.split("\0"))).replace("\\ ", " ")
