@@ -93,7 +93,7 @@ def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
     training = _section(recipe)
     each = price.price_of(instance_type(recipe), recipe.region)
-    return None if each is None else each * training.instance_count
+    return None if each is None else recipe.discounted(each * training.instance_count)
 
 
 def instance_type(recipe: Recipe) -> str:
