@@ -100,7 +100,7 @@ def _reading_both(desired: Sequence[Resource], observed: Observed) -> list[Resou
         for index, item in enumerate(resources):
             if item.kind == "RolePolicy" and item.request["RoleName"] == name:
                 there = observed.get(item.kind, item.name)
-                resources[index] = also_reading(item, arn, uris, there and there.state["PolicyDocument"])
+                resources[index] = also_reading(item, arn, uris, there.state["PolicyDocument"] if there else None)
     return resources
 
 
