@@ -134,3 +134,21 @@ def test_the_key_encrypts_the_repository_of_built_images(recipe: Path) -> None:
     (made,) = (action.request for action in toolkit.plan(recipe).actions if action.kind == "Repository")
     assert made["encryptionConfiguration"]["encryptionType"] == "KMS"
     assert made["encryptionConfiguration"]["kmsKey"].endswith("key/1234abcd-12ab-34cd-56ef-1234567890ab")
+
+
+def test_a_profile_with_a_role_works_in_that_roles_account(
+    recipe: Path, standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore takes the role; nothing of ours is needed."""
+    config = tmp_path / "config"
+    config.write_text(
+        "[profile team]\nrole_arn = arn:aws:iam::123456789012:role/deployer\nsource_profile = me\n"
+        "[profile me]\naws_access_key_id = AKIAMINE\naws_secret_access_key = mine\n"
+    )
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID", raising=False)
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    monkeypatch.setenv("AWS_PROFILE", "team")
+    assert toolkit.plan(recipe).account == ACCOUNT
+    (taken,) = requests(standin, "AssumeRole")
+    assert taken["RoleArn"] == "arn:aws:iam::123456789012:role/deployer"
