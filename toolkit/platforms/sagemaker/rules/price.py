@@ -104,9 +104,17 @@ def _of_ec2(names: Sequence[str]) -> str:
 
 @cache
 def _times_ec2() -> tuple[float, float]:
-    """SageMaker's price of a type by EC2's of the same machine: the least and the most, where both are known."""
-    both = [(one.prices[0], one.ec2_prices[0]) for one in lookup.instances() if one.prices and one.ec2_prices]
-    ratios = [hosting.usd_per_hour / ec2.usd_per_hour for hosting, ec2 in both]
+    """SageMaker's price of a type by EC2's of the same machine: the least and the most, where both are known.
+
+    Of two regions that cost the same, because few prices are known of both in one.
+    """
+    ratios = [
+        hosting.usd_per_hour / ec2.usd_per_hour
+        for one in lookup.instances()
+        for hosting in one.prices
+        for ec2 in one.ec2_prices
+        if {hosting.region, ec2.region} <= {"us-east-1", "us-west-2"}
+    ]
     return min(ratios), max(ratios)
 
 
