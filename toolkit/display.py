@@ -113,7 +113,7 @@ def fold(summary: object, content: str) -> Fragment:
 
 def dollars_per_hour(price: float | None) -> str:
     """A price per hour in US dollars."""
-    return "price unknown" if price is None else f"{price:.2f} $/h"
+    return "no price: see toolkit plan" if price is None else f"{price:.2f} $/h"
 
 
 def data_frame(rows: Iterable[Mapping[str, Any]]) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 from toolkit import registry
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import Instance
+from toolkit.display import dollars_per_hour
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import versions
 from toolkit.errors import ToolkitError
@@ -253,8 +254,7 @@ def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
 
 
 def _offer(found: Fit) -> str:
-    price = "price unknown" if found.price_per_hour is None else f"{found.price_per_hour:.2f} $/h"
-    return f"{found.instance} ({price})"
+    return f"{found.instance} ({dollars_per_hour(found.price_per_hour)})"
 
 
 def _choose(recipe: Recipe, key: str, why: str) -> Recipe:

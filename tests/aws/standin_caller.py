@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from moto.iam.models import iam_backends
 from standin_http import Call
 from standin_policies import Access
 
@@ -100,8 +101,20 @@ def resources_of(call: Call) -> list[str]:
     for key, value in call.request.items():
         if pattern := NAMED.get((call.service, key.removesuffix("s"))):
             names = value if isinstance(value, list) else [value]
-            found += [pattern.format(account=ACCOUNT, name=name) for name in names]
+            path = _path(call) if key == "RoleName" else ""
+            found += [pattern.format(account=ACCOUNT, name=f"{path}{name}") for name in names]
     return found or ["*"]
+
+
+def _path(call: Call) -> str:
+    """Of a role, without its first slash: what it is made with, or what it has."""
+    role = next((role for role in _iam().roles.values() if role.name == call.request["RoleName"]), None)
+    path: str = role.path if role else call.request.get("Path", "/")
+    return path[1:]
+
+
+def _iam() -> Any:
+    return iam_backends[ACCOUNT]["aws"]
 
 
 def iam_action(service: str, operation: str) -> str:

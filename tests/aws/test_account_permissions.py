@@ -39,6 +39,7 @@ WITHOUT_A_CALL = {
     "cloudwatch:GetMetricData",
     "cloudwatch:ListMetrics",
     "cloudwatch:TagResource",
+    "iam:GetRole",
     "iam:PassRole",
     "iam:TagRole",
     "logs:DeleteLogGroup",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from botocore import xform_name
-from pairs import HUB_RECIPE, write_pair, write_recipe
+from pairs import HUB_RECIPE, write_hub_pair, write_pair, write_recipe
 from rights import WITHOUT_A_RIGHT, needless, never_allowed, written
 from standin import ACCOUNT, StandIn
 from standin_caller import CALLER
@@ -145,6 +145,23 @@ def send(standin: StandIn, plan: Plan) -> None:
             if call["operation"] != "PutBucketPolicy":
                 getattr(clients[call["service"]], xform_name(call["operation"]))(**call["request"])
         standin.account.iam.settle()
+
+
+def test_a_rollback_decrypts_older_weights_with_their_key(standin: StandIn, tmp_path: Path) -> None:
+    """The new recipe has another key, or none, and nothing of its own in S3."""
+    recipe = write_recipe(write_pair(tmp_path).parent, ENCRYPTED)
+    toolkit.deploy(recipe, progress=Silent())
+    other = tmp_path / "other"
+    other.mkdir()
+    bare = write_hub_pair(other, HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, "))
+    toolkit.deploy(bare, progress=Silent())
+    assert toolkit.plan(bare).changes == []
+    standin.account.iam.settle()
+    standin.account.iam.refused.clear()
+    standin.account.iam.asked.clear()
+    toolkit.rollback(bare, progress=Silent())
+    assert "kms:Decrypt" in {access.action for access in standin.account.iam.asked}
+    assert standin.account.iam.refused == []
 
 
 @pytest.mark.parametrize("number", range(len(STATEMENTS)))

@@ -118,6 +118,9 @@ def test_the_plan_says_what_it_costs_and_what_the_job_is(recipe: Path) -> None:
     channels = [item["ChannelName"] for item in request["InputDataConfig"]]
     assert channels == ["target", "start", "data-0", "data-1", "job"]
     assert any("at most 2 h" in note and "estimate" in note for note in plan.notes)
+    less = toolkit.train_plan(recipe, discount_percent=50)
+    assert less.price_per_hour == (plan.price_per_hour or 0) / 2
+    assert any("$/h with your discount of 50 %, at most 2 h" in note for note in less.notes)
 
 
 def test_the_job_reads_its_channels(recipe: Path) -> None:

@@ -224,4 +224,4 @@ def test_the_command_shows_its_plan(desk: Desk, capsys: pytest.CaptureFixture[st
     plan = json.loads(capsys.readouterr().out)
     assert [action["kind"] for action in plan["actions"]] == ["ConfigMap", "NetworkPolicy", "Job"]
     assert any("works in claim models" in note for note in plan["notes"])
-    assert run(["train", str(desk.recipe)]) == 2, "of unknown price: it asks, and there is no terminal"
+    assert run(["train", str(desk.recipe)]) == 2, "no price is known: it asks, and there is no terminal"

@@ -85,14 +85,20 @@ class _Deployment:
 
 
 def plan(
-    recipe: RecipeLike, *, platform: str | None = None, baseline: bool = False, session: AwsSession | None = None
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    baseline: bool = False,
+    session: AwsSession | None = None,
+    discount_percent: float = 0.0,
 ) -> DeploymentPlan:
     """What `deploy` would do. Reads only; starts nothing. Raises RecipeError when a check finds an error.
 
-    `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's. Without AWS
-    credentials it is the plan for an account that holds nothing.
+    `discount_percent` comes off the list prices, as with a savings plan. `session` is a boto3.Session, or a Session of
+    the SageMaker SDK, to use instead of the environment's. Without AWS credentials it is the plan for an account that
+    holds nothing.
     """
-    loaded = on_platform(load(recipe), platform)
+    loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
     require(loaded)
     opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
@@ -109,20 +115,21 @@ def deploy(
     progress: Progress | None = None,
     approve: Callable[[Plan], object] | None = None,
     session: AwsSession | None = None,
+    discount_percent: float = 0.0,
 ) -> Endpoint:
     """Check, plan and apply; returns when the endpoint is in service, unless `wait` is off.
 
-    `approve` sees the plan before anything changes, and raises to stop. `baseline` makes its twin without speculation
-    too. Doing it again does nothing, or carries on where it was interrupted. `session` is a boto3.Session, or a Session
-    of the SageMaker SDK, to use instead of the environment's: its region, its credentials and, where SageMaker may take
-    it, its role.
+    `approve` sees the plan before anything changes, and raises to stop; `discount_percent` comes off its prices.
+    `baseline` makes its twin without speculation too. Doing it again does nothing, or carries on where it was
+    interrupted. `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's:
+    its region, its credentials and, where SageMaker may take it, its role.
 
     Raises RecipeError, ApplyError, EndpointFailed or WaitTimeout.
     """
     from toolkit.api.handles import planned_endpoint
 
     progress = progress or default_progress()
-    loaded = on_platform(load(recipe), platform)
+    loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
@@ -216,12 +223,13 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         observed,
         account=deployment.account,
         price_per_hour=None if None in prices else sum(price or 0.0 for price in prices),
-        price_before=price_now(observed, recipe.region) if price_now else None,
+        price_before=recipe.discounted(price_now(observed, recipe.region)) if price_now else None,
         notes=notes,
     )
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
-    return DeploymentPlan(**{**vars(plan), "unpinned": tuple(find_unpinned(recipe, deployment.account))})
+    unpinned = tuple(find_unpinned(recipe, deployment.account))
+    return DeploymentPlan(**{**vars(plan), "unpinned": unpinned, "discount_percent": recipe.discount_percent})
 
 
 def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
@@ -286,7 +294,7 @@ def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | N
         option = f"--platform {shlex.quote(saved.platform)}"
         raise UsageError(message, hint=f"If that is meant, add {option}; otherwise plan again.")
     with_baseline = len(saved.endpoints) > 1
-    derived = plan(loaded, baseline=with_baseline)
+    derived = plan(loaded, baseline=with_baseline, discount_percent=saved.discount_percent)
     differing, is_stale = differences(saved, derived), saved.fingerprint != derived.fingerprint
     if not (differing or is_stale):
         return derived

@@ -152,8 +152,8 @@ def _notes(rows: Sequence[Fit]) -> Iterator[str]:
     fitting = [one for one in rows if one.fits]
     if unpriced := [one.instance for one in fitting if one.price_per_hour is None]:
         yield (
-            f"No price is known for {', '.join(unpriced)}; they come after the others, whatever they cost. "
-            "To read prices: toolkit catalog update"
+            f"The catalogue has no price of {', '.join(unpriced)}; they come after the others, whatever they cost. "
+            "Why not, and where to look: toolkit plan. To read prices: toolkit catalog update"
         )
     if any(one.uncertainty_gib for one in fitting):
         yield "The KV cache is an estimate; ± is how far it may be off. It is the memory of one copy of the engine."

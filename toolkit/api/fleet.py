@@ -86,14 +86,17 @@ def fleet(called: Sequence[str], platform: str | None = None) -> Fleet:
     return Fleet(members, tuple(others))
 
 
-def plan_fleet(fleet: Fleet, *, platform: str | None, baseline: bool, parallel: int) -> list[Planned]:
+def plan_fleet(
+    fleet: Fleet, *, platform: str | None, baseline: bool, parallel: int, discount_percent: float = 0.0
+) -> list[Planned]:
     """The plan of each, in order; one that cannot be made hides no other."""
 
     def of(member: Member) -> Planned:
         if member.error:
             return Planned(member, error=member.error)
         try:
-            return Planned(member, plan(member.called, platform=platform, baseline=baseline))
+            made = plan(member.called, platform=platform, baseline=baseline, discount_percent=discount_percent)
+            return Planned(member, made)
         except ToolkitError as error:
             return Planned(member, error=error)
 
@@ -123,6 +126,7 @@ def whole(planned: Sequence[Planned]) -> Plan:
         price_before=_sum([plan.price_before for plan in by_host.values()]),
         account=_together(plan.account for plan in plans),
         region=_together(plan.region for plan in plans),
+        discount_percent=max((plan.discount_percent for plan in plans), default=0.0),
     )
 
 

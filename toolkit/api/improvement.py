@@ -36,7 +36,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import from_folder
 from toolkit.recipe.training_schema import TrainingSection
-from toolkit.registry import recipe_schema, rules_of
+from toolkit.registry import price_text, recipe_schema, rules_of
 from toolkit.text import inert
 from toolkit.training.plan import section, training_key, training_settings
 
@@ -290,7 +290,7 @@ def _price(live: _Live) -> str | None:
         hourly = live.candidate.price_per_hour
     costs = [training.price(live.candidate)]
     if hourly != 0:
-        costs.append(f"{'of unknown price' if hourly is None else f'{hourly:.2f} $/h'} while the head is tried")
+        costs.append(f"{price_text(live.candidate) if hourly is None else f'{hourly:.2f} $/h'} while the head is tried")
     return "; then ".join(filter(None, costs)) or None
 
 

@@ -34,7 +34,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import from_folder
 from toolkit.recipe.trained import as_trained
-from toolkit.registry import rules_of, session_of
+from toolkit.registry import price_text, rules_of, session_of
 from toolkit.text import inert
 from toolkit.training.plan import section
 
@@ -80,9 +80,12 @@ class TrainingRun:
         return card(self.recipe, facts(self.rows()), tone="good" if self.head else "fair")
 
 
-def train_plan(recipe: RecipeLike, *, platform: str | None = None) -> Plan:
-    """What `train` would do. Reads only; without AWS credentials for an account that holds nothing."""
-    loaded = _trainable(recipe, platform)
+def train_plan(recipe: RecipeLike, *, platform: str | None = None, discount_percent: float = 0.0) -> Plan:
+    """What `train` would do. Reads only; without AWS credentials for an account that holds nothing.
+
+    `discount_percent` comes off the list price, as with a savings plan.
+    """
+    loaded = replace(_trainable(recipe, platform), discount_percent=discount_percent)
     session = session_of(loaded.platform.name)
     opened = session.trainer(session.scope(loaded)) if session.can_be_asked() else None
     if opened is None:
@@ -132,17 +135,19 @@ def train(
     return replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
 
 
-def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
+def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: float = 0.0) -> str | None:
     """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
-    loaded = as_trained(on_platform(load(recipe), platform))
+    loaded = replace(as_trained(on_platform(load(recipe), platform)), discount_percent=discount_percent)
     training = section(loaded)
     hourly = _hourly(loaded)
     if hourly == 0:
         return None
     if hourly is None:
-        return f"a training job of at most {training.max_hours:g} h, of unknown price"
+        here = loaded.on(training.instance_type or loaded.platform.types[0])
+        return f"a training job of at most {training.max_hours:g} h; its price: {price_text(here)}"
     most = hourly * training.max_hours
-    return f"a training job: {hourly:.2f} $/h, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
+    less = f" with your discount of {discount_percent:g} %" if discount_percent else ""
+    return f"a training job: {hourly:.2f} $/h{less}, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
 
 
 def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
@@ -153,8 +158,8 @@ def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
-    job, cost = _job(recipe), price(recipe)
-    return jobs.job_plan(
+    job, cost = _job(recipe), price(recipe, discount_percent=recipe.discount_percent)
+    plan = jobs.job_plan(
         recipe,
         job.resources(recipe, account),
         account,
@@ -162,6 +167,7 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
         price_per_hour=_hourly(recipe),
         notes=(*([f"Costs {cost}"] if cost else []), *job.notes(recipe)),
     )
+    return replace(plan, discount_percent=recipe.discount_percent)
 
 
 def _job(recipe: Recipe) -> HeadTraining:

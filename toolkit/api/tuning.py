@@ -98,8 +98,8 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     hourly = loaded.price_per_hour
     if hourly == 0:
         return None
-    total = f"{2 * hourly:.2f} $/h in total" if hourly else "of unknown price"
-    return f"two endpoints at a time, the baseline and one setting, {total}; each {price_text(loaded)}"
+    total = f", {2 * hourly:.2f} $/h in total" if hourly else ""
+    return f"two endpoints at a time, the baseline and one setting{total}; each {price_text(loaded)}"
 
 
 class _Tuning:

@@ -58,6 +58,14 @@ class Price:
 
 
 @dataclass(frozen=True)
+class NoPrice:
+    """Why no price is known, and the page to look at."""
+
+    reason: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Instance:
     """A SageMaker instance type.
 
@@ -73,6 +81,7 @@ class Instance:
         regions: where AWS prices it for hosting; empty where that is not known.
         prices: of hosting in SageMaker, one for each region where it is known; us-east-1 first.
         ec2_prices: likewise of the EC2 instance, which a cluster's node is.
+        no_price, no_ec2_price: why there is none, where there is none.
     """
 
     name: str
@@ -91,6 +100,8 @@ class Instance:
     regions: tuple[str, ...]
     prices: tuple[Price, ...] = ()
     ec2_prices: tuple[Price, ...] = ()
+    no_price: NoPrice | None = None
+    no_ec2_price: NoPrice | None = None
     cuda_memory_mib: int = 0
 
     @property

@@ -16,6 +16,7 @@ from toolkit import documents
 from toolkit.catalog.entries import Head as Head
 from toolkit.catalog.entries import Image as Image
 from toolkit.catalog.entries import Instance as Instance
+from toolkit.catalog.entries import NoPrice as NoPrice
 from toolkit.catalog.entries import OwnLayers
 from toolkit.catalog.entries import PlatformFacts as PlatformFacts
 from toolkit.catalog.entries import Price as Price

@@ -13,7 +13,7 @@ import typer
 import toolkit
 from toolkit.cli import fleet
 from toolkit.cli.durations import seconds_of
-from toolkit.cli.fleet import KeepGoing, Parallel
+from toolkit.cli.fleet import Discount, KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
@@ -59,6 +59,7 @@ def deploy(
     ] = False,
     parallel: Parallel = 4,
     keep_going: KeepGoing = False,
+    discount: Discount = 0.0,
     as_json: Json = False,
 ) -> None:
     """Create an endpoint, wait for it, and prove it. Run it again to resume, or to apply a changed recipe."""
@@ -77,6 +78,7 @@ def deploy(
             yes=yes,
             parallel=parallel,
             keep_going=keep_going,
+            discount=discount,
             as_json=as_json,
         )
         return
@@ -90,7 +92,14 @@ def deploy(
         endpoint = plan.apply(wait=wait)
     else:
         approve = None if yes else approve_price
-        endpoint = toolkit.deploy(recipe or "", platform=platform, baseline=baseline, wait=wait, approve=approve)
+        endpoint = toolkit.deploy(
+            recipe or "",
+            platform=platform,
+            baseline=baseline,
+            wait=wait,
+            approve=approve,
+            discount_percent=discount,
+        )
     finish(endpoint, waited=wait, proof=proof, as_json=as_json, called=None if platform else recipe)
 
 

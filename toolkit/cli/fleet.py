@@ -28,6 +28,16 @@ Recipes = Annotated[
 Parallel = Annotated[
     int, typer.Option("--parallel", min=1, max=32, help="Of a fleet: how many at a time.", metavar="N")
 ]
+Discount = Annotated[
+    float,
+    typer.Option(
+        "--discount",
+        min=0,
+        max=99,
+        help="What comes off the list prices: of a savings plan, or of reserved capacity (a training plan).",
+        metavar="PERCENT",
+    ),
+]
 KeepGoing = Annotated[
     bool, typer.Option("--keep-going", help="Of a fleet: begin the others too when one fails, instead of stopping.")
 ]
@@ -45,12 +55,25 @@ def gather(called: Sequence[str], platform: str | None = None) -> Fleet:
 
 
 def show_plan(
-    called: Sequence[str], *, platform: str | None, baseline: bool, parallel: int, verbose: bool, as_json: bool
+    called: Sequence[str],
+    *,
+    platform: str | None,
+    baseline: bool,
+    parallel: int,
+    verbose: bool,
+    discount: float,
+    as_json: bool,
 ) -> None:
     """`toolkit plan` of a fleet. Exits with the code of the worst error."""
     from toolkit.api.fleet import plan_fleet
 
-    planned = plan_fleet(gather(called, platform), platform=platform, baseline=baseline, parallel=parallel)
+    planned = plan_fleet(
+        gather(called, platform),
+        platform=platform,
+        baseline=baseline,
+        parallel=parallel,
+        discount_percent=discount,
+    )
     then = ("deploy", *called) if any(item.drift for item in planned) else ("prove", *called)
     answer(plan_document(planned), as_json, lambda: plan_text(planned, verbose=verbose))
     _exit_with_worst(planned)
@@ -66,6 +89,7 @@ def plan_document(planned: Sequence[Planned]) -> dict[str, Any]:
     return {
         "price_per_hour": total.price_per_hour,
         "price_before": total.price_before,
+        "discount_percent": total.discount_percent,
         "changes": len(total.changes),
         "recipes": [item.to_dict() for item in planned],
     }
@@ -92,8 +116,16 @@ def plan_text(planned: Sequence[Planned], *, verbose: bool = False) -> str:
     unknown = [item for item in planned if item.error]
     without = f", without {len(unknown)} that cannot be planned" if unknown else ""
     parts += [table(("recipe", "endpoint", "changes", "$/h", "$/h now"), rows), ""]
+    parts += [f"{item.member.called}: {note}" for item in planned for note in _without_price(item)]
     parts += [f"{len(planned)} recipes on {total.platform or '?'}: {total.size}, {total.cost}{without}"]
     return "\n".join(parts)
+
+
+def _without_price(item: Planned) -> list[str]:
+    """Why a recipe has no price."""
+    if item.plan is None or item.plan.price_per_hour is not None:
+        return []
+    return [note for note in item.plan.notes if note.startswith("Price: ")]
 
 
 def _what(item: Planned) -> str:
@@ -131,12 +163,19 @@ def deploy(
     yes: bool,
     parallel: int,
     keep_going: bool,
+    discount: float,
     as_json: bool,
 ) -> None:
     """Plan all, ask once, deploy each by its own command, then prove one after the other what has changed."""
     from toolkit.api.fleet import plan_fleet, whole
 
-    planned = plan_fleet(gather(called, platform), platform=platform, baseline=baseline, parallel=parallel)
+    planned = plan_fleet(
+        gather(called, platform),
+        platform=platform,
+        baseline=baseline,
+        parallel=parallel,
+        discount_percent=discount,
+    )
     say(plan_text(planned))
     if not keep_going and any(item.error for item in planned):
         say("nothing was begun: correct it, or deploy the others with --keep-going")

@@ -11,6 +11,7 @@ import typer
 
 import toolkit
 from toolkit import registry
+from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer, confirm, lines, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
@@ -53,6 +54,7 @@ def train(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before anything is billed.")] = False,
     platform: PlatformName = None,
+    discount: Discount = 0.0,
     as_json: Json = False,
 ) -> None:
     """Train the head that a recipe's section `training` describes, and put it where `speculation.model` names it.
@@ -63,12 +65,12 @@ def train(
 
     if arm and not deploy:
         raise typer.BadParameter("--arm is measured beside the served head: add --deploy")
-    planned = training.train_plan(recipe, platform=platform)
+    planned = training.train_plan(recipe, platform=platform, discount_percent=discount)
     if dry_run:
         answer(planned.to_dict(), as_json, lambda: plan_text(planned))
         return
     measuring.require_arms(arm or (), platform=platform)
-    cost = training.price(recipe, platform=platform)
+    cost = training.price(recipe, platform=platform, discount_percent=discount)
     if cost and jobs.starts_job(planned):
         confirm(f"This starts {cost}. Go on?", yes)
     given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}

@@ -11,7 +11,7 @@ import typer
 
 import toolkit
 from toolkit import registry
-from toolkit.cli.fleet import Parallel, Recipes, show_plan
+from toolkit.cli.fleet import Discount, Parallel, Recipes, show_plan
 from toolkit.cli.output import answer, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import paragraphs, table
@@ -114,6 +114,7 @@ def plan(
         ),
     ] = False,
     parallel: Parallel = 4,
+    discount: Discount = 0.0,
     as_json: Json = False,
 ) -> None:
     """Show what deploying would create, change and remove, and why. Starts nothing."""
@@ -132,6 +133,7 @@ def plan(
             baseline=baseline,
             parallel=parallel,
             verbose=verbose,
+            discount=discount,
             as_json=as_json or form == "json",
         )
         return
@@ -145,7 +147,7 @@ def plan(
     if form == "role-policy":
         _write_policy(recipe, platform, baseline, out)
         return
-    planned = make(recipe, platform=platform, baseline=baseline)
+    planned = make(recipe, platform=platform, baseline=baseline, discount_percent=discount)
     if out:
         planned.save(out)
         option = f" --platform {platform}" if platform else ""

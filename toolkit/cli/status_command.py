@@ -125,7 +125,8 @@ def status_text(listed: Sequence[Deployed]) -> str:
         for item in listed
     ]
     known = [item.price_per_hour for item in listed if item.price_per_hour is not None]
-    more = "" if len(known) == len(listed) else " (without endpoints of unknown price)"
+    without = sum(item.described and item.price_per_hour is None for item in listed)
+    more = f" (without {without} whose types have no price: toolkit plan says why)" if without else ""
     total = f"{table(head, rows)}\n\n{sum(known):.2f} $/h in total{more}"
     if brief := sum(not item.described for item in listed):
         total += (

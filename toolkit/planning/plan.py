@@ -56,7 +56,8 @@ class Plan:
 
     `endpoints` are the names of the endpoints that the plan deploys (the recipe's own first) or removes. `fingerprint`
     is a digest of what existed in `account` and `region` when the plan was made. `price_per_hour` is in US dollars for
-    all endpoints together, `price_before` that of what runs now; None if unknown. `not_removed` describes what a
+    all endpoints together, `price_before` that of what runs now, both with `discount_percent` off the list; None if
+    unknown, and then a note says why. `not_removed` describes what a
     removal keeps on purpose and what that costs, or what it could not look at. `unpinned` names what comes from
     elsewhere and may be something else tomorrow, with the command that pins it.
     """
@@ -73,6 +74,7 @@ class Plan:
     not_removed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unpinned: tuple[str, ...] = ()
+    discount_percent: float = 0.0
 
     __pydantic_config__ = documents.NO_OTHER_KEYS
 
@@ -96,8 +98,9 @@ class Plan:
     def cost(self) -> str:
         """The price as a phrase."""
         if self.price_per_hour is None:
-            return "price unknown"
-        now = f"{self.price_per_hour:.2f} $/h while running"
+            return "no price, and a note on why"
+        less = f" with your discount of {self.discount_percent:g} %" if self.discount_percent else ""
+        now = f"{self.price_per_hour:.2f} $/h while running{less}"
         if not self.price_before or self.price_before == self.price_per_hour:
             return now
         difference = self.price_per_hour - self.price_before

@@ -22,7 +22,8 @@ class Account:
 
     `role` is the ARN of an execution role that exists, None when one is to be made, and `role_source` whose it is;
     `digests` gives `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the
-    hub's entries of the JumpStart models in question, by id. A platform without accounts has a `scope` instead, such as
+    hub's entries of the JumpStart models in question, by id; `bucket` is one of the user's own that takes the place of
+    the toolkit's. A platform without accounts has a `scope` instead, such as
     a cluster's `context/namespace`, and no region.
     """
 
@@ -33,6 +34,7 @@ class Account:
     jumpstart: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
     scope: str = ""
     role_source: str = ""
+    bucket: str = ""
 
     @property
     def location(self) -> str:

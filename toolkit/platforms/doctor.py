@@ -14,7 +14,6 @@ from pathlib import Path
 from toolkit.catalog import lookup
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError
-from toolkit.planning.resources import Account
 from toolkit.platforms.local.machine import runs_here
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -109,7 +108,7 @@ def examine_aws(open_clients: Callable[[], Clients] = lambda: SESSION.glance().c
 def session_text(clients: Clients, environ: Mapping[str, str], studio_metadata: Path = STUDIO_METADATA) -> str:
     """Account, region, execution role and bucket of recipes that name none of them. Raises PlatformError."""
     with aws_errors("reading the AWS identity"):
-        account = Account(clients.account_id, clients.session.region_name)
+        account = clients.account
     role_found = find_role(clients, written=None, environ=environ, studio_metadata=studio_metadata)
     role = (
         f"{role_found.arn} ({role_found.source})"

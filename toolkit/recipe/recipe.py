@@ -92,6 +92,7 @@ class Recipe:
     baseline_of: SpeculationSection | None = field(default=None, repr=False)
     candidate: SpeculationSection | None = field(default=None, repr=False)
     synthetic_acceptance_length: float | None = None
+    discount_percent: float = 0.0
     one_data_source: bool = False
     left_open: frozenset[str] = field(repr=False, default=frozenset())
     chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
@@ -105,7 +106,11 @@ class Recipe:
     def price_per_hour(self) -> float | None:
         """US dollars per hour of its endpoint with its initial instances; None if unknown."""
         price = self.platform_rules.facts.price_per_hour
-        return price(self) if price else None
+        return self.discounted(price(self)) if price else None
+
+    def discounted(self, usd: float | None) -> float | None:
+        """What is paid for something of that list price, None where it is not known."""
+        return None if usd is None else usd * (1 - self.discount_percent / 100)
 
     @property
     def is_isolated(self) -> bool:

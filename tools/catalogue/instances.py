@@ -35,6 +35,8 @@ def generate(documents: Documents) -> str:
                 "regions": sorted(region for region, types in regions.items() if name in types["enum"]),
                 "prices": hosting.get(name, []),
                 "ec2_prices": ec2.get(ec2_name, []),
+                "no_price": None if name in hosting else _reason(name, facts["no_price"]),
+                "no_ec2_price": None if ec2_name in ec2 else _reason(ec2_name, facts["no_ec2_price"]),
             }
         )
     return as_text({"date": documents.date, "sources": facts["sources"], "instances": instances})
@@ -94,6 +96,12 @@ def _prices(
     for (name, _), price in sorted(found.items(), key=lambda item: _order(*item[0])):
         by_type.setdefault(name, []).append(price)
     return by_type
+
+
+def _reason(name: str, groups: list[dict[str, Any]]) -> dict[str, str] | None:
+    """Why no price of the type is known, and the page to look at."""
+    found = next((group for group in groups if name in group["types"]), None)
+    return {key: found[key] for key in ("reason", "address")} if found else None
 
 
 def _order(name: str, region: str) -> tuple[str, bool, bool, str]:

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from toolkit import registry
 from toolkit.catalog import lookup, methods
-from toolkit.catalog.entries import Head, Instance, Price
+from toolkit.catalog.entries import Head, Instance, NoPrice, Price
 from toolkit.engines import registry as engine_registry
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue
@@ -63,7 +63,19 @@ def instances_page() -> str:
     note = (
         "On demand, in one region each; `~`: the source is not sure. `toolkit catalog update` reads AWS's price list."
     )
-    return page("Instance types and prices", _dated("instances.json"), note, table(head, rows))
+    missing = [*_without_price("SageMaker", "no_price"), *_without_price("EC2", "no_ec2_price")]
+    return page("Instance types and prices", _dated("instances.json"), note, table(head, rows), "\n".join(missing))
+
+
+def _without_price(of: str, attribute: str) -> list[str]:
+    """Why some types have no price, a line for each reason."""
+    reasons: dict[NoPrice, list[str]] = {}
+    for item in lookup.instances():
+        if why := getattr(item, attribute):
+            reasons.setdefault(why, []).append(f"`{item.name}`")
+    return [
+        f"- No price of {', '.join(names)} in {of}: {why.reason}. See {why.address}." for why, names in reasons.items()
+    ]
 
 
 def _instance(item: Instance) -> tuple[str, ...]:

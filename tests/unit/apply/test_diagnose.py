@@ -168,6 +168,10 @@ REFUSALS = {
         "manifest for 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found: manifest unknown: Requested "
         "image not found",
     ],
+    "log-key": [
+        "The specified KMS key does not exist or is not allowed to be used with Arn "
+        "'arn:aws:logs:us-west-2:123456789012:log-group:/aws/sagemaker/Endpoints/chat' (AccessDeniedException)"
+    ],
     "kms-access": [
         "User: arn:aws:sts::123456789012:assumed-role/r/SageMaker is not authorized to perform: kms:CreateGrant on "
         "resource: arn:aws:kms:us-east-1:123456789012:key/abc because no resource-based policy allows the "

@@ -78,6 +78,15 @@ def test_an_instance_has_memory_for_its_accelerators_and_a_price_with_a_source(i
         assert price.quality
 
 
+def test_a_type_without_a_price_says_why_and_where_to_look() -> None:
+    for instance in lookup.instances():
+        hosting = [instance.no_price] if instance.hostable and not instance.prices else []
+        for why in (*hosting, *([] if instance.ec2_prices else [instance.no_ec2_price])):
+            assert why, instance.name
+            assert why.reason
+            assert why.address.startswith("https://")
+
+
 def test_every_image_is_dated_and_sourced_and_named_once() -> None:
     images = read("images.json")["images"]
     assert len({(image["registry"], image["repository"], image["tag"]) for image in images}) == len(images)

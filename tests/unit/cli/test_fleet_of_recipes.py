@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pairs import write_hub_pair
 
+from toolkit.api.deployment import plan, read_plan
 from toolkit.api.fleet import fleet
 from toolkit.cli.main import run
 from toolkit.errors import RecipeNotFound, UsageError
@@ -49,6 +51,33 @@ def test_the_plan_has_a_sum_and_with_verbose_each_plan(folder: Path, capsys: pyt
     assert f"{sum(prices):.2f} $/h while running" in printed
     assert "Endpoint" in printed
     assert f"{folder / 'code.yaml'}:" in printed
+
+
+def test_a_discount_comes_off_each_price_and_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def planned(*arguments: str) -> dict[str, Any]:
+        assert run(["plan", *arguments, "--json"]) == 0
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return document
+
+    for called in (str(folder), str(folder / "chat.yaml")):
+        full, less = planned(called), planned(called, "--discount", "25")
+        assert (full["discount_percent"], less["discount_percent"]) == (0, 25)
+        assert less["price_per_hour"] == pytest.approx(0.75 * full["price_per_hour"])
+        assert run(["plan", called, "--discount", "25"]) == 0
+        assert "$/h while running with your discount of 25 %" in capsys.readouterr().out
+
+
+def test_a_saved_plan_with_a_discount_is_still_what_the_recipe_leads_to(folder: Path, tmp_path: Path) -> None:
+    saved, recipe = tmp_path / "plan.json", folder / "chat.yaml"
+    plan(recipe, discount_percent=25).save(saved)
+    assert read_plan(saved).price_per_hour == pytest.approx(0.75 * (plan(recipe).price_per_hour or 0))
+
+
+def test_a_fleet_says_why_a_recipe_has_no_price(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = folder / "code.yaml"
+    code.write_text(code.read_text().replace("ml.g6.xlarge", "ml.p6-b200.48xlarge"))
+    assert run(["plan", str(folder)]) == 0
+    assert f"{code}: Price: ? $/h: no price of ml.p6-b200.48xlarge" in capsys.readouterr().out
 
 
 def test_a_recipe_that_is_not_yaml_is_an_error_and_hides_no_other(

@@ -228,4 +228,4 @@ def test_a_plan_needs_no_cluster_either(
     assert run(["plan", recipe]) == 0
     out = capsys.readouterr().out
     assert "Deployment" in out
-    assert "price unknown" in out
+    assert "no price, and a note on why" in out

@@ -24,7 +24,10 @@ def test_an_age_is_shown_in_its_largest_unit(seconds: float, shown: str) -> None
 
 @pytest.mark.parametrize(
     ("prices", "total"),
-    [((1.5, 2.25), "3.75 $/h in total"), ((1.5, None), "1.50 $/h in total (without endpoints of unknown price)")],
+    [
+        ((1.5, 2.25), "3.75 $/h in total"),
+        ((1.5, None), "1.50 $/h in total (without 1 whose types have no price: toolkit plan says why)"),
+    ],
 )
 def test_the_sum_says_when_a_price_is_missing(prices: tuple[float | None, ...], total: str) -> None:
     assert status_text([deployed(price) for price in prices]).endswith(f"\n{total}")

@@ -62,7 +62,7 @@ def test_where_endpoints_are_billed_the_price_is_shown_and_it_asks(tmp_path: Pat
 
 def test_on_a_cluster_the_price_is_not_known_and_it_asks(tmp_path: Path, capsys: Captured) -> None:
     assert run(["tune", str(write_hub_pair(tmp_path)), "--platform", "kubernetes"]) == 2
-    assert "of unknown price" in capsys.readouterr().err
+    assert "each ? $/h: the cluster's nodes are paid for" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("room", [60, 120])

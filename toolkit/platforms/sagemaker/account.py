@@ -39,7 +39,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     check_account,
 )
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
-from toolkit.platforms.sagemaker.rules.names import resource_ids
+from toolkit.platforms.sagemaker.rules.names import own_bucket, resource_ids
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def account_facts(recipe: Recipe) -> AccountFacts:
         session = boto3.Session(region_name=recipe.region)
     except ProfileNotFound as error:
         return AccountFacts(recipe.region or "", problem=PlatformError(str(error), hint=hint_for(error)))
-    return examine(Clients(session, attempts=_ATTEMPTS), recipe, environ=os.environ)
+    clients = Clients(session, attempts=_ATTEMPTS, bucket=own_bucket(os.environ))
+    return examine(clients, recipe, environ=os.environ)
 
 
 def examine(
@@ -83,7 +84,9 @@ def examine(
             return AccountFacts(region, problem=error)
         raise
     reading = Reading(clients)
-    recipe, account, jumpstart_problem = _with_jumpstart(reading, recipe, Account(caller["Account"], region))
+    recipe, account, jumpstart_problem = _with_jumpstart(
+        reading, recipe, Account(caller["Account"], region, bucket=clients.bucket)
+    )
     role: ExecutionRole | None = None
     role_problem: ToolkitError | None = None
     scales = recipe.scaling.max_instances > recipe.scaling.min_instances

@@ -30,7 +30,6 @@ from toolkit.images.reference import Reference, parse
 from toolkit.images.referrers import attach, verify
 from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
-from toolkit.planning.resources import Account
 from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
@@ -173,7 +172,7 @@ class CodeBuildBuilder:
         target = parse(destination)
         variables = _variables(spec, target)
         ensure_project(self.clients, log, self.sleep)
-        bucket = bucket_name(Account(self.clients.account_id, self.clients.session.region_name))
+        bucket = bucket_name(self.clients.account)
         with build_context(spec) as context:
             archive = context.parent / "source.zip"
             key = f"{SOURCES}{pack(context, archive)}.zip"

@@ -31,6 +31,7 @@ _PLANS_WITH = {
     "cloudwatch:ListTagsForResource",
     "ecr:DescribeImages",
     "ecr:ListTagsForResource",
+    "iam:GetRole",
     "iam:GetRolePolicy",
     "iam:ListRolePolicies",
     "iam:ListRoleTags",

@@ -42,7 +42,7 @@ class AwsCleaner:
 
     @cached_property
     def _account(self) -> Account:
-        return Account(self.clients.account_id, self.clients.session.region_name)
+        return self.clients.account
 
     @cached_property
     def _bucket(self) -> Bucket:

@@ -14,6 +14,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from toolkit.errors import MissingPackage
+from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.answers import check_answers
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 from toolkit.version import __version__
@@ -62,10 +63,14 @@ def _open(service: str) -> Any:
 
 @dataclass(frozen=True)
 class Clients:
-    """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all."""
+    """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all.
+
+    `bucket` is one of the user's own that takes the place of the toolkit's.
+    """
 
     session: boto3.Session
     attempts: int = 10
+    bucket: str = ""
     _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     sagemaker: ClassVar[cached_property[SageMakerClient]] = _open("sagemaker")
@@ -108,6 +113,11 @@ class Clients:
         # The classic client: that of AWS's common runtime chooses parts of its own.
         parts = TransferConfig(whole_below, multipart_chunksize=part, preferred_transfer_client="classic")
         self.s3.upload_fileobj(stream, bucket, key, {"ChecksumAlgorithm": "SHA256"}, Config=parts)
+
+    @property
+    def account(self) -> Account:
+        """The account and region."""
+        return Account(self.account_id, self.session.region_name, bucket=self.bucket)
 
     @contextmanager
     def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:

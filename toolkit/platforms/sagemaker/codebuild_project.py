@@ -61,7 +61,7 @@ def unavailable(clients: Clients) -> str | None:
 
 def ensure_project(clients: Clients, log: Callable[[str], None], sleep: Callable[[float], None]) -> None:
     """See that the project is there. Raises BuildError when it is not and may not be made."""
-    account = Account(clients.account_id, clients.session.region_name)
+    account = clients.account
     try:
         if _exists(clients):
             return

@@ -73,6 +73,9 @@ class AwsPlatform(PlatformSection):
     permissions_boundary: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/.+$")] | None
     ) = Field(None, description="ARN of the policy that bounds the roles which `role: create` makes")
+    role_path: Annotated[StrictStr, StringConstraints(pattern=r"^/([\w+=,.@-]+/)*$", max_length=512)] = Field(
+        "/", description="IAM path of the roles that `role: create` makes, such as /team/"
+    )
 
     @model_validator(mode="after")
     def _prefix_routing_is_used(self) -> AwsPlatform:

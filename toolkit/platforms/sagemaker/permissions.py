@@ -23,7 +23,7 @@ from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, role_name, trainer
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, made_role_arn, trainer
 from toolkit.recipe.recipe import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -109,8 +109,10 @@ def _endpoint(recipe: Recipe, account: Account) -> Iterator[Permission]:
 
 def _storage(account: Account) -> Iterator[Permission]:
     bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
-    yield _allow("s3", "CreateBucket DeleteBucket ListBucket ListBucketMultipartUploads", bucket)
-    yield _allow("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
+    yield _allow("s3", "ListBucket ListBucketMultipartUploads", bucket)
+    if not account.bucket:  # of the user's own, nothing is changed
+        yield _allow("s3", "CreateBucket DeleteBucket", bucket)
+        yield _allow("s3", "PutBucketPolicy PutBucketPublicAccessBlock PutEncryptionConfiguration", bucket)
     yield _allow("s3", "GetObject PutObject DeleteObject", f"{bucket}/*")
     yield _allow("s3", "AbortMultipartUpload ListMultipartUploadParts", f"{bucket}/*")
 
@@ -147,18 +149,22 @@ def _training(account: Account) -> Iterator[Permission]:
 
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:
-    ours = _role_arns(account, _roles(recipe))
+    ours = _role_arns(recipe, account, _roles(recipe))
     reading = "ListRoleTags ListRolePolicies GetRolePolicy"
-    making = "CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
+    making = "GetRole CreateRole TagRole PutRolePolicy DeleteRolePolicy DeleteRole"
+    if aws(recipe).permissions_boundary:
+        making += " PutRolePermissionsBoundary"
     creates = aws(recipe).role == "create"
     yield _allow("iam", f"{reading} {making}" if creates else reading, *ours)
-    passed = ours if compiles_ahead(recipe) or recipe.training else _role_arns(account, _names_and_hosts(recipe))
+    passed = (
+        ours if compiles_ahead(recipe) or recipe.training else _role_arns(recipe, account, _names_and_hosts(recipe))
+    )
     if roles := (account.role,) if account.role else passed if creates else ():
         yield Permission(("iam:PassRole",), roles, {"iam:PassedToService": PRINCIPAL})
 
 
-def _role_arns(account: Account, names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(f"arn:{account.partition}:iam::{account.id}:role/{role_name(name, account)}" for name in names)
+def _role_arns(recipe: Recipe, account: Account, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(made_role_arn(recipe, account, name) for name in names)
 
 
 def _logs(recipe: Recipe, account: Account) -> Iterator[Permission]:

@@ -21,7 +21,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
 from toolkit.endpoint.platform import Found, any_name
 from toolkit.engines.arguments import builds
-from toolkit.errors import EndpointFailed, EndpointNotFound, UsageError
+from toolkit.errors import EndpointFailed, EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
 from toolkit.platforms.elsewhere import open_files
@@ -47,7 +47,7 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import on_aws
+from toolkit.platforms.sagemaker.rules.names import BUCKET_VARIABLE, on_aws
 from toolkit.platforms.sagemaker.runtime import openai_access
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe
@@ -81,8 +81,7 @@ class SageMakerPlatform:
 
     def account(self, recipe: Recipe | None = None) -> Account:
         with aws_errors("reading the AWS identity"):
-            number = self.clients.account_id
-        account = Account(number, self.clients.session.region_name)
+            account = self.clients.account
         if recipe is None or not on_aws(recipe):
             return account
         account = replace(account, jumpstart=self.jumpstart_entries(recipe))
@@ -141,7 +140,9 @@ class SageMakerPlatform:
             with aws_errors(f"locking {endpoint}"):
                 try:
                     confirm = held.enter_context(lease(endpoint, store))
-                except self.clients.s3.exceptions.NoSuchBucket:
+                except self.clients.s3.exceptions.NoSuchBucket as error:
+                    if account.bucket:
+                        raise _no_such_bucket(account) from error
                     make_bucket(self.clients, request, account)
                     confirm = held.enter_context(lease(endpoint, store))
             confirm = aws_errors(f"locking {endpoint}")(confirm)
@@ -336,6 +337,14 @@ class SageMakerPlatform:
             for event in page["events"]:
                 yield _log_line(stream, event)
             bookmarks[stream] = page["nextForwardToken"]
+
+
+def _no_such_bucket(account: Account) -> PlatformError:
+    command = f"aws s3 mb s3://{account.bucket} --region {account.region}"
+    return PlatformError(
+        f"there is no bucket {account.bucket}, which ${BUCKET_VARIABLE} names, and the toolkit makes only its own",
+        hint=f"Create it: {command}. Or unset ${BUCKET_VARIABLE}.",
+    )
 
 
 def _log_line(stream: str, event: OutputLogEventTypeDef) -> LogLine:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.sagemaker.rules.names import own_bucket
 from toolkit.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class SageMakerSession:
         from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 
         with aws_errors("opening an AWS session"):
-            clients = Clients(self._session(scope), attempts)
+            clients = Clients(self._session(scope), attempts, own_bucket(os.environ))
             return SageMakerPlatform(clients, poll_seconds=float(os.environ.get(_POLL, "5")))
 
     running = trainer = open
@@ -82,7 +83,7 @@ class SageMakerSession:
         import botocore.session
 
         configured = botocore.session.Session().get_config_variable("region")
-        return Account(NO_ACCOUNT, scope or configured or _SOME_REGION)
+        return Account(NO_ACCOUNT, scope or configured or _SOME_REGION, bucket=own_bucket(os.environ))
 
     def cleaner(self, scope: str | None) -> AwsCleaner:
         from toolkit.platforms.sagemaker.cleaning import AwsCleaner

@@ -169,7 +169,7 @@ class Bucket:
 
     def _uploads(self, now: datetime) -> Iterator[Leftover]:
         pages = self.clients.s3.get_paginator("list_multipart_uploads").paginate(Bucket=self.name)
-        for upload in [upload for page in pages for upload in page.get("Uploads", [])]:
+        for upload in [upload for page in pages for upload in page.get("Uploads", []) if _is_ours(upload["Key"])]:
             where: Any = {"Key": upload["Key"], "UploadId": upload["UploadId"]}
             name, age = f"s3://{self.name}/{upload['Key']}", max((now - upload["Initiated"]).total_seconds(), 0.0)
             changing = ", ".join(sorted(self.in_use.changing))
@@ -181,6 +181,11 @@ class Bucket:
         found = unless(self.clients, partial(list[Any], pages), has_code("NoSuchUpload")) or ()
         sizes: list[int] = [part["Size"] for page in found for part in page.get("Parts", [])]
         return sum(sizes)
+
+
+def _is_ours(key: str) -> bool:
+    """Whether it lies where the toolkit writes: a bucket of the user's own may have other things in it."""
+    return f"{key.partition('/')[0]}/" in _PARTS
 
 
 def _group_of(key: str) -> str:

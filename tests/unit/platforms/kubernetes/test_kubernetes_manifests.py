@@ -307,7 +307,10 @@ def test_the_notes_count_the_accelerators_that_an_update_takes(gpu: Recipe, coun
 
 def test_a_node_has_a_price_and_its_pods_have_none(gpu: Recipe) -> None:
     assert gpu.price_per_hour is None
-    assert list(RULES.notes(gpu, Account("", "")))[-1] == "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge"
+    assert list(RULES.notes(gpu, Account("", "")))[-1] == (
+        "Price: ? $/h: the catalogue has no EC2 price of g7e.2xlarge: no public copy of AWS's price list that was "
+        "found has it (2026-11-26); see https://aws.amazon.com/ec2/pricing/on-demand/"
+    )
     on_another = price_text(recipe_with(gpu, instance_types=("g6e.4xlarge",)))
     assert on_another.startswith("? $/h: the cluster's nodes are paid for, not its pods; a g6e.4xlarge is 3.00 (EC2, ")
 

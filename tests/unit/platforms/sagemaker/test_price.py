@@ -91,7 +91,20 @@ def test_a_type_without_a_price_makes_the_price_unknown(recipe: Recipe, name: st
 def test_a_reservation_stands_in_no_price_list(recipe: Recipe) -> None:
     reserved = recipe_with(recipe, capacity_reservation="arn:aws:sagemaker:us-west-2:123456789012:training-plan/x")
     assert price_per_hour(reserved) is None
-    assert price_text(reserved) == "? $/h: reserved capacity is paid in advance, at a price that is not public"
+    assert "UpfrontFee" in price_text(reserved)
+    assert "https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans.html" in price_text(
+        reserved
+    )
+    assert "--discount PERCENT" in price_text(reserved)
+    assert replace(reserved, discount_percent=40).price_per_hour == pytest.approx(0.6 * usd(CHEAP))
+
+
+def test_a_discount_comes_off_the_list_price_and_is_named(recipe: Recipe) -> None:
+    less = replace(recipe_with(recipe, instance_types=(CHEAP, DEAR)), discount_percent=20)
+    assert less.price_per_hour == pytest.approx(0.8 * usd(CHEAP))
+    text = price_text(less)
+    assert text.startswith(f"{0.8 * usd(CHEAP):.2f} $/h (with your discount of 20 % on {usd(CHEAP):.2f} $/h on demand")
+    assert text.endswith(f"), at most {0.8 * usd(DEAR):.2f} $/h")
 
 
 def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
@@ -106,12 +119,36 @@ def test_words_say_region_date_and_the_most(recipe: Recipe) -> None:
 
 
 def test_words_say_which_price_is_missing_and_what_helps(recipe: Recipe) -> None:
-    where = "update prices with `toolkit catalog update`, or see https://aws.amazon.com/sagemaker/ai/pricing"
-    ask = f": no known price for {UNPRICED}; {where}"
-    assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))) == f"? $/h{ask}"
-    assert price_text(recipe_with(recipe, instance_types=(CHEAP, UNPRICED))).endswith(
-        f", at most {usd(CHEAP):.2f} $/h on the types of known price{ask}"
+    ask = (
+        f": no price of {UNPRICED}: no public copy of AWS's price list that was found has it (2026-11-26); see "
+        "https://aws.amazon.com/sagemaker/ai/pricing, or read AWS's price list: `toolkit catalog update"
     )
+    assert price_text(recipe_with(recipe, instance_types=(UNPRICED,))).startswith(f"? $/h{ask}")
+    assert f", at most {usd(CHEAP):.2f} $/h on the types of known price{ask}" in price_text(
+        recipe_with(recipe, instance_types=(CHEAP, UNPRICED))
+    )
+
+
+@pytest.mark.parametrize("item", [item for item in lookup.instances() if item.hostable], ids=lambda item: item.name)
+def test_every_type_that_may_host_has_a_price_or_says_why_not_and_where_to_look(
+    recipe: Recipe, item: lookup.Instance
+) -> None:
+    text = price_text(recipe_with(recipe, instance_types=(item.name,)))
+    assert text.startswith("? $/h") == (not item.prices)
+    assert item.prices or f"no price of {item.name}: " in text
+    assert item.prices or "; see https://" in text
+
+
+def test_what_ec2_asks_for_the_same_machine_is_said_where_sagemakers_own_price_is_not_known(recipe: Recipe) -> None:
+    text = price_text(recipe_with(recipe, instance_types=("ml.p6-b200.48xlarge",)))
+    assert text.endswith(
+        "EC2 asks for p6-b200.48xlarge 113.93 $/h (us-east-1, 2026-07-28), and SageMaker 1.15 to 1.40 times EC2's "
+        "price elsewhere"
+    )
+
+
+def test_types_that_aws_sells_as_reserved_capacity_alone_say_so(recipe: Recipe) -> None:
+    assert "it is sold as reserved capacity" in price_text(recipe_with(recipe, instance_types=("ml.trn2.48xlarge",)))
 
 
 def test_words_say_when_a_price_is_not_sure(recipe: Recipe) -> None:

@@ -49,7 +49,7 @@ def node_types() -> Sequence[lookup.Instance]:
 
 
 def _as_node(instance: lookup.Instance) -> lookup.Instance:
-    return replace(instance, name=ec2_name(instance.name), prices=instance.ec2_prices)
+    return replace(instance, name=ec2_name(instance.name), prices=instance.ec2_prices, no_price=instance.no_ec2_price)
 
 
 def instances(recipe: Recipe) -> list[lookup.Instance]:

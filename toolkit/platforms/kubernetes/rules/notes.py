@@ -40,11 +40,14 @@ def price_text(recipe: Recipe) -> str:
     first = instances(recipe)[0] if instances(recipe) else None
     price = first.price() if first else None
     if first is None or price is None:
-        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.types[0]}"
-    source = f"EC2, on demand in {price.region}, {price.date}"
-    return (
-        f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {price.usd_per_hour:.2f} ({source})"
-    )
+        why = first.no_price if first else None
+        said = f"{why.reason}; see {why.address}" if why else "see https://aws.amazon.com/ec2/pricing/on-demand/"
+        return f"? $/h: the catalogue has no EC2 price of {recipe.platform.types[0]}: {said}"
+    source, each = f"EC2, on demand in {price.region}, {price.date}", price.usd_per_hour
+    if recipe.discount_percent:
+        source = f"with your discount of {recipe.discount_percent:g} % on {each:.2f} of {source}"
+        each *= 1 - recipe.discount_percent / 100
+    return f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {each:.2f} ({source})"
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:

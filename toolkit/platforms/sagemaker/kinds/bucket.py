@@ -62,14 +62,14 @@ class BucketKind(AwsKind):
     resource_type = "AWS::S3::Bucket"
 
     def desired(self, deployment: Deployment) -> list[Resource]:
-        return [bucket(deployment.account)]
+        return made_bucket(deployment.account)
 
     def delete_request(self, existing: Existing, endpoint: str) -> Mapping[str, Any]:
         return {"Bucket": existing.name, "Lease": f"{LEASES_PREFIX}{endpoint}"}
 
     def observe(self, look: Look) -> Iterator[Existing]:
         name = bucket_name(look.account)
-        uses = look.once(read_uses, name)
+        uses = None if look.account.bucket else look.once(read_uses, name)
         if uses is not None:
             everyone = sorted({user for users in uses.values() for user in users})
             yield Existing("Bucket", name, True, tuple(everyone), {"Bucket": name})
@@ -131,6 +131,11 @@ def bucket(account: Account) -> Resource:
     elsewhere = account.region != "us-east-1"
     location = {"CreateBucketConfiguration": {"LocationConstraint": account.region}} if elsewhere else {}
     return Resource("Bucket", name, {"Bucket": name, **location})
+
+
+def made_bucket(account: Account) -> list[Resource]:
+    """The toolkit's bucket; nothing where the user's own takes its place, of which nothing is made, set or removed."""
+    return [] if account.bucket else [bucket(account)]
 
 
 def make_bucket(clients: Clients, request: Any, account: Account) -> None:

@@ -113,7 +113,7 @@ def endpoint_config(recipe: Recipe, account: Account) -> Resource:
     if unseen := shadows(recipe):
         body["ShadowProductionVariants"] = [_variant(arm, account) for arm in unseen]
     if aws(recipe).inference_component:
-        body = {**body, "ExecutionRoleArn": role_arn(account, endpoint), **network(recipe)}
+        body = {**body, "ExecutionRoleArn": role_arn(recipe, account, endpoint), **network(recipe)}
     if on_aws(recipe):
         every = aws_observability(recipe).metrics_seconds
         body["MetricsConfig"] = {

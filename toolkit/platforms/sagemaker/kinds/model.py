@@ -114,7 +114,7 @@ def model_of(recipe: Recipe, account: Account) -> Resource:
     if on_aws(recipe):
         frequency = {"MetricPublishFrequencyInSeconds": aws_observability(recipe).metrics_seconds}
         container["ContainerMetricsConfig"] = {"MetricsEndpoints": [{"MetricsEndpointPath": "/metrics", **frequency}]}
-    role = role_arn(account, recipe.name)
+    role = role_arn(recipe, account, recipe.name)
     body = {"ExecutionRoleArn": role, "PrimaryContainer": container}
     if not aws(recipe).inference_component:
         body |= network(recipe)

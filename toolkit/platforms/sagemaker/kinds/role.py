@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
+from toolkit.errors import PlatformError
 from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import unless_missing
+from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless, unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
-from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
 from toolkit.platforms.sagemaker.rules.access import allow, lists, policy, storage
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
@@ -27,6 +28,7 @@ from toolkit.platforms.sagemaker.rules.names import (
     bucket_name,
     compiler,
     key_arn,
+    made_role_arn,
     on_aws,
     role_name,
     tags,
@@ -77,9 +79,39 @@ class RoleKind(AwsKind):
         yield from (item for name in _job_owners(look) for item in self.observe_endpoint(look, name))
 
     def observe_endpoint(self, look: Look, name: str) -> Iterator[Existing]:
-        tags = look.once(_role_tags, name)
+        tags, role = look.once(_role_tags, name), role_name(name, look.account)
         if tags is not None:
-            yield tagged(self.kind, role_name(name, look.account), tags.get(ENDPOINT_TAG), {})
+            is_wanted = role in {item.name for item in look.wanted(self.kind)}
+            yield tagged(self.kind, role, tags.get(ENDPOINT_TAG), _settings(look.clients, role) if is_wanted else {})
+
+    def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
+        if existing is None or not existing.state:
+            return super().decide(resource, existing, observed)
+        wanted, path = resource.request.get("PermissionsBoundary"), resource.request.get("Path", "/")
+        if (there := existing.state["Path"]) != path:
+            raise PlatformError(
+                f"Role {existing.name} exists with the path {there}, and IAM moves no role to {path}",
+                hint=f"Write `platform.role_path: {there}`, or destroy the endpoint and deploy it again.",
+            )
+        if existing.state["PermissionsBoundary"] == wanted:
+            return Decision("reuse", "exists")
+        if wanted is None:  # what bounds a role is never taken away by the way
+            return Decision("reuse", "exists, with a permissions boundary that the recipe does not name: it stays")
+        bounds = {"RoleName": resource.name, "PermissionsBoundary": wanted}
+        return Decision("update", "its permissions boundary has changed", request=bounds)
+
+    def changes(
+        self, resource: Resource, existing: Existing, desired: Sequence[Resource], observed: Observed
+    ) -> Changes:
+        key = "PermissionsBoundary"
+        return described({key: existing.state[key]}, {key: resource.request[key]})
+
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        return (ApiCall("iam", "PutRolePermissionsBoundary", request),)
+
+    def update(self, work: Work, request: Any) -> None:
+        for each in self.updating(request, None):
+            each.send(work.clients)
 
     def creating(self, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("iam", "CreateRole", request),)
@@ -149,9 +181,9 @@ class RolePolicyKind(AwsKind):
         return (ApiCall("iam", "DeleteRolePolicy", request),)
 
 
-def role_arn(account: Account, owner: str) -> str:
+def role_arn(recipe: Recipe, account: Account, owner: str) -> str:
     """ARN of the role of a recipe, an endpoint or jobs: the one that was found, or the one to create."""
-    return account.role or f"arn:{account.partition}:iam::{account.id}:role/{role_name(owner, account)}"
+    return account.role or made_role_arn(recipe, account, owner)
 
 
 def _endpoint_role(deployment: Deployment) -> list[Resource]:
@@ -173,8 +205,7 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     volume += ["kms:GenerateDataKey"] if captures else []
     reading = ["kms:Decrypt"] if deployment.data else []
     own = _statements(recipe, account, [log_group(recipe)], deployment.data, [*captures, *seen], [*reading, *volume])
-    boundary = aws(recipe).permissions_boundary
-    roles = _role_and_policy(role_name(recipe.name, account), tags(recipe), recipe.name, account, own, boundary)
+    roles = _role_and_policy(recipe, role_name(recipe.name, account), tags(recipe), recipe.name, account, own)
     if component is None:
         return roles
     # Of whichever of them rolls an update of the endpoint back. Which role writes a component's log is not documented.
@@ -182,7 +213,7 @@ def _endpoint_role(deployment: Deployment) -> list[Resource]:
     groups = [log_groups(endpoint)[0], log_groups("*")[1]]
     shared = _statements(recipe, account, groups, (), [*captures, alarms], volume)
     name = role_name(endpoint, account)
-    return [*_role_and_policy(name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared, boundary), *roles]
+    return [*_role_and_policy(recipe, name, tags(recipe, endpoint), ALL_COMPONENTS, account, shared), *roles]
 
 
 def sees_alarms(recipe: Recipe, account: Account) -> dict[str, Any]:
@@ -219,8 +250,7 @@ def job_role(
     # botocore 1.44.5, OutputDataConfig: the role "must include permissions to call kms:Encrypt".
     key = ["kms:Decrypt", "kms:Encrypt", "kms:GenerateDataKey", *with_key]
     statements = _statements(recipe, account, [TRAINING_LOG_GROUP], data, written, key)
-    boundary = aws(recipe).permissions_boundary
-    return _role_and_policy(role_name(owner, account), tags(recipe), recipe.name, account, statements, boundary)
+    return _role_and_policy(recipe, role_name(owner, account), tags(recipe), recipe.name, account, statements)
 
 
 def _job_owners(look: Look) -> list[str]:
@@ -245,13 +275,22 @@ def _policies(clients: Clients, role: str) -> list[Existing]:
     return policies
 
 
+def _settings(clients: Clients, role: str) -> dict[str, Any]:
+    """Path and permissions boundary of a role; nothing for whoever may not look."""
+    found = unless(clients, partial(clients.iam.get_role, RoleName=role), is_missing, is_denied)
+    if found is None:
+        return {}
+    boundary = found["Role"].get("PermissionsBoundary", {}).get("PermissionsBoundaryArn")
+    return {"Path": found["Role"]["Path"], "PermissionsBoundary": boundary}
+
+
 def _role_and_policy(
+    recipe: Recipe,
     name: str,
     its_tags: list[dict[str, str]],
     policy_name: str,
     account: Account,
     statements: list[dict[str, Any]],
-    boundary: str | None,
 ) -> list[Resource]:
     if account.role:
         return []
@@ -266,8 +305,14 @@ def _role_and_policy(
             "ArnLike": {"aws:SourceArn": f"arn:{account.partition}:sagemaker:*:{account.id}:*"},
         },
     }
-    bounded = {"PermissionsBoundary": boundary} if boundary else {}
-    create = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(policy(trust)), **bounded, "Tags": its_tags}
+    boundary, path = aws(recipe).permissions_boundary, aws(recipe).role_path
+    create = {
+        **({"Path": path} if path != "/" else {}),
+        "RoleName": name,
+        "AssumeRolePolicyDocument": json.dumps(policy(trust)),
+        **({"PermissionsBoundary": boundary} if boundary else {}),
+        "Tags": its_tags,
+    }
     put = {"RoleName": name, "PolicyName": policy_name, "PolicyDocument": json.dumps(policy(*statements))}
     return [Resource("Role", name, create), Resource("RolePolicy", f"{name}/{policy_name}", put)]
 

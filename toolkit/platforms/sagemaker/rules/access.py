@@ -7,8 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from toolkit import documents
 from toolkit.planning.resources import Resource
 
+_DECRYPT = "kms:Decrypt"
 _GET, _LIST = _READING = ("s3:GetObject", "s3:ListBucket")
 
 
@@ -44,10 +46,13 @@ def policy(*statements: Mapping[str, Any]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": list(statements)}
 
 
-def also_reading(item: Resource, arn: str, addresses: Iterable[str]) -> Resource:
-    """A role's policy that lets it read these addresses too; the same for the same ones, whichever came first."""
-    document = json.loads(item.request["PolicyDocument"])
-    reading = [each for each in document["Statement"] if each["Action"] in _READING]
+def also_reading(item: Resource, arn: str, addresses: Iterable[str], before: str | None = None) -> Resource:
+    """A role's policy that lets it read these addresses too; the same for the same ones, whichever came first.
+
+    `before` is its document as it is: the keys that it decrypts with are those of what lies at these addresses.
+    """
+    statements = json.loads(item.request["PolicyDocument"])["Statement"]
+    reading = [each for each in statements if each["Action"] in _READING]
     own = {
         f"s3://{each['Resource'].rpartition(':')[2]}/{prefix.removesuffix('*')}"
         for each in reading
@@ -57,6 +62,27 @@ def also_reading(item: Resource, arn: str, addresses: Iterable[str]) -> Resource
     every = own.union(addresses)
     if every == own:
         return item
-    others = [each for each in document["Statement"] if each not in reading]
-    text = json.dumps(policy(*storage(arn, sorted(every)), *others))
+    others = [each for each in statements if each not in reading]
+    keys = sorted(_decrypting(_statements(before)) - _decrypting(others))
+    text = json.dumps(policy(*storage(arn, sorted(every)), *others, *(allow(_DECRYPT, key) for key in keys)))
     return replace(item, request={**item.request, "PolicyDocument": text})
+
+
+def _decrypting(statements: Iterable[Any]) -> set[str]:
+    """The KMS keys that these statements decrypt with. A policy in an account may have any form: only ours is read."""
+    return {
+        each["Resource"]
+        for each in statements
+        if isinstance(each, Mapping)
+        and (each.get("Action") == _DECRYPT or _DECRYPT in each.get("Action", ()))
+        and isinstance(each.get("Resource"), str)
+    }
+
+
+def _statements(document: str | None) -> list[Any]:
+    try:
+        found: Any = documents.decode(document) if document else None
+    except documents.Unfit:
+        return []
+    statements = found.get("Statement") if isinstance(found, Mapping) else None
+    return statements if isinstance(statements, list) else []

@@ -28,7 +28,7 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import by_digest
 from toolkit.platforms.sagemaker.keys import aws, aws_network
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
+from toolkit.platforms.sagemaker.kinds.bucket import made_bucket, staged
 from toolkit.platforms.sagemaker.kinds.image import image_uri, images, repositories
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
@@ -57,7 +57,7 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Reso
     compiled_code = needed(recipes)
     data = {item.uri: item for here in compiled_code.values() for item in job_data(here, account)}
     wanted = [
-        bucket(account),
+        *made_bucket(account),
         *(item for here in compiled_code.values() for item in (*repositories(here), *images(here, account))),
         *staged(data.values(), recipes[0].name),
         # A job for another K may use the role at the same time: it may write below all keys of compiled code.
@@ -124,7 +124,7 @@ def job(recipe: Recipe, owner: Recipe, account: Account) -> Resource:
     request = {
         "TrainingJobName": name,
         "AlgorithmSpecification": algorithm(recipe, by_digest(uri, recipe, account), _PROGRAM),
-        "RoleArn": role_arn(account, compiler(owner.name)),
+        "RoleArn": role_arn(owner, account, compiler(owner.name)),
         **channels(job_data(recipe, account)),
         # Only SageMaker itself writes job output here.
         "OutputDataConfig": output(recipe, f"{s3_prefix}jobs"),

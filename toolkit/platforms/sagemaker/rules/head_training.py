@@ -20,7 +20,7 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
 from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
-from toolkit.platforms.sagemaker.kinds.bucket import bucket, staged
+from toolkit.platforms.sagemaker.kinds.bucket import made_bucket, staged
 from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
@@ -66,7 +66,7 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
     data.append(text_data(JOB_CHANNEL, FILE, job.model_dump_json(indent=2), recipe, account))
     image = built_image(recipe, account, training_image(recipe, account), store_of(recipe))
     wanted = [
-        bucket(account),
+        *made_bucket(account),
         *repository(recipe),
         image,
         *staged(data, recipe.name),
@@ -93,7 +93,7 @@ def price_per_hour(recipe: Recipe) -> float | None:
     """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
     training = _section(recipe)
     each = price.price_of(instance_type(recipe), recipe.region)
-    return None if each is None else each * training.instance_count
+    return None if each is None else recipe.discounted(each * training.instance_count)
 
 
 def instance_type(recipe: Recipe) -> str:
@@ -126,7 +126,7 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
         "AlgorithmSpecification": algorithm(
             recipe, image, _ENTRYPOINT, ContainerArguments=[folder], MetricDefinitions=_METRICS
         ),
-        "RoleArn": role_arn(account, trainer(recipe.name)),
+        "RoleArn": role_arn(recipe, account, trainer(recipe.name)),
         **channels(data),
         "OutputDataConfig": output(recipe, f"{address}output", CompressionType="NONE"),
         "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
+from toolkit.errors import UsageError
 from toolkit.planning.names import tag_map
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.keys import aws
@@ -37,6 +40,10 @@ CAPTURE_PREFIX = "capture/"
 TRAINING_PREFIX = "training/"
 """Prefix in the toolkit's bucket: checkpoints and output of training jobs, by recipe and key."""
 
+BUCKET_VARIABLE = "TOOLKIT_BUCKET"
+"""Environment variable that names a bucket of the user's own, which takes the place of the toolkit's."""
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _LONGEST_ROLE_NAME, _DIGEST_CHARACTERS = 64, 8
 TRACKING, FROM_ZERO = "concurrency", "from-zero"
 """Names of the policies."""
@@ -50,8 +57,19 @@ def on_aws(recipe: Recipe) -> bool:
 
 
 def bucket_name(account: Account) -> str:
-    """Name of the toolkit's bucket in an account and region."""
-    return f"toolkit-{account.id}-{account.region}"
+    """Name of the bucket in an account and region: the toolkit's, or the user's own."""
+    return account.bucket or f"toolkit-{account.id}-{account.region}"
+
+
+def own_bucket(environ: Mapping[str, str]) -> str:
+    """The bucket of the user's own that the environment names; empty if it names none. Raises UsageError.
+
+    It is the account's, as the profile is, and not a recipe's: all recipes have their leases and weights in it.
+    """
+    name = environ.get(BUCKET_VARIABLE, "")
+    if name and not _BUCKET.fullmatch(name):
+        raise UsageError(f"${BUCKET_VARIABLE}: {name} is not the name of a bucket", hint="Set it to the name alone.")
+    return name
 
 
 def ran_before(tag: str | None, running: str) -> str | None:
@@ -82,6 +100,12 @@ def role_name(endpoint: str, account: Account) -> str:
         return name
     end = f"-{digest(endpoint)[:_DIGEST_CHARACTERS]}{end}"
     return f"toolkit-{endpoint}"[: _LONGEST_ROLE_NAME - len(end)] + end
+
+
+def made_role_arn(recipe: Recipe, account: Account, owner: str) -> str:
+    """ARN of the role that `role: create` makes for an endpoint or for jobs."""
+    path = aws(recipe).role_path
+    return f"arn:{account.partition}:iam::{account.id}:role{path}{role_name(owner, account)}"
 
 
 def compiler(recipe: str) -> str:

@@ -83,6 +83,7 @@ def _reading_both(desired: Sequence[Resource], observed: Observed) -> list[Resou
     """With the policies of endpoints' roles letting them read what a rollback would bring back, too.
 
     An update that fails half-way, or `toolkit rollback`, starts containers of the models before, under the same role.
+    What lies in S3 is encrypted with the key that the policy had then.
     """
     served = {item.name: item.request["EndpointConfigName"] for item in desired if item.kind == "Endpoint"}
     endpoints = [item for item in observed.existing if item.kind == "Endpoint" and item.name in served]
@@ -98,7 +99,8 @@ def _reading_both(desired: Sequence[Resource], observed: Observed) -> list[Resou
         arn, name = role.partition(":iam:")[0], role.rpartition("/")[2]
         for index, item in enumerate(resources):
             if item.kind == "RolePolicy" and item.request["RoleName"] == name:
-                resources[index] = also_reading(item, arn, uris)
+                there = observed.get(item.kind, item.name)
+                resources[index] = also_reading(item, arn, uris, there.state["PolicyDocument"] if there else None)
     return resources
 
 
