@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
+_READINGS = 3
 # CloudWatch Logs counts in whole milliseconds, SageMaker in finer ones.
 _LOG_CLOCK_SECONDS = 0.001
 # As long as an endpoint may take to come up.
@@ -98,9 +99,17 @@ class SageMakerPlatform:
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         with aws_errors("reading existing resources"):
-            account = self.account()
-            look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
-            return observe.observe(look, self.rules.kinds)
+            for _ in range(_READINGS - 1):
+                try:
+                    return self._observe(desired, endpoints)
+                except ClientError as error:  # somebody removed it after it was listed
+                    if not is_missing(error):
+                        raise
+            return self._observe(desired, endpoints)
+
+    def _observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        look = Look(self.clients, self.account(), desired, endpoints, self.image_exists, self.base_bytes)
+        return observe.observe(look, self.rules.kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
