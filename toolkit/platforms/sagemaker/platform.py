@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
 from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.image import base_image
-from toolkit.platforms.lease import lease
+from toolkit.platforms.lease import lease, turn
 from toolkit.platforms.sagemaker import execute, images, objects, observe, runtime
 from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients, sdk_endpoint
@@ -47,7 +47,7 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import on_aws
+from toolkit.platforms.sagemaker.rules.names import on_aws, sender_lease
 from toolkit.platforms.sagemaker.runtime import openai_access
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe
@@ -176,8 +176,8 @@ class SageMakerPlatform:
 
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
-        work = Work(self.clients, progress, self.open_files, self.build_image)
         pause = partial(self.sleep, self.poll_seconds)
+        work = Work(self.clients, progress, self.open_files, self.build_image, partial(self._sending, progress))
         with aws_errors(str(action)):
             if action.verb != "create":
                 self._wait_settled(action, progress)
@@ -193,6 +193,13 @@ class SageMakerPlatform:
             self.fresh_roles.note(action)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
+
+    def _sending(self, progress: Progress, bucket: str, prefix: str) -> AbstractContextManager[None]:
+        def pause(why: str) -> None:
+            progress.update(f"waiting: {why}")
+            self.sleep(self.poll_seconds)
+
+        return turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), pause)
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""
