@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from toolkit.api.measuring import bench as bench
     from toolkit.api.proposing import new as new
     from toolkit.api.removal import destroy as destroy
+    from toolkit.api.removal import pause as pause
     from toolkit.api.training import train as train
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
@@ -82,6 +83,7 @@ _MODULES = {
     "load": "toolkit.loading",
     "load_report": "toolkit.measure.report",
     "new": "toolkit.api.proposing",
+    "pause": "toolkit.api.removal",
     "plan": "toolkit.api.deployment",
     "recipes": "toolkit.api.catalogue",
     "render": "toolkit.api.export",

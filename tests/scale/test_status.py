@@ -73,7 +73,7 @@ def test_the_cost_of_a_list_grows_by_two_requests_for_a_hundred(standin: StandIn
     print(f"\n{count} endpoints: {len(standin.calls)} requests, {seconds:.2f} s")
     assert [item.name for item in listing] == names
     assert {item.status for item in listing} == {"InService"}
-    assert len(standin.calls) <= 2 * (count // 100 + 1) <= MOST_REQUESTS
+    assert len(standin.calls) <= 1 + 2 * (count // 100 + 1) <= MOST_REQUESTS  # one for those that are paused
     if WHOLE:
         assert seconds < MOST_SECONDS
 
@@ -86,7 +86,7 @@ def test_more_than_a_hundred_are_described_only_when_they_are_asked_for(standin:
     standin.calls.clear()
     some = toolkit.status("chat-000*", "chat-0100", platform="sagemaker")
     assert [item.instances for item in some] == [((TYPE, 1),)] * 11
-    assert len(standin.calls) == 4 + 2 * 11
+    assert len(standin.calls) == 5 + 2 * 11
     assert toolkit.status(platform="sagemaker", details=True).in_brief == 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from toolkit import registry
 from toolkit.api.context import recipe_or_none
 from toolkit.display import Tone, bullets, card, data_frame, dollars_per_hour, in_tone, table
-from toolkit.endpoint.platform import Deployed, Found
+from toolkit.endpoint.platform import PAUSED, Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.home import require_folder
 from toolkit.platforms.rules import PlatformSession
@@ -101,11 +101,14 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
 
 
 def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: bool = True) -> EndpointNotFound:
-    """The error for a name that no platform has. Its hint is the nearest name, or the recipe to deploy.
+    """The error for a name that no platform has, or that is paused. Its hint is the nearest name, or what to deploy.
 
     With `is_wanted` off, as for a removal, it never tells the user to deploy.
     """
     listed = status(details=False)
+    if any((item.name, item.status) == (name, PAUSED) for item in listed.endpoints):
+        again = shlex.quote(recipe) if recipe else "RECIPE"
+        return EndpointNotFound(f"{name} is paused", hint=f"Let it serve again: toolkit deploy {again}")
     names = [item.name for item in listed.endpoints]
     of_ours = {re.sub(r"[/.]", "-", recipe): recipe for recipe in catalogue()}
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)

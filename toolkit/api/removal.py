@@ -1,7 +1,8 @@
-"""Remove an endpoint with all that was made for it."""
+"""Remove an endpoint with all that was made for it, or only what costs."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolkit import registry
 from toolkit.api.context import find_platform, recipe_or_none, record_of
 from toolkit.api.listing import unknown_endpoint
-from toolkit.apply.executor import leased, remove
+from toolkit.apply.executor import leased, make, remove
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import ApplyError, UsageError
 from toolkit.loading import RecipeLike
@@ -48,6 +49,35 @@ def destroy(
     if not (done.actions or done.not_removed or recipe):
         raise unknown_endpoint(endpoint, is_wanted=False)
     return done
+
+
+def pause(
+    name: RecipeLike,
+    *,
+    platform: str | None = None,
+    progress: Progress | None = None,
+    session: AwsSession | None = None,
+) -> Plan:
+    """Remove what costs of an endpoint and its baseline, until `deploy` is called again; returns the plan applied.
+
+    On AWS the endpoint goes, its scaling and its alarms; on a cluster the pods. What they are made from stays: weights,
+    models, configurations. For one that is paused already, the plan's actions are empty. `session` is an AWS session to
+    use instead of the environment's. Raises ApplyError, UsageError for an inference component, and EndpointNotFound.
+    """
+    recipe = recipe_or_none(name)
+    endpoint = recipe.name if recipe else str(name)
+    opened = find_platform(endpoint, recipe, platform, None, session)
+    if opened is None or not opened.endpoints(lambda each: each == endpoint, False).endpoints:
+        raise unknown_endpoint(endpoint, is_wanted=False)
+    plan_of, names = rules_of(opened.name).parts.pause, (endpoint, f"{endpoint}-baseline")
+    if plan_of is None:
+        raise UsageError(f"platform `{opened.name}` cannot pause", hint=f"Remove it: toolkit destroy {endpoint}")
+    progress = progress or default_progress()
+    with leased(opened, endpoint) as held:
+        planned = plan_of(str(name), names, opened.observe((), names), time.time())
+        make(planned, rules_of(opened.name).kinds, held, record_of(endpoint, progress), progress)
+        remove(planned, held, record_of(endpoint, progress), progress)
+    return planned
 
 
 def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress: Progress) -> Plan:

@@ -247,6 +247,24 @@ def watch(
     answer(watched.to_dict(), as_json, lambda: repr(watched), yes=watched.ok)
 
 
+def pause(
+    name: Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    platform: PlatformName = None,
+    as_json: Json = False,
+) -> None:
+    """Remove what costs of an endpoint, and keep its weights and configuration: `toolkit deploy` resumes it."""
+    confirm(f"Pause {name}, so that it serves nobody until it is deployed again?", yes)
+    done = toolkit.pause(name, platform=platform)
+    answer(done.to_dict(), as_json, lambda: _paused_text(name, done), then=("status",))
+
+
+def _paused_text(name: str, done: Plan) -> str:
+    if not done.actions:
+        return f"{name} is paused already"
+    return "\n".join((f"paused {name}: {done.size}", *done.notes, "Let it serve again: toolkit deploy RECIPE"))
+
+
 def destroy(
     name: Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,

@@ -98,7 +98,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "new_command": ("new", "import"),
     "recipes_command": ("recipes",),
     "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit", "render"),
-    "endpoint_commands": ("deploy", "invoke", "logs", "metrics", "watch", "rollback", "destroy"),
+    "endpoint_commands": ("deploy", "invoke", "logs", "metrics", "watch", "rollback", "pause", "destroy"),
     "status_command": ("status",),
     "clean_command": ("clean",),
     "bench_command": ("prove", "bench"),

@@ -16,6 +16,7 @@ from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.cli.table import table
+from toolkit.endpoint.platform import PAUSED
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def status(
             listing = look()
     _say_what_is_missing(listing)
     usual = ("deploy", "tiny/p-eagle", "--platform", "local")
-    then = ("invoke", listing.endpoints[0].name, "Hello") if listing.endpoints else usual
+    serving = next((item.name for item in listing.endpoints if item.status != PAUSED), None)
+    then = ("invoke", serving, "Hello") if serving else usual
     if not watch:
         found = bool(listing.endpoints) or not names
         answer(listing.to_dict(), as_json, lambda: status_text(listing.endpoints), then=then, yes=found)

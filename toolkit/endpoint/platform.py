@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from sagemaker.core.resources import Endpoint as SdkEndpoint
 
 
+PAUSED = "Paused"
+"""The status of an endpoint of which nothing runs until it is deployed again."""
+
 VARIANT_MARK = "@"
 """In an address, between the name of an endpoint and that of one of its production variants."""
 
@@ -62,9 +65,10 @@ class EndpointPlatform(Waitable, Protocol):
 class Deployed:
     """An endpoint created by the toolkit. `created` is in seconds since 1970, `instances` are pairs of type and count.
 
-    `price_per_hour` is in US dollars, None if unknown; `status` is one of
-    apply.waiter.EndpointStatus, or "Unknown"; `region` is an AWS region, or the `context/namespace` of a cluster. One
-    that is not `described` has neither config, instances, price nor reason, and `created` is None if unknown.
+    `price_per_hour` is in US dollars, None if unknown; `status` is one of apply.waiter.EndpointStatus, "Paused" or
+    "Unknown"; `region` is an AWS region, or the `context/namespace` of a cluster. `created` is when it was paused, for
+    one on AWS that is. One that is not `described` has neither config, instances, price nor reason, and `created` is
+    None if unknown.
     """
 
     name: str

@@ -90,6 +90,8 @@ class PlatformParts(PlanParts):
         trial: where a new head is tried, and what that does to the endpoint.
         rollback: the plan that returns an endpoint to what it ran before, given recipe, platform, address and what
             exists. Raises UsageError if that is impossible.
+        pause: the plan that removes what costs of endpoints, and keeps what `deploy` makes them from again, given
+            recipe, endpoints, what exists, and now in seconds since 1970. Raises UsageError.
         price_now: US dollars per hour of the existing endpoints in a region; None if unknown.
         price_text: the price as a phrase, with its source and date, or why it is unknown.
         wait_seconds: the timeout for a plan's endpoints to be in service.
@@ -104,6 +106,7 @@ class PlatformParts(PlanParts):
     with_jumpstart: Callable[[Recipe, Mapping[str, Mapping[str, Any]]], Recipe] | None = None
     trial: Callable[[Recipe], Trial] | None = None
     rollback: Callable[[str, str, str, Observed], Plan] | None = None
+    pause: Callable[[str, Sequence[str], Observed, float], Plan] | None = None
     price_now: Callable[[Observed, str | None], float | None] | None = None
     price_text: Callable[[Recipe], str] | None = None
     wait_seconds: Callable[[Plan], float] | None = None

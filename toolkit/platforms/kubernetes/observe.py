@@ -82,12 +82,13 @@ def apply(
     """Server-side apply to what is there, and to no later version of it; what it comes to. Raises ApiException.
 
     The number of pods goes from hand to hand: one that we have set stays until our autoscaler sets it, and what that
-    has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it.
+    has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it. One that
+    was paused begins with a pod: an autoscaler leaves a Deployment without pods alone.
     """
     name = manifest["metadata"]["name"]
     url_path = path(kind, cluster.namespace, name)
     if current and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(current):
-        manifest = {**manifest, "spec": {**manifest["spec"], "replicas": current["spec"]["replicas"]}}
+        manifest = {**manifest, "spec": {**manifest["spec"], "replicas": max(1, current["spec"]["replicas"])}}
     if current and not dry_run:
         conditions = {name: current["metadata"][name] for name in ("uid", "resourceVersion")}
         manifest = {**manifest, "metadata": {**manifest["metadata"], **conditions}}

@@ -13,10 +13,12 @@ from kubernetes.client import ApiException
 from toolkit import documents
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
+from toolkit.endpoint.platform import PAUSED
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, SuppressStatus, annotations_of, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
 from toolkit.text import without_colours
 
@@ -54,7 +56,7 @@ class Around:
 
 
 def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
-    """Creating, Updating, InService, Failed or Deleting, and the digest of the recipe that it runs or shall run.
+    """Creating, Updating, InService, Paused, Failed or Deleting, and the digest of the recipe that it shall run.
 
     A rollout has failed when its deadline is over, or when no pod of it can come up whatever is tried.
     """
@@ -62,10 +64,12 @@ def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
 
 
 def settled(deployment: Document) -> EndpointStatus | None:
-    """What the Deployment alone tells: that it is in service, or going. None where its pods have to be looked at."""
+    """What the Deployment alone tells: that it is in service, paused, or going. None where its pods have to be looked at."""
     name, running = deployment["metadata"]["name"], config(deployment)
     if deployment["metadata"].get("deletionTimestamp"):
         return EndpointStatus(name, "Deleting", running)
+    if PAUSED_ANNOTATION in annotations_of(deployment) and not deployment["spec"]["replicas"]:
+        return EndpointStatus(name, PAUSED, running)
     return EndpointStatus(name, "InService", running) if _is_complete(deployment) else None
 
 
@@ -261,12 +265,15 @@ def _is_complete(deployment: Document) -> bool:
 
 
 def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
-    """`History`, the newest version first, and `Manifest`: the Deployment as it would be applied again."""
+    """`History`, the newest version first; `Manifest`, the Deployment as it would be applied again but for
+    `Annotations`, which are the toolkit's.
+    """
     metadata, spec = deployment["metadata"], deployment["spec"]
     head = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
     applied = {key: value for key, value in spec.items() if key not in _OF_CONTROLLERS}
     manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": head, "spec": applied}
-    return {HISTORY: _versions(cluster, deployment), "Manifest": manifest}
+    ours = {key: text for key, text in annotations_of(deployment).items() if key.startswith("toolkit/")}
+    return {HISTORY: _versions(cluster, deployment), "Manifest": manifest, "Annotations": ours}
 
 
 def _versions(cluster: Cluster, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:

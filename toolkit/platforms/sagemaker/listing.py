@@ -1,4 +1,4 @@
-"""Which endpoints are ours: two lists of a hundred on a page, and the details of few, at the pace that AWS allows."""
+"""Which endpoints are ours: three lists of a hundred on a page, and the details of few, at the pace that AWS allows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from botocore.exceptions import ClientError
 
-from toolkit.endpoint.platform import Deployed, Found
+from toolkit.endpoint.platform import PAUSED, Deployed, Found
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.platforms.sagemaker.aws_errors import THROTTLED, code_of
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.kinds.base import by_key
 from toolkit.platforms.sagemaker.observe import read_endpoint
+from toolkit.platforms.sagemaker.rules.names import PAUSED_TAG
 from toolkit.platforms.sagemaker.rules.price import price_of_instances
 
 if TYPE_CHECKING:
@@ -103,7 +105,8 @@ def list_endpoints(
     the result says so. `details` None describes all if they are few.
     """
     owned, has_all_owned = _until_time_is_up(_owned(clients, pace))
-    summaries, has_all_summaries = _until_time_is_up(_summaries(clients, pace)) if owned else ([], True)
+    paused, has_all_paused = _until_time_is_up(_paused(clients, platform, pace))
+    summaries, has_all_summaries = _until_time_is_up(_summaries(clients, pace)) if owned or paused else ([], True)
     by_name = {item["EndpointName"]: item for item in summaries}
     names = sorted(name for name in owned if is_wanted(name) and (name in by_name or not has_all_summaries))
     listed = [_in_brief(clients, platform, name, by_name.get(name)) for name in names]
@@ -111,8 +114,11 @@ def list_endpoints(
         _ = clients.sagemaker  # made once, and not by eight threads at a time
         with ThreadPoolExecutor(_THREADS) as threads:
             listed = [item for item in threads.map(lambda brief: _described(clients, brief, pace), listed) if item]
+    if has_all_summaries:  # else one that serves again would be listed twice
+        once = {item.name: item for item in paused if is_wanted(item.name) and item.name not in by_name}
+        listed = sorted((*listed, *once.values()), key=lambda item: item.name)
     incomplete = ""
-    if not (has_all_owned and has_all_summaries):
+    if not (has_all_owned and has_all_paused and has_all_summaries):
         region = clients.session.region_name
         incomplete = f"AWS throttled the list of endpoints in {region} for {pace.seconds:.0f} s: there may be more"
     return Found(tuple(listed), incomplete)
@@ -131,14 +137,35 @@ def _until_time_is_up(items: Iterator[_T]) -> tuple[list[_T], bool]:
 
 def _owned(clients: Clients, pace: Pace) -> Iterator[str]:
     """Names of all endpoints that carry our tag."""
+    for item in _tagged(clients, "sagemaker:endpoint", ENDPOINT_TAG, pace):
+        yield item["ResourceARN"].rpartition("/")[2]
+
+
+def _paused(clients: Clients, platform: str, pace: Pace) -> Iterator[Deployed]:
+    """All that were paused; some may serve again. `created` is when that was."""
+    for item in _tagged(clients, "sagemaker:endpoint-config", PAUSED_TAG, pace):
+        tags = by_key(item["Tags"])
+        since = tags[PAUSED_TAG]
+        yield Deployed(
+            name=tags.get(ENDPOINT_TAG, ""),
+            platform=platform,
+            region=clients.session.region_name,
+            status=PAUSED,
+            config=item["ResourceARN"].rpartition("/")[2],
+            created=float(since) if since.isdecimal() else None,
+            instances=(),
+            price_per_hour=0.0,
+        )
+
+
+def _tagged(clients: Clients, kind: str, key: str, pace: Pace) -> Iterator[Mapping[str, Any]]:
     request: dict[str, Any] = {
-        "TagFilters": [{"Key": ENDPOINT_TAG}],
-        "ResourceTypeFilters": ["sagemaker:endpoint"],
+        "TagFilters": [{"Key": key}],
+        "ResourceTypeFilters": [kind],
         "ResourcesPerPage": _PER_PAGE,
     }
     for page in _pages(lambda more: clients.tagging.get_resources(**request, **more), "PaginationToken", pace):
-        for item in page["ResourceTagMappingList"]:
-            yield item["ResourceARN"].rpartition("/")[2]
+        yield from page["ResourceTagMappingList"]
 
 
 def _summaries(clients: Clients, pace: Pace) -> Iterator[EndpointSummaryTypeDef]:

@@ -16,7 +16,7 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
 from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection
-from toolkit.platforms.kubernetes.rules import devices, manifests, notes, rollback, storage, train_job
+from toolkit.platforms.kubernetes.rules import devices, manifests, notes, pausing, rollback, storage, train_job
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
 from toolkit.recipe.facts import Lock
@@ -62,6 +62,7 @@ class KubernetesRules:
             training=lambda: training,
             trial=lambda recipe: trial,
             rollback=rollback.rollback_plan,
+            pause=pausing.pause_plan,
             price_text=notes.price_text,
             wait_seconds=wait_seconds,
         )

@@ -82,6 +82,14 @@ class EndpointConfigKind(SageMakerKind):
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
 
+    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
+        """Nothing of it can be changed but its tags, as a pause does."""
+        return (ApiCall("sagemaker", "AddTags", request),)
+
+    def update(self, work: Work, request: Any) -> None:
+        for call in self.updating(request, None):
+            call.send(work.clients)
+
     def observe_endpoint(self, look: Look, name: str) -> list[Existing]:
         clients = look.clients
         pages = clients.sagemaker.get_paginator("list_endpoint_configs").paginate(
@@ -221,6 +229,7 @@ def _state(clients: Clients, name: str) -> dict[str, Any]:
         "Instances": instances,
         "Variants": instance_types(described),
         "Content": selected(described, CONFIG_KEYS),
+        "Arn": described["EndpointConfigArn"],
     }
 
 

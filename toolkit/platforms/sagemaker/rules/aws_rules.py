@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import lookup
@@ -57,7 +57,7 @@ class AwsRules:
         """What every such platform has."""
         from toolkit.platforms.parts import Building, PlatformParts
         from toolkit.platforms.sagemaker.kinds import image
-        from toolkit.platforms.sagemaker.rules import jumpstart, updates
+        from toolkit.platforms.sagemaker.rules import jumpstart, pausing, updates
 
         return PlatformParts(
             require=updates.require_free_hosts,
@@ -69,6 +69,7 @@ class AwsRules:
             with_jumpstart=jumpstart.with_jumpstart_defaults,
             trial=updates.trial,
             rollback=updates.rollback_plan,
+            pause=partial(pausing.pause_plan, self),
         )
 
     def fill_in(self, written: PlatformSection) -> PlatformSection:

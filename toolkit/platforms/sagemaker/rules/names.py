@@ -18,6 +18,9 @@ ML = "ml."
 PREVIOUS_TAG = "toolkit:previous"
 """Tag of an endpoint: the EndpointConfigs that it ran before, oldest first, for `toolkit rollback`."""
 
+PAUSED_TAG = "toolkit:paused"
+"""Tag of the EndpointConfig of a paused endpoint: when it was paused, in seconds since 1970."""
+
 WEIGHTS_PREFIX = "weights/"
 USES_PREFIX = "uses/"
 """Prefixes in the toolkit's bucket: weights by content, and empty objects `uses/<weights>/<endpoint>`."""

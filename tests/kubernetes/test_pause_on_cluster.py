@@ -1,0 +1,74 @@
+"""`toolkit pause` on a cluster: no pods until the next deployment. A genuine server is asked as well."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import pytest
+from manifests import deployment, endpoint, manifest
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.planning.planner import make_plan
+from toolkit.planning.resources import Resource
+from toolkit.platforms.kubernetes.cluster import path
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules import RULES
+
+
+@pytest.fixture
+def name() -> str:
+    """One that no other namespace of the session's server has."""
+    return f"chat-{os.urandom(4).hex()}"
+
+
+def deploy(platform: KubernetesPlatform, desired: Sequence[Resource], name: str) -> None:
+    for action in make_plan("recipe.yaml", RULES, [name], desired, platform.observe(desired, [name])).changes:
+        platform.execute(action, Silent())
+
+
+def replicas(platform: KubernetesPlatform, name: str) -> int:
+    count: int = platform.cluster.call("GET", path("Deployment", platform.cluster.namespace, name))["spec"]["replicas"]
+    return count
+
+
+def statuses(name: str) -> list[str]:
+    return [item.status for item in toolkit.status(name, platform="kubernetes")]
+
+
+def test_a_fixed_number_of_pods_goes_and_comes_back(either: KubernetesPlatform, name: str) -> None:
+    wanted = endpoint(name=name, namespace_=either.cluster.namespace)
+    deploy(either, wanted, name)
+    toolkit.pause(name, platform="kubernetes", progress=Silent())
+    assert (replicas(either, name), statuses(name)) == (0, ["Paused"])
+    assert toolkit.pause(name, platform="kubernetes", progress=Silent()).actions == ()
+
+    changed = {
+        action.kind: action.verb
+        for action in make_plan("", RULES, [name], wanted, either.observe(wanted, [name])).changes
+    }
+    assert changed == {"Deployment": "update"}
+    deploy(either, wanted, name)
+    assert replicas(either, name) == 1
+    assert statuses(name) != ["Paused"]
+
+
+def test_an_autoscaler_does_not_start_pods_meanwhile(either: KubernetesPlatform, name: str) -> None:
+    space = either.cluster.namespace
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+    spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 3}
+    scaler = manifest("HorizontalPodAutoscaler", name, space, instance=name, spec=spec)
+    scaled = [
+        *endpoint(name=name, namespace_=space)[:-1],
+        deployment(name=name, namespace=space, replicas=None),
+        scaler,
+    ]
+    deploy(either, scaled, name)
+    toolkit.pause(name, platform="kubernetes", progress=Silent())
+    assert either.cluster.find(path("HorizontalPodAutoscaler", space, name)) is None
+    assert replicas(either, name) == 0
+
+    deploy(either, scaled, name)
+    assert either.cluster.find(path("HorizontalPodAutoscaler", space, name))
+    assert replicas(either, name) == 1
