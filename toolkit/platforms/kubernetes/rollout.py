@@ -64,7 +64,7 @@ def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
 
 
 def settled(deployment: Document) -> EndpointStatus | None:
-    """What the Deployment alone tells: that it is in service, paused, or going. None where its pods have to be looked at."""
+    """What the Deployment alone tells: in service, paused, or going. None where its pods have to be looked at."""
     name, running = deployment["metadata"]["name"], config(deployment)
     if deployment["metadata"].get("deletionTimestamp"):
         return EndpointStatus(name, "Deleting", running)
