@@ -18,7 +18,7 @@ from standin_user import User
 WHOLE = bool(os.environ.get("TOOLKIT_SCALE"))
 UPDATES = 1000 if WHOLE else 8
 TOLD_EVERY = 100
-MOST_REQUESTS, MOST_GROWTH_MB, MOST_RECORD_MB = 75, 40.0, 8.5
+MOST_REQUESTS, MOST_GROWTH_MB, MOST_RECORD_MB = 85, 40.0, 8.5
 UPDATE = """
 import json, pathlib, re, sys, time
 import toolkit
