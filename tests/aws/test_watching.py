@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def watchers(recipe: Recipe) -> list[Resource]:
 
 
 def make(clients: Clients, resources: Sequence[Resource]) -> None:
-    work = Work(clients, Told(), open_files, lambda request, progress: None)
+    work = Work(clients, Told(), open_files, lambda request, progress: None, lambda *_: nullcontext())
     for item in resources:
         kind_of(item.kind).create(work, item.request)
 

@@ -42,7 +42,7 @@ def deployment(
     pod = {"containers": [{"name": "engine", "image": image, "ports": ports, "env": [{"name": "A", "value": "1"}]}]}
     spec: dict[str, Any] = {
         "selector": {"matchLabels": found},
-        "template": {"metadata": {"labels": found}, "spec": pod},
+        "template": {"metadata": {"labels": {**_OURS, **found}}, "spec": pod},
     }
     if replicas is not None:
         spec["replicas"] = replicas

@@ -163,7 +163,10 @@ class StandInCluster:
         for name, value in fields.items():
             about = name.removeprefix("involvedObject.")
             found = [item for item in found if item["involvedObject"].get(about) == value]
-        return {"kind": "List", "apiVersion": "v1", "metadata": {}, "items": found}
+        first = int(asked.query.get("continue", 0))
+        last = first + int(asked.query.get("limit", len(found)))
+        more = {"continue": str(last)} if last < len(found) else {}
+        return {"kind": "List", "apiVersion": "v1", "metadata": more, "items": found[first:last]}
 
     def _delete(self, asked: Asked) -> Document:
         there, options = self.store.get(asked.key), asked.body or {}

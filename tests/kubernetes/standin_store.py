@@ -128,6 +128,13 @@ class Store:
             message = f"the name of the object ({manifest['metadata']['name']}) does not match the name on the URL"
             raise Refusal(400, "BadRequest", f"{message} ({key.name})")
         schema, live = self._schema(key), self.objects.get(key)
+        metadata = {**manifest["metadata"]}
+        conditions = {name: metadata.pop(name) for name in ("uid", "resourceVersion") if name in metadata}
+        manifest = {**manifest, "metadata": metadata}
+        if live is not None and not conditions.items() <= live["metadata"].items():
+            raise _modified(key)
+        if live is None and "uid" in conditions:
+            raise Refusal(409, "Conflict", "uid mismatch: the object has a uid, and no existing object was found")
         try:
             wanted = owned(schema, manifest)
         except Untyped as error:
@@ -154,8 +161,7 @@ class Store:
             raise key.not_found()
         version = document["metadata"].get("resourceVersion")
         if live is not None and version not in (None, live["metadata"]["resourceVersion"]):
-            message = f'Operation cannot be fulfilled on {key.plural} "{key.name}": the object has been modified; '
-            raise Refusal(409, "Conflict", message + "please apply your changes to the latest version and try again")
+            raise _modified(key)
         schema, managers = self._schema(key), copy.deepcopy(self._managers.get(key, {}))
         mine = managers.setdefault((manager, "Update"), _Manager())
         changed = {path for path in owned(schema, document) if at(live or {}, path) != at(document, path)}
@@ -270,6 +276,11 @@ class Store:
     def _schema(self, key: Key) -> Mapping[str, Any]:
         name = schema_of(key.api.group_version, key.api.kind)
         return {"$ref": f"#/$defs/{name}"} if name else {"unknown": True}
+
+
+def _modified(key: Key) -> Refusal:
+    message = f'Operation cannot be fulfilled on {key.plural} "{key.name}": the object has been modified; '
+    return Refusal(409, "Conflict", message + "please apply your changes to the latest version and try again")
 
 
 def now() -> str:

@@ -106,7 +106,7 @@ def test_a_dry_run_says_what_would_be_and_leaves_what_is(objects: Objects) -> No
 def test_a_manager_owns_the_leaves_that_it_applied(objects: Objects) -> None:
     """SSA, "Field management"; FieldsV1 in apimachinery's types.go. Ports go by number and protocol, TCP if unsaid."""
     objects.apply(objects.deployment())
-    labels = {"f:app.kubernetes.io/instance": {}}
+    labels = {"f:app.kubernetes.io/instance": {}, "f:app.kubernetes.io/managed-by": {}}
     port = {".": {}, "f:containerPort": {}, "f:name": {}}
     container = {
         ".": {},
@@ -118,7 +118,7 @@ def test_a_manager_owns_the_leaves_that_it_applied(objects: Objects) -> None:
     assert managers(objects.there())["toolkit"] == {
         "f:metadata": {
             "f:annotations": {"f:toolkit/recipe": {}},
-            "f:labels": {**labels, "f:app.kubernetes.io/managed-by": {}},
+            "f:labels": labels,
         },
         "f:spec": {
             "f:replicas": {},
@@ -271,6 +271,56 @@ def test_a_write_that_names_an_old_version_is_refused(objects: Objects) -> None:
     with pytest.raises(ApiException) as error:
         objects.cluster.call("PUT", f"{folder}/mine", {**changed, "spec": {"holderIdentity": "third"}})
     assert refused(error) == (409, "Conflict")
+
+
+def test_an_apply_that_names_an_old_version_is_refused(objects: Objects) -> None:
+    """SSA honours resourceVersion as other writes do, and uid too: what names one is never made anew."""
+    place = path("ConfigMap", objects.namespace, "chat-1")
+    document = {**config_map(namespace=objects.namespace).request, "immutable": False}
+
+    def of(there: Mapping[str, Any]) -> dict[str, Any]:
+        conditions = {name: there["metadata"][name] for name in ("uid", "resourceVersion")}
+        changed = {"data": {"serve": conditions["resourceVersion"]}}
+        return {**document, "metadata": {**document["metadata"], **conditions}, **changed}
+
+    first = objects.cluster.apply(place, document)
+    second = objects.cluster.apply(place, of(first))
+    with pytest.raises(ApiException) as error:
+        objects.cluster.apply(place, of(first))
+    assert refused(error) == (409, "Conflict")
+    assert not causes_of(error.value)
+    third = objects.cluster.apply(place, of(second))
+    assert third["data"] == {"serve": second["metadata"]["resourceVersion"]}
+    objects.cluster.call("DELETE", place)
+    with pytest.raises(ApiException) as error:
+        objects.cluster.apply(place, of(third))
+    assert refused(error) == (409, "Conflict")
+
+
+def test_a_deletion_may_name_the_version_that_it_means(objects: Objects) -> None:
+    """DeleteOptions.preconditions in apimachinery's types.go."""
+    place = path("ConfigMap", objects.namespace, "chat-1")
+    document = {**config_map(namespace=objects.namespace).request, "immutable": False}
+    first = objects.cluster.apply(place, document)["metadata"]["resourceVersion"]
+    objects.cluster.apply(place, {**document, "data": {"serve": "print(2)"}})
+    with pytest.raises(ApiException) as error:
+        objects.cluster.call("DELETE", place, {"preconditions": {"resourceVersion": first}})
+    assert refused(error) == (409, "Conflict")
+    assert objects.cluster.find(place)
+
+
+def test_lists_come_in_pages(objects: Objects) -> None:
+    """API concepts, "Retrieving large results sets in chunks"."""
+    for number in range(3):
+        item = config_map(name=f"many-{number}", namespace=objects.namespace)
+        objects.cluster.apply(path("ConfigMap", objects.namespace, item.name), item.request)
+    place, query = path("ConfigMap", objects.namespace), {"labelSelector": "app.kubernetes.io/managed-by=toolkit"}
+    page = objects.cluster.call("GET", place, query={**query, "limit": "2"})
+    more = page["metadata"]["continue"]
+    rest = objects.cluster.call("GET", place, query={**query, "limit": "2", "continue": more})
+    names = [item["metadata"]["name"] for item in (*page["items"], *rest["items"])]
+    assert names == ["many-0", "many-1", "many-2"]
+    assert not rest["metadata"].get("continue")
 
 
 def test_a_deletion_may_name_what_it_means(objects: Objects) -> None:

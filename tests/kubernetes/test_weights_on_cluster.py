@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from fakes import Told
 from moto import mock_aws
 from pairs import recipe_with
 from standin_cluster import StandInCluster
@@ -17,6 +19,7 @@ from standin_cluster import StandInCluster
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import PlatformError
 from toolkit.loading import load, on_platform
+from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.kubernetes.keys import KubernetesSection
@@ -67,6 +70,29 @@ def test_a_model_is_uploaded_before_its_volume_is_made_and_once(platform: Kubern
     (request,) = sent
     assert request["Source"] == str(recipe.target.folder)
     assert deploy(platform, recipe) == []
+
+
+def test_two_recipes_that_begin_together_do_not_both_send_a_model(platform: KubernetesPlatform, recipe: Recipe) -> None:
+    """The second looks at what is there when the first is done."""
+    deploy(replace(platform, upload=lambda *_: None), recipe)
+    (action,) = [
+        Action(item.kind, item.name, "create", "", item.request) for item in desired(recipe) if item.kind == "Weights"
+    ]
+    sending, first_is_done, order = threading.Event(), threading.Event(), list[str]()
+
+    def first(*_: object) -> None:
+        sending.set()
+        assert first_is_done.wait(60)
+        order.append("first")
+
+    sender = threading.Thread(target=replace(platform, upload=first).execute, args=(action, Silent()))
+    sender.start()
+    assert sending.wait(60)
+    waits = replace(platform, upload=lambda *_: order.append("second"), sleep=lambda _: first_is_done.set())
+    waits.execute(action, told := Told())
+    sender.join()
+    assert order == ["first", "second"]
+    assert told.updates[0].startswith("waiting: weights/finetuned-")
 
 
 def test_another_content_is_another_model(platform: KubernetesPlatform, recipe: Recipe) -> None:

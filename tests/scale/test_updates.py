@@ -17,7 +17,8 @@ from standin_user import User
 
 WHOLE = bool(os.environ.get("TOOLKIT_SCALE"))
 UPDATES = 1000 if WHOLE else 8
-MOST_REQUESTS, MOST_GROWTH_MB, MOST_RECORD_MB = 75, 40.0, 8.5
+TOLD_EVERY = 100
+MOST_REQUESTS, MOST_GROWTH_MB, MOST_RECORD_MB = 85, 40.0, 8.5
 UPDATE = """
 import json, pathlib, re, sys, time
 import toolkit
@@ -48,13 +49,17 @@ def test_an_update_costs_what_the_one_before_did(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as updating:
         assert updating.stdin
         assert updating.stdout
-        for _ in range(UPDATES):
+        for number in range(1, UPDATES + 1):
             standin.calls.clear()
             print(file=updating.stdin, flush=True)
             took = json.loads(updating.stdout.readline())
             requests.append(len(standin.calls))
             seconds.append(took["seconds"])
             memory.append(took["memory"])
+            if number % TOLD_EVERY == 0:
+                last = slice(-TOLD_EVERY, None)
+                cost = f"{median(requests[last])} requests, {median(seconds[last]):.2f} s, {memory[-1]:.0f} MB"
+                print(f"update {number}: {cost}", flush=True)
         updating.stdin.close()
     left = Counter(item.split()[0] + " " + item.split()[1] for item in standin.leftovers() if item not in before)
     files = sum(path.stat().st_size for path in (tmp_path / "home").rglob("*") if path.is_file()) / 1e6

@@ -27,9 +27,9 @@ from toolkit.checks.run import require
 from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.kinds import configs
-from toolkit.planning.plan import Plan, differences, same_scope
+from toolkit.planning.plan import Plan, differences, same_scope, unapproved
 from toolkit.planning.planner import make_plan
-from toolkit.planning.resources import NO_ACCOUNT, Account, Observed, Resource
+from toolkit.planning.resources import NO_ACCOUNT, Account, Existing, Observed, Resource
 from toolkit.planning.retention import stays_in_words
 from toolkit.recipe.recipe import Recipe
 from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
 _WAIT_SECONDS = 7200.0
+_MOST_SHOWN = 5
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,13 +62,29 @@ class DeploymentPlan(Plan):
             raise StalePlanError(f"this plan was made without {without}", hint=f"Log in, and make it again: {again}")
         platform = open_platform(self.platform, self.region, self.session)
         wanted = [Resource(a.kind, a.name, a.request) for a in self.actions if a.verb != "delete"]
-        if platform.observe(wanted, self.endpoints).fingerprint() != self.fingerprint:
-            message = f"what runs now is not what this plan for {self.endpoints[0]} was made from"
-            raise StalePlanError(message, hint=f"Run: {again}")
+        before = platform.observe(wanted, self.endpoints)
+        if before.fingerprint() != self.fingerprint:
+            raise self._stale(again)
+
+        def unchanged() -> Plan:
+            now = platform.observe(wanted, self.endpoints)
+            if _without_home(now) != _without_home(before):
+                raise self._stale(again)
+            return self
+
         loaded = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
         recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
-        _apply(self, platform, recipe, wait, progress or default_progress())
+        _apply(self, platform, recipe, wait, progress or default_progress(), unchanged)
         return planned_endpoint(self, platform, recipe)
+
+    def _stale(self, again: str) -> StalePlanError:
+        message = f"what runs now is not what this plan for {self.endpoints[0]} was made from"
+        return StalePlanError(message, hint=f"Run: {again}")
+
+
+def _without_home(observed: Observed) -> list[Existing]:
+    """Without what a lease is kept in, which is made for it."""
+    return [item for item in observed.existing if item.kind not in ("Bucket", "Namespace")]
 
 
 @dataclass(frozen=True)
@@ -139,7 +156,15 @@ def deploy(
         plan = _plan(deployment, opened)
     if approve:
         approve(plan)
-    _apply(plan, opened, deployment.recipe, wait, progress)
+    # Of a new endpoint, making a resource that exists is refused.
+    _apply(
+        plan,
+        opened,
+        deployment.recipe,
+        wait,
+        progress,
+        lambda: plan if deployment.is_new else _plan(deployment, opened),
+    )
     if wait and deployment.is_new:
         _sweep(deployment, opened, progress)
     return planned_endpoint(plan, opened, deployment.recipe)
@@ -170,12 +195,17 @@ def rollback(
     if rules.parts.rollback is None:
         raise UsageError(f"platform `{opened.name}` has no rollback", hint="Deploy the older recipe.")
     address = opened.address(endpoint)
-    plan = rules.parts.rollback(str(name), opened.name, address, opened.observe((), [endpoint]))
+    back = rules.parts.rollback
+
+    def plan_now() -> Plan:
+        return back(str(name), opened.name, address, opened.observe((), [endpoint]))
+
+    plan = plan_now()
     deployed = deployed_recipe(recipe, session) if recipe else None
     progress = progress or default_progress()
     for note in plan.notes:
         progress.say(note)
-    _apply(plan, opened, deployed, wait, progress)
+    _apply(plan, opened, deployed, wait, progress, plan_now)
     return existing_endpoint(endpoint, opened, deployed)
 
 
@@ -232,8 +262,13 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     return DeploymentPlan(**{**vars(plan), "unpinned": unpinned, "discount_percent": recipe.discount_percent})
 
 
-def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress) -> None:
-    """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded."""
+def _apply(
+    plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, progress: Progress, again: Callable[[], Plan]
+) -> None:
+    """Make and update, wait until the endpoints serve, make what needs them to serve, remove what is superseded.
+
+    `again` makes the plan anew once nobody else changes the endpoint. Raises StalePlanError where it is another then.
+    """
     from toolkit.apply.executor import complete, leased, make, remove  # a plan needs none of it
     from toolkit.apply.waiter import wait_in_service
 
@@ -247,6 +282,8 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
     if events and (last := events[-1]).step != "done":
         progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
     with leased(platform, name) as held:
+        if plan.changes:
+            plan = _approved(plan, again())
         make(plan, rules.kinds, held, record, progress)
         if wait:
             with progress.stage("wait until in service"):
@@ -262,6 +299,15 @@ def _apply(plan: Plan, platform: Platform, recipe: Recipe | None, wait: bool, pr
             remove(plan, held, record, progress)
 
 
+def _approved(approved: Plan, now: Plan) -> Plan:
+    """What is left to do of an approved plan. Raises StalePlanError where it would be more than that."""
+    if more := unapproved(approved, now):
+        lines = "".join(f"\n  {action}: {action.reason}" for action in more[:_MOST_SHOWN])
+        message = f"{approved.endpoints[0]} was changed by somebody else after this was planned; now it would be{lines}"
+        raise StalePlanError(message, hint="Run the same command again: it plans anew.")
+    return now
+
+
 def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:
     """By stage of a container's start; nothing on this machine, or where the size of the weights is not known."""
     from toolkit.apply.stages import expected_seconds
@@ -273,12 +319,10 @@ def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:
     """Remove leftovers of an interrupted deployment. Done last, so that a new endpoint need not wait for it."""
-    rest = _plan(_Deployment(deployment.recipe, deployment.account, deployment.with_baseline), platform)
+    exists = replace(deployment, is_new=False)
+    rest = _plan(exists, platform)
     if rest.changes:
-        _apply(rest, platform, deployment.recipe, True, progress)
-
-
-_MOST_SHOWN = 5
+        _apply(rest, platform, deployment.recipe, True, progress, lambda: _plan(exists, platform))
 
 
 def read_plan(path: Path, recipe: RecipeLike | None = None, *, platform: str | None = None) -> DeploymentPlan:

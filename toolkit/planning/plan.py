@@ -179,6 +179,18 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
     return sorted(lines, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
 
 
+def unapproved(approved: Plan, now: Plan) -> list[Action]:
+    """The changes of `now` that are not among those of `approved`. Others may have done a part of it meanwhile."""
+    known = [_essence(action) for action in approved.changes]
+    return [action for action in now.changes if _essence(action) not in known]
+
+
+def _essence(action: Action) -> tuple[Any, ...]:
+    """To send all files, or those that are missing, is the same."""
+    verb = "make" if action.verb in ("create", "update") else action.verb
+    return verb, action.kind, action.name, action.request, action.changes
+
+
 def same_scope(saved: Plan, derived: Plan) -> bool:
     """Whether both are for the same endpoints on the same platform, in the same account and region."""
     return _scope(saved) == _scope(derived)

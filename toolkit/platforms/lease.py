@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -29,6 +29,10 @@ _SURE_SHARE = 0.5  # of a lease's time after a write of it, in which nobody can 
 
 def _elapsed() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
+
+
+class LeaseHeld(PlatformError):
+    """Somebody else holds it."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,19 @@ def lease(
             claim.release()
 
 
+@contextmanager
+def turn(what: str, store: LeaseStore, pause: Callable[[str], None]) -> Iterator[None]:
+    """Hold a lease as soon as nobody else does; `pause` is told who does. Raises what the store raises."""
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(lease(what, store))
+                break
+            except LeaseHeld as error:
+                pause(error.message)
+        yield
+
+
 def this_process() -> Holder:
     return Holder(getpass.getuser(), socket.gethostname(), _machine(), os.getpid(), time.time())
 
@@ -217,11 +234,11 @@ class _Claim:
             if version := self._own_version():
                 self.store.delete(version)
 
-    def refused(self, who: object) -> PlatformError:
+    def refused(self, who: object) -> LeaseHeld:
         """The error for a lease that they hold."""
         within = f"{self.store.rules.seconds:.0f} seconds"
         hint = f"Wait until it is done. If that process is dead, its lease expires within {within}."
-        return PlatformError(f"{self.endpoint} is being changed by {who}", hint=hint)
+        return LeaseHeld(f"{self.endpoint} is being changed by {who}", hint=hint)
 
     def _await_end(self, entry: Entry) -> None:
         """Return when nobody holds that lease. Raises PlatformError when somebody does."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import ssl
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlencode
 
 from kubernetes.client import ApiClient, ApiException
-from urllib3 import HTTPResponse, Timeout
+from urllib3 import HTTPResponse, Retry, Timeout
 
 from toolkit import documents
 from toolkit.platforms.kubernetes.documents import UnreadableAnswer, read_answer
@@ -25,6 +25,10 @@ _ANSWER_SECONDS = 300.0
 _LONGEST_REFUSAL = 1024**2
 _LIMITS = documents.Limits(size=64 * 1024**2)
 FIELD_MANAGER = "toolkit"
+# So many objects in one answer, as kubectl asks for: with what a pod's status says that is up to 10 MB.
+_PAGE = 500
+# The requests that hold a lease are conditions themselves.
+_LEASES = "/apis/coordination.k8s.io/"
 
 
 # What nobody plans, but is looked at on the way.
@@ -81,6 +85,22 @@ class _Options(TypedDict, total=False):
     content_type: str
 
 
+class _AskedAgain(Retry):
+    """Asks before a request is sent again: this process may have been stopped meanwhile."""
+
+    def __init__(self, *arguments: Any, ask: Callable[[], None], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._ask = ask
+
+    def new(self, **options: Any) -> _AskedAgain:
+        return super().new(ask=self._ask, **options)
+
+    def increment(self, *arguments: Any, **options: Any) -> _AskedAgain:
+        left = super().increment(*arguments, **options)
+        self._ask()
+        return left
+
+
 @dataclass(frozen=True)
 class Cluster:
     """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException.
@@ -91,6 +111,19 @@ class Cluster:
     client: ApiClient = field(repr=False)
     context: str
     namespace: str
+    _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @contextmanager
+    def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:
+        """Ask `confirm` before each request that changes something is sent, and before it is sent again.
+
+        An action makes several requests, and may wait for minutes between them.
+        """
+        self._confirms.append(confirm)
+        try:
+            yield
+        finally:
+            self._confirms.remove(confirm)
 
     @property
     def url(self) -> str:
@@ -106,8 +139,16 @@ class Cluster:
         return None
 
     def items(self, path: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = self.call("GET", path, query=query)["items"]
-        return listed
+        return list(self.each(path, query))
+
+    def each(self, path: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The objects of a list, of which one page is held at a time."""
+        more = {"limit": str(_PAGE)}
+        while more:
+            page = self.call("GET", path, query={**query, **more})
+            yield from page["items"]
+            rest = (page.get("metadata") or {}).get("continue")
+            more = {"limit": str(_PAGE), "continue": str(rest)} if rest else {}
 
     def apply(
         self, path: str, manifest: Mapping[str, Any], *, dry_run: bool = False, force: bool = False
@@ -148,13 +189,17 @@ class Cluster:
     ) -> HTTPResponse:
         """The answer itself, whose body is still to be read and closed."""
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        again: Retry | bool = Retry(retries) if retries else False
+        if method != "GET" and "dryRun" not in (query or {}) and not path.startswith(_LEASES):
+            self._confirm()
+            again = _AskedAgain(retries, ask=self._confirm) if retries else False
         answer: HTTPResponse = self.client.rest_client.pool_manager.request(
             method,
             url,
             body=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": content_type, "Accept": "application/json, */*", **self.credentials()},
             timeout=Timeout(connect=_CONNECT_SECONDS, read=read_seconds),
-            retries=retries or False,
+            retries=again,
             preload_content=False,
             decode_content=False,
         )
@@ -164,6 +209,10 @@ class Cluster:
                 error.body = answer.read(_LONGEST_REFUSAL).decode(errors="replace")
             raise error
         return answer
+
+    def _confirm(self) -> None:
+        for confirm in self._confirms:
+            confirm()
 
     def credentials(self) -> dict[str, str]:
         """A fresh Authorization header; empty with a client certificate."""

@@ -18,6 +18,8 @@ from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 # Pods get time to drain, and their owners are deleted after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
+# A controller may write between our look and our write.
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -29,20 +31,27 @@ class Objects:
     sleep: Callable[[float], None] = time.sleep
 
     def put(self, kind: str, manifest: Mapping[str, Any]) -> None:
-        """Create or update it with the manifest. Refuses an object that others have created since the plan."""
+        """Create or update it with the manifest. Refuses an object that others have created since the plan.
+
+        It is written to the version that was looked at: if somebody has changed it since, it is looked at again, and
+        our lease too.
+        """
         name = manifest["metadata"]["name"]
-        existing = self._find(kind, name)
-        if existing and not KINDS_BY_NAME[kind].may_be_foreign and not is_ours(existing):
-            hint = "Give the recipe another `name:`, or remove that object."
-            raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
-        try:
-            apply(self.cluster, kind, manifest, existing)
-        except ApiException as error:
-            if owners := conflicts(error):
-                managers = ", ".join(sorted({manager for manager, _ in owners}))
-                hint = "Run the same command again: the new plan names the fields."
-                raise PlatformError(f"{kind} {name} was changed by {managers} since the plan", hint=hint) from error
-            raise
+        for left in reversed(range(_ATTEMPTS)):
+            existing = self._find(kind, name)
+            if existing and not KINDS_BY_NAME[kind].may_be_foreign and not is_ours(existing):
+                hint = "Give the recipe another `name:`, or remove that object."
+                raise PlatformError(f"{kind} {name} was created by somebody else since the plan", hint=hint)
+            try:
+                apply(self.cluster, kind, manifest, existing)
+                return
+            except ApiException as error:
+                if owners := conflicts(error):
+                    managers = ", ".join(sorted({manager for manager, _ in owners}))
+                    hint = "Run the same command again: the new plan names the fields."
+                    raise PlatformError(f"{kind} {name} was changed by {managers} since the plan", hint=hint) from error
+                if error.status != 409 or not left:
+                    raise
 
     def delete(self, kind: str, name: str) -> None:
         """Delete it and what it owns, and wait for that. Raises WaitTimeout after 15 minutes."""
@@ -84,11 +93,22 @@ class Objects:
             self.sleep(_PAUSE_SECONDS)
 
     def remove(self, kind: str, existing: Mapping[str, Any], **options: Any) -> None:
-        """Delete exactly that object (uid), not another one with its name, and wait for that. Raises WaitTimeout."""
+        """Delete exactly that object (uid), not another one with its name, and wait for that. Raises WaitTimeout.
+
+        As in `put`, it is the version that was looked at.
+        """
+        place, there = path(kind, self.cluster.namespace, existing["metadata"]["name"]), existing
         # Foreground deletion: a Deployment exists until its pods are deleted.
-        how = options or {"propagationPolicy": "Foreground", "preconditions": {"uid": existing["metadata"]["uid"]}}
-        with SuppressStatus(404, 409):  # deleted already, or replaced by another object of that name
-            self.cluster.call("DELETE", path(kind, self.cluster.namespace, existing["metadata"]["name"]), how)
+        how = options or {"propagationPolicy": "Foreground"}
+        for _ in range(_ATTEMPTS):
+            conditions = {name: there["metadata"][name] for name in ("uid", "resourceVersion")}
+            with SuppressStatus(404, 409):  # deleted already, or changed, or replaced by another object of that name
+                self.cluster.call("DELETE", place, {**how, "preconditions": conditions})
+                break
+            now = self.cluster.find(place)
+            if now is None or now["metadata"]["uid"] != conditions["uid"]:
+                break
+            there = now
         self.wait_gone(kind, existing)
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:

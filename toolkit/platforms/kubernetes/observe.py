@@ -79,7 +79,7 @@ def apply(
     *,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Server-side apply to what is `there`; what it comes to. Raises ApiException.
+    """Server-side apply to what is there, and to no later version of it; what it comes to. Raises ApiException.
 
     The number of pods goes from hand to hand: one that we have set stays until our autoscaler sets it, and what that
     has set is ours again once the recipe says a number. An autoscaler of somebody else's goes on setting it. One that
@@ -89,6 +89,9 @@ def apply(
     url_path = path(kind, cluster.namespace, name)
     if current and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(current):
         manifest = {**manifest, "spec": {**manifest["spec"], "replicas": max(1, current["spec"]["replicas"])}}
+    if current and not dry_run:
+        conditions = {name: current["metadata"][name] for name in ("uid", "resourceVersion")}
+        manifest = {**manifest, "metadata": {**manifest["metadata"], **conditions}}
     try:
         return cluster.apply(url_path, manifest, dry_run=dry_run)
     except ApiException as error:

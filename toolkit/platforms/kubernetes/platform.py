@@ -5,39 +5,36 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
-
-from kubernetes.client import ApiException
 
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Deployed, Found, any_name
+from toolkit.endpoint.platform import Found, any_name
 from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.platforms.kubernetes import rollout, runtime
-from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path, selector
-from toolkit.platforms.kubernetes.documents import seconds
+from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
 from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
+from toolkit.platforms.kubernetes.listing import read_deployed
 from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
-from toolkit.platforms.kubernetes.rules.metadata import OURS
-from toolkit.platforms.lease import lease
+from toolkit.platforms.lease import lease, turn
+from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
 
 # Sent where a client certificate lets us in: the OpenAI client wants some key.
 _NO_TOKEN = "none"  # noqa: S105
-_TYPE = "node.kubernetes.io/instance-type"
-_ANY = "pods"
+_DIGEST_CHARACTERS = 16
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ class KubernetesPlatform:
 
     def execute(self, action: Action, progress: Progress) -> None:
         if action.kind == WEIGHTS.kind:
-            self.upload(action.request, progress)
+            with api_errors(str(action)), self._sending(action.request, progress):
+                self.upload(action.request, progress)
             return
         if action.verb == "update" and KINDS_BY_NAME[action.kind].is_job:
             return  # it runs already
@@ -80,7 +78,19 @@ class KubernetesPlatform:
         with ExitStack() as held:
             with api_errors(f"locking {endpoint} in {self._scope}"):
                 confirm = held.enter_context(lease(endpoint, store, self.clock, self.sleep))
-            yield api_errors(f"locking {endpoint} in {self._scope}")(confirm)
+            confirm = api_errors(f"locking {endpoint} in {self._scope}")(confirm)
+            with self.cluster.confirmed(confirm):
+                yield confirm
+
+    def _sending(self, request: Mapping[str, Any], progress: Progress) -> AbstractContextManager[None]:
+        """Of several deployments that need the same model one sends it. The others wait, and find it there."""
+
+        def pause(why: str) -> None:
+            progress.update(f"waiting: {why}")
+            self.sleep(self.poll_seconds)
+
+        name = f"sending-{digest([request['Bucket'], request['Prefix']])[:_DIGEST_CHARACTERS]}"
+        return turn(request["Prefix"], ClusterLease(self.cluster, name, self.clock, self.sleep), pause)
 
     def status(self, endpoint: str) -> EndpointStatus:
         with api_errors(f"looking at {endpoint}"):
@@ -118,7 +128,7 @@ class KubernetesPlatform:
 
     def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return Found(tuple(read_deployed(self.cluster, is_wanted)))
+            return Found(tuple(read_deployed(self.cluster, is_wanted, reads_all_logs=bool(details))))
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):
@@ -220,33 +230,3 @@ class KubernetesPlatform:
     def _ours(self, kind: str, name: str) -> dict[str, Any] | None:
         manifest = self.cluster.find(path(kind, self.cluster.namespace, name))
         return manifest if manifest and is_ours(manifest) else None
-
-
-def read_deployed(cluster: Cluster, is_wanted: Callable[[str], bool]) -> list[Deployed]:
-    """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException."""
-    query = {"labelSelector": selector(OURS)}
-    try:
-        deployments = cluster.items(path("Deployment", ""), query)
-    except ApiException as error:
-        if error.status != 403:
-            raise
-        deployments = cluster.items(path("Deployment", cluster.namespace), query)
-    wanted = (item for item in deployments if is_wanted(item["metadata"]["name"]))
-    return sorted((_read_endpoint(cluster, item) for item in wanted), key=lambda item: (item.name, item.region))
-
-
-def _read_endpoint(cluster: Cluster, deployment: Mapping[str, Any]) -> Deployed:
-    metadata = deployment["metadata"]
-    now = rollout.status(replace(cluster, namespace=metadata["namespace"]), deployment)
-    nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
-    return Deployed(
-        name=metadata["name"],
-        platform="kubernetes",
-        region=f"{cluster.context}/{metadata['namespace']}",
-        status=now.status,
-        config=now.config,
-        created=seconds(metadata["creationTimestamp"]),
-        instances=((nodes.get(_TYPE, _ANY), deployment["spec"].get("replicas", 1)),),
-        price_per_hour=None,  # nodes are shared, and bill whether pods are on them or not
-        failure_reason=now.failure_reason,
-    )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from kubernetes.client import ApiException
 
@@ -27,8 +28,31 @@ _SHOWN_EVENTS = ("FailedScheduling", "Scheduled", "Pulling", "Pulled", "Started"
 _LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_D = TypeVar("_D", bound=Document)
 REVISION = "deployment.kubernetes.io/revision"
 _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
+
+
+@dataclass(frozen=True)
+class Around:
+    """What is around Deployments: their ReplicaSets and pods; `events` of a pod; `log` of pods that crash, where it is
+    read."""
+
+    sets: Sequence[Document]
+    pods: Sequence[Document]
+    events: Callable[[Document], Sequence[Document]]
+    log: Callable[[Sequence[Document]], list[str]]
+
+    def newest_pods(self, deployment: Document) -> list[Document]:
+        """Pods of the ReplicaSet that the Deployment is now, oldest first; none where we may not see them.
+
+        None either before the controller has seen the Deployment: until then its revision is the old one.
+        """
+        if not _is_observed(deployment):
+            return []
+        uid, now = deployment["metadata"]["uid"], revision(deployment)
+        newest = {item["metadata"]["uid"] for item in self.sets if uid in _owners(item) and revision(item) == now}
+        return _by_age(pod for pod in self.pods if newest & _owners(pod))
 
 
 def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
@@ -36,16 +60,25 @@ def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
 
     A rollout has failed when its deadline is over, or when no pod of it can come up whatever is tried.
     """
+    return settled(deployment) or judged(deployment, _around(cluster, deployment))
+
+
+def settled(deployment: Document) -> EndpointStatus | None:
+    """What the Deployment alone tells: in service, paused, or going. None where its pods have to be looked at."""
     name, running = deployment["metadata"]["name"], config(deployment)
     if deployment["metadata"].get("deletionTimestamp"):
         return EndpointStatus(name, "Deleting", running)
     if PAUSED_ANNOTATION in annotations_of(deployment) and not deployment["spec"]["replicas"]:
         return EndpointStatus(name, PAUSED, running)
-    if _is_complete(deployment):
-        return EndpointStatus(name, "InService", running)
-    ours = _newest_pods(cluster, deployment)
+    return EndpointStatus(name, "InService", running) if _is_complete(deployment) else None
+
+
+def judged(deployment: Document, around: Around) -> EndpointStatus:
+    """The status of one that is not settled."""
+    name, running = deployment["metadata"]["name"], config(deployment)
+    ours = around.newest_pods(deployment)
     began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
-    trouble = _trouble(cluster, deployment, ours)
+    trouble = _trouble(deployment, ours, around)
     progressing = condition(deployment.get("status", {}), "Progressing")
     if _is_observed(deployment) and progressing.get("status") == "False":
         late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
@@ -55,6 +88,23 @@ def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
     stage = "Creating" if revision(deployment) in ("", "1") else "Updating"
     reason = trouble.text if trouble else "`kubectl describe pod` shows why its pods are waiting"
     return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=_hopeless(name, stage))
+
+
+def _around(cluster: Cluster, deployment: Document) -> Around:
+    def log(of: Sequence[Document]) -> list[str]:
+        return log_of(cluster, of)
+
+    with SuppressStatus(403):  # who may deploy need not be one who may look at pods
+        sets, its_pods = _replica_sets(cluster, deployment), pods(cluster, deployment)
+        return Around(sets, its_pods, lambda pod: readable_events(cluster, pod), log)
+    return Around((), (), lambda _: (), log)
+
+
+def log_of(cluster: Cluster, of: Sequence[Document]) -> list[str]:
+    """The lines of pods; none where we may not read them."""
+    with suppress(ApiException):  # who may deploy need not be one who may read logs
+        return [line.text for line in _logs(cluster, of, {})]
+    return []
 
 
 def _hopeless(name: str, stage: str) -> str:
@@ -88,14 +138,17 @@ def pods(cluster: Cluster, deployment: Document, since: float = 0.0) -> list[dic
     """The Deployment's pods, those that were created at `since` or later, oldest first."""
     wanted = selector(deployment["spec"]["selector"]["matchLabels"])
     listed = cluster.items(path("Pod", cluster.namespace), {"labelSelector": wanted})
-    ordered = sorted(listed, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
-    return [item for item in ordered if _creation_time(item) >= int(since)]
+    return [item for item in _by_age(listed) if _creation_time(item) >= int(since)]
+
+
+def _by_age(of: Iterable[_D]) -> list[_D]:
+    return sorted(of, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
 
 
 def events(cluster: Cluster, pod: str) -> list[dict[str, Any]]:
     """What Kubernetes says of a pod, oldest first; it forgets after an hour."""
     query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
-    return sorted(cluster.items(path("Event", cluster.namespace), query), key=_when)
+    return sorted(cluster.items(path("Event", cluster.namespace), query), key=event_time)
 
 
 def read_logs(
@@ -149,13 +202,13 @@ def _lines(cluster: Cluster, path: str, query: Mapping[str, str]) -> list[tuple[
 
 def _event_lines(events: Sequence[Document]) -> list[tuple[str, str]]:
     return [
-        (_when(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
+        (event_time(event), f"kubernetes: {event['reason']}: {event.get('message', '')}")
         for event in events
         if event.get("reason") in _SHOWN_EVENTS
     ]
 
 
-def _when(event: Document) -> str:
+def event_time(event: Document) -> str:
     """Events of newer components have `eventTime`, with microseconds."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
 
@@ -173,29 +226,15 @@ def _replica_sets(cluster: Cluster, deployment: Document) -> list[dict[str, Any]
     return cluster.items(path("ReplicaSet", cluster.namespace), wanted)
 
 
-def _newest_pods(cluster: Cluster, deployment: Document) -> list[dict[str, Any]]:
-    """Pods of the ReplicaSet that the Deployment is now, oldest first; none where we may not see them.
-
-    None either before the controller has seen the Deployment: until then its revision is the old one.
-    """
-    if _is_observed(deployment):
-        with SuppressStatus(403):  # who may deploy need not be one who may look at pods
-            sets = _replica_sets(cluster, deployment)
-            newest = {item["metadata"]["uid"] for item in sets if revision(item) == revision(deployment)}
-            return [pod for pod in pods(cluster, deployment) if newest & _owners(pod)]
-    return []
-
-
-def _trouble(cluster: Cluster, deployment: Document, of: Sequence[Document]) -> Trouble | None:
+def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Trouble | None:
     refused = condition(deployment.get("status", {}), "ReplicaFailure")
     if refused.get("status") == "True":
         message = refused.get("message", "")
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
-    trouble = worst((pod, readable_events(cluster, pod)) for pod in of)
+    trouble = worst((pod, around.events(pod)) for pod in of)
     if trouble and trouble.is_crash and not trouble.certain:
-        with suppress(ApiException):  # who may deploy need not be one who may read logs
-            cause = diagnose([line.text for line in _logs(cluster, of, {})], platform="kubernetes")
-            return Trouble(trouble.text, cause is not None and cause.fatal)
+        cause = diagnose(around.log(of), platform="kubernetes")
+        return Trouble(trouble.text, cause is not None and cause.fatal)
     return trouble
 
 

@@ -139,16 +139,16 @@ class S3Files:
 
 
 class BucketLease:
-    """An endpoint's lease in the toolkit's bucket, a LeaseStore. Raises ClientError without the bucket."""
+    """A lease in the toolkit's bucket, of an endpoint or of weights; a LeaseStore. Raises ClientError without it."""
 
     # S3's clock counts: nobody would wait for five minutes to see whether a lease is renewed.
     rules = Rules(seconds=300.0, renewal_seconds=60.0, poll_seconds=None)
     errors: tuple[type[Exception], ...] = (ClientError, BotoCoreError)
 
-    def __init__(self, clients: Clients, bucket: str, endpoint: str) -> None:
+    def __init__(self, clients: Clients, bucket: str, what: str) -> None:
         self._clients = clients
         self._bucket = bucket
-        self._name = f"{LEASES_PREFIX}{endpoint}"
+        self._name = f"{LEASES_PREFIX}{what}"
         self.key = f"s3://{bucket}/{self._name}"
 
     def create(self, holder: Holder) -> str:

@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from toolkit.planning.plan import Action
 from toolkit.planning.resources import UNDER_WAY, Account, Observed, Resource
 from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.image import base_image
-from toolkit.platforms.lease import lease
+from toolkit.platforms.lease import lease, turn
 from toolkit.platforms.sagemaker import execute, images, objects, observe, runtime
 from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients, sdk_endpoint
@@ -47,7 +47,7 @@ from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import BUCKET_VARIABLE, on_aws
+from toolkit.platforms.sagemaker.rules.names import BUCKET_VARIABLE, on_aws, sender_lease
 from toolkit.platforms.sagemaker.runtime import openai_access
 from toolkit.recipe.lock import OpenFiles
 from toolkit.recipe.recipe import Recipe
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
 _DELETE_TIMEOUT_SECONDS = 600.0
+_READINGS = 3
 # CloudWatch Logs counts in whole milliseconds, SageMaker in finer ones.
 _LOG_CLOCK_SECONDS = 0.001
 # As long as an endpoint may take to come up.
@@ -97,9 +98,17 @@ class SageMakerPlatform:
 
     def observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
         with aws_errors("reading existing resources"):
-            account = self.account()
-            look = Look(self.clients, account, desired, endpoints, self.image_exists, self.base_bytes)
-            return observe.observe(look, self.rules.kinds)
+            for _ in range(_READINGS - 1):
+                try:
+                    return self._observe(desired, endpoints)
+                except ClientError as error:  # somebody removed it after it was listed
+                    if not is_missing(error):
+                        raise
+            return self._observe(desired, endpoints)
+
+    def _observe(self, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
+        look = Look(self.clients, self.account(), desired, endpoints, self.image_exists, self.base_bytes)
+        return observe.observe(look, self.rules.kinds)
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return image_digest(self.clients, request["Repository"], request["Tag"]) is not None
@@ -168,8 +177,8 @@ class SageMakerPlatform:
 
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
-        work = Work(self.clients, progress, self.open_files, self.build_image)
         pause = partial(self.sleep, self.poll_seconds)
+        work = Work(self.clients, progress, self.open_files, self.build_image, partial(self._sending, progress))
         with aws_errors(str(action)):
             if action.verb != "create":
                 self._wait_settled(action, progress)
@@ -185,6 +194,13 @@ class SageMakerPlatform:
             self.fresh_roles.note(action)
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
+
+    def _sending(self, progress: Progress, bucket: str, prefix: str) -> AbstractContextManager[None]:
+        def pause(why: str) -> None:
+            progress.update(f"waiting: {why}")
+            self.sleep(self.poll_seconds)
+
+        return turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), pause)
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -86,7 +87,7 @@ def test_it_is_planned_made_found_and_removed(recipe: Recipe) -> None:
     (made,) = [item for item in planned(recipe, resources, seen(clients)) if item.kind == "Topic"]
     assert (made.verb, made.request) == ("create", {"TopicName": "hub"})
 
-    work = Work(cast(Clients, clients), Told(), open_files, lambda request, progress: None)
+    work = Work(cast(Clients, clients), Told(), open_files, lambda request, progress: None, lambda *_: nullcontext())
     execute.create(TOPIC, work, made, lambda seconds: None, execute.FreshRoles())
     assert clients.topics == {"hub": {"TopicName": "hub"}}
     (found,) = [item for item in planned(recipe, resources, seen(clients)) if item.kind == "Topic"]

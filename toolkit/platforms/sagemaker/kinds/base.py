@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -83,12 +84,16 @@ class Look:
 
 @dataclass(frozen=True)
 class Work:
-    """What creating resources needs. `build` builds and pushes the image of an Image request."""
+    """What creating resources needs.
+
+    `build` builds and pushes the image of an Image request. `sending` lets one at a time send to a bucket's prefix.
+    """
 
     clients: Clients
     progress: Progress
     open_files: OpenFiles
     build: Callable[[Mapping[str, Any], Progress], None]
+    sending: Callable[[str, str], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)

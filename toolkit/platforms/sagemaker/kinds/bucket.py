@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from toolkit.platforms.sagemaker.rules.names import (
     USES_PREFIX,
     WEIGHTS_PREFIX,
     bucket_name,
+    sender_lease,
 )
 from toolkit.platforms.sagemaker.staging import delete_prefix, read_mark, stage_weights
 from toolkit.platforms.sagemaker.stored import object_sizes, stored_sha256
@@ -250,10 +252,15 @@ class WeightsKind(AwsKind):
                     yield Existing(self.kind, name, True, users, state)
 
     def create(self, work: Work, request: Any) -> None:
-        stage_weights(work.clients, request, work.progress, work.open_files)
+        """Of several deployments that need the same model one sends it. The others wait, and find it there."""
+        with ExitStack() as held:
+            if "Hub" in request or "Source" in request:  # what else there is has some kilobytes
+                held.enter_context(work.sending(request["Bucket"], request["Prefix"]))
+            stage_weights(work.clients, request, work.progress, work.open_files)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        clients.s3.delete_object(Bucket=request["Bucket"], Key=request["Mark"])
+        for key in (request["Mark"], f"{LEASES_PREFIX}{sender_lease(request['Prefix'])}"):  # of one that died
+            clients.s3.delete_object(Bucket=request["Bucket"], Key=key)
         delete_prefix(clients, request["Bucket"], request["Prefix"])
 
     def stage_first(self, item: Resource) -> Iterator[dict[str, str]]:

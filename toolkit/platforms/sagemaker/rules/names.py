@@ -161,3 +161,8 @@ def scalable(resource_id: str) -> dict[str, Any]:
 def scale_from_zero_alarm(resource_id: str) -> str:
     """Name of the alarm that triggers the policy `from-zero`."""
     return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{FROM_ZERO}"
+
+
+def sender_lease(prefix: str) -> str:
+    """The lease of who sends what lies under a prefix. No endpoint has a dot in its name."""
+    return prefix.rstrip("/").replace("/", ".")

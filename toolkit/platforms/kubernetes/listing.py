@@ -1,0 +1,103 @@
+"""The endpoints of a cluster, by few requests: what is around them is listed for a namespace, not for each of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kubernetes.client import ApiException
+
+from toolkit.apply.waiter import EndpointStatus
+from toolkit.endpoint.platform import Deployed
+from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path, selector
+from toolkit.platforms.kubernetes.documents import seconds
+from toolkit.platforms.kubernetes.pods import Document, is_ready
+from toolkit.platforms.kubernetes.rollout import Around, event_time, judged, log_of, settled
+from toolkit.platforms.kubernetes.rules.metadata import OURS
+
+_TYPE = "node.kubernetes.io/instance-type"
+_ANY = "pods"
+# Of more endpoints in a namespace that are not in service no logs are read: each takes requests of its own.
+_MOST_WITH_LOGS = 10
+_OF_OURS = {"labelSelector": selector(OURS)}
+_KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations")
+
+
+def read_deployed(cluster: Cluster, is_wanted: Callable[[str], bool], *, reads_all_logs: bool) -> list[Deployed]:
+    """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException.
+
+    A first crash is a failure where the log says so: that is read of few, or with `reads_all_logs` of all.
+    """
+    found: list[Deployed] = []
+    waiting: defaultdict[str, list[Document]] = defaultdict(list)
+    for item in _deployments(cluster):
+        if not is_wanted(item["metadata"]["name"]):
+            continue
+        if now := settled(item):
+            found.append(_deployed(cluster, item, now))
+        else:
+            waiting[item["metadata"]["namespace"]].append(item)
+    for namespace, some in waiting.items():
+        reads_logs = reads_all_logs or len(some) <= _MOST_WITH_LOGS
+        around = _around(replace(cluster, namespace=namespace), some, reads_logs=reads_logs)
+        found += [_deployed(cluster, item, judged(item, around)) for item in some]
+    return sorted(found, key=lambda item: (item.name, item.region))
+
+
+def _deployments(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    try:
+        yield from cluster.each(path("Deployment", ""), _OF_OURS)
+    except ApiException as error:
+        if error.status != 403:
+            raise
+        yield from cluster.each(path("Deployment", cluster.namespace), _OF_OURS)
+
+
+def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:
+    """What is around the Deployments of a namespace, by three lists; of each object what is needed is kept."""
+
+    def log(of: Sequence[Document]) -> list[str]:
+        return log_of(cluster, of) if reads_logs else []
+
+    sets: list[Document] = []
+    pods: list[Document] = []
+    events: defaultdict[str, list[Document]] = defaultdict(list)
+    around = Around(sets, pods, lambda pod: sorted(events[pod["metadata"]["name"]], key=event_time), log)
+    with SuppressStatus(403):  # who may deploy need not be one who may look at pods
+        sets += [_cut(item) for item in cluster.each(path("ReplicaSet", cluster.namespace), _OF_OURS)]
+        pods += [_cut(item) for item in cluster.each(path("Pod", cluster.namespace), _OF_OURS)]
+        newest = (pod for deployment in deployments for pod in around.newest_pods(deployment))
+        told_of = {pod["metadata"]["name"] for pod in newest if not is_ready(pod)}
+        query = {"fieldSelector": "involvedObject.kind=Pod"}
+        for event in cluster.each(path("Event", cluster.namespace), query) if told_of else ():
+            if event["involvedObject"].get("name") in told_of:
+                events[event["involvedObject"]["name"]].append(_cut_event(event))
+    return around
+
+
+def _cut(item: Mapping[str, Any]) -> Document:
+    metadata = {key: value for key, value in item["metadata"].items() if key in _KEPT_OF_METADATA}
+    return {"metadata": metadata, "status": item.get("status", {})}
+
+
+def _cut_event(event: Mapping[str, Any]) -> Document:
+    said = {key: value for key, value in event.items() if key in ("reason", "message", "lastTimestamp", "eventTime")}
+    return {"metadata": {"creationTimestamp": event["metadata"].get("creationTimestamp")}, **said}
+
+
+def _deployed(cluster: Cluster, deployment: Mapping[str, Any], now: EndpointStatus) -> Deployed:
+    metadata = deployment["metadata"]
+    nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
+    return Deployed(
+        name=metadata["name"],
+        platform="kubernetes",
+        region=f"{cluster.context}/{metadata['namespace']}",
+        status=now.status,
+        config=now.config,
+        created=seconds(metadata["creationTimestamp"]),
+        instances=((nodes.get(_TYPE, _ANY), deployment["spec"].get("replicas", 1)),),
+        price_per_hour=None,  # nodes are shared, and bill whether pods are on them or not
+        failure_reason=now.failure_reason,
+    )
