@@ -12,9 +12,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import pytest
@@ -83,11 +84,12 @@ def _postgres(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _started(command: Sequence[str], log: Path, environment: dict[str, str] | None = None) -> Iterator[None]:
+def _started(
+    command: Sequence[str], log: Path, environment: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[None]:
     with log.open("w") as out:
-        process = subprocess.Popen(
-            command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ, **(environment or {})}
-        )
+        both = {**os.environ, **environment}
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=both)
     try:
         yield
     finally:
@@ -95,10 +97,10 @@ def _started(command: Sequence[str], log: Path, environment: dict[str, str] | No
         process.wait()
 
 
-def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        command, capture_output=True, text=True, env={**os.environ, **(environment or {})}, check=False
-    )
+def _run(command: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})) -> str:
+    # tests of wheels leave pip nothing but their own folder
+    usual = {name: value for name, value in os.environ.items() if name not in ("PIP_NO_INDEX", "PIP_FIND_LINKS")}
+    done = subprocess.run(command, capture_output=True, text=True, env={**usual, **environment}, check=False)
     if done.returncode:
         pytest.fail(f"{' '.join(command)}: {done.stderr[-2000:]}")
     return done.stdout.strip()

@@ -23,6 +23,7 @@ from build_tools import container, our_image, own_storage, tool
 from faulty_transport import FaultyTransport
 from pulp_registry import LOGIN, running_pulp
 from refusing_registry import REFUSALS, refusing
+from small_images import config_of
 
 import toolkit
 from toolkit.errors import BuildError
@@ -30,6 +31,7 @@ from toolkit.images.append import AppendBuilder
 from toolkit.images.base import require_runnable
 from toolkit.images.buildah import BuildahBuilder
 from toolkit.images.copy import find_image
+from toolkit.images.docker import DockerBuilder
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.platforms.local.taking import take
@@ -205,6 +207,19 @@ def test_what_append_cannot_build_on_is_built_by_buildah_and_taken_here(
         assert tool(*shell, "echo runs") == "runs"
     finally:
         tool("podman", "rmi", "--all", "--force")
+
+
+def test_instructions_for_later_builds_are_followed_alike_and_not_handed_on(
+    engine: None, registry: Registry, host: str, name: str, lines: list[str]
+) -> None:
+    spec, seen = our_image(push_shape("onbuild", registry, f"{name}-base")), []
+    for builder in (BuildahBuilder(), DockerBuilder()):
+        digest = builder.build(spec, f"{host}/{name}:{builder.name}", lines.append)
+        settings = config_of(registry, name, digest)["config"]
+        assert not settings.get("OnBuild")
+        assert "TRIGGERED=yes" in settings["Env"]
+        seen.append([settings.get(key) for key in ("Env", "Entrypoint", "Cmd", "User")])
+    assert seen[0] == seen[1]
 
 
 def base_layers(registry: Registry, base: str) -> list[str]:
