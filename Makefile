@@ -25,6 +25,7 @@ test: .venv/installed
 # Every crash of every command, fifty deployments at once, and whatever else `test` takes samples of: an hour.
 test-exhaustive: .venv/installed
 	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/aws/test_many_endpoints.py tests/faults
+	TOOLKIT_EVERY_BASE=1 $(BIN)/python -m pytest tests/images/test_shapes_of_bases.py
 	TOOLKIT_ONE_ROAD=1 $(BIN)/python -m pytest tests/serving/test_one_road.py
 	TOOLKIT_SCALE=1 TOOLKIT_DEPLOYERS=10x500 $(BIN)/python -m pytest -n 2 -s tests/scale
 	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py

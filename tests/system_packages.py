@@ -18,7 +18,10 @@ _PACKAGES = {
     "dockerd": "docker.io",
     "docker": "docker.io",
     "nsenter": "util-linux",
+    "runuser": "util-linux",
     "curl": "curl",
+    "busybox": "busybox-static",
+    "pg_ctlcluster": "postgresql",
     "chromium-headless-shell": "chromium-headless-shell",
 }
 _ALSO_AT = "/usr/lib/podman"

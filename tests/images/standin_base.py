@@ -71,8 +71,14 @@ def _push(registry: Registry, repository: str, with_python: bool) -> str:
 @cache
 def _layer(with_python: bool) -> tuple[bytes, str]:
     """The layer, packed, and its digest unpacked."""
-    content = _tar({**_files(_shell()), **(_files(_python_and_libraries()) if with_python else {})})
+    content = tar_of_layer(with_python)
     return gzip.compress(content, 1, mtime=0), f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+@cache
+def tar_of_layer(with_python: bool = True) -> bytes:
+    """All that the base holds, not packed."""
+    return _tar({**_files(_shell()), **(_files(_python_and_libraries()) if with_python else {})})
 
 
 def _tar(files: dict[str, Path]) -> bytes:
@@ -82,7 +88,7 @@ def _tar(files: dict[str, Path]) -> bytes:
             entry = tarfile.TarInfo(folder)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
             archive.addfile(entry)
-        for name, target in {**_LINKS, f"{VENV}/bin/python3".lstrip("/"): str(_python())}.items():
+        for name, target in {**_LINKS, f"{VENV}/bin/python3".lstrip("/"): str(python())}.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname = tarfile.SYMTYPE, target
             archive.addfile(entry)
@@ -100,7 +106,7 @@ def _texts() -> dict[str, str]:
     return {
         "/etc/passwd": "root:x:0:0:root:/root:/bin/sh\n",
         "/usr/local/bin/sagemaker_entrypoint.sh": "#!/bin/sh\nexec python3 -m vllm.entrypoints.openai.api_server\n",
-        f"{VENV}/pyvenv.cfg": f"home = {_python().parent}\n",
+        f"{VENV}/pyvenv.cfg": f"home = {python().parent}\n",
         f"{_SITE_PACKAGES}/vllm-0.32.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0\n",
         f"{vllm}/__init__.py": "",
         f"{vllm}/entrypoints/openai/api_server.py": Path(__file__).with_name("standin_vllm.py").read_text(),
@@ -118,14 +124,14 @@ def _shell() -> list[Path]:
 
 
 def _python_and_libraries() -> list[Path]:
-    python = _python()
-    beside = next(path for path in _loaded([python]) if path.name == "libc.so.6").parent
+    program = python()
+    beside = next(path for path in _loaded([program]) if path.name == "libc.so.6").parent
     # a virtual environment may lead to any of its names
-    programs = [python.with_name(name) for name in ("python3", python.name)]
+    programs = [program.with_name(name) for name in ("python3", program.name)]
     return [*programs, *_library(), *(beside / name for name in _VLLM_LOADS)]
 
 
-def _python() -> Path:
+def python() -> Path:
     """The program behind the virtual environment's links."""
     return Path(sys.executable).resolve()
 

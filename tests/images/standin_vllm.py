@@ -1,9 +1,11 @@
 """Stands for vLLM's server inside a test image: says what it was started as, and ends on SIGTERM with 0.
 
-A request that says `wait` is answered when the process gets SIGUSR1. With DIES in its environment it dies at once.
+A request that says `wait` is answered when the process gets SIGUSR1, one with `import` says where that module lies.
+With DIES in its environment it dies at once.
 """
 
 import hashlib
+import importlib
 import json
 import os
 import signal
@@ -31,6 +33,8 @@ class Answers(BaseHTTPRequestHandler):
         files = {str(path): described(path) for path in sorted((OWN, *OWN.rglob("*")))}
         mounted = {str(path): access(path) for path in sorted(Path("/opt/ml").rglob("*")) if path.is_file()}
         said = {"arguments": sys.argv[1:], "environment": environment, "user": os.getuid()}
+        if "import" in asked:
+            said["imported"] = importlib.import_module(asked["import"]).__file__
         self._answer({**said, "files": files, "mounted": mounted})
 
     def _answer(self, document: object) -> None:
@@ -43,7 +47,8 @@ class Answers(BaseHTTPRequestHandler):
 
 def described(path: Path) -> list[object]:
     status = path.stat()
-    content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    is_text = path.is_file() and os.access(path, os.R_OK)
+    content = hashlib.sha256(path.read_bytes()).hexdigest() if is_text else ""
     return [stat.filemode(status.st_mode), status.st_uid, status.st_gid, content]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,11 +23,13 @@ from standin_base import push_standin
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
+from toolkit.catalog import lookup
 from toolkit.errors import ApplyError, EndpointFailed, InvocationError, PlatformError
 from toolkit.home import home
 from toolkit.images.registry import Registry
 from toolkit.platforms.local import daemon
 from toolkit.platforms.local.clients import DaemonSession
+from toolkit.platforms.local.engine import gpu_options
 
 RECIPE = toolkit.load("tiny/p-eagle").path
 
@@ -49,9 +52,9 @@ def _nothing_is_left(base: str) -> Iterator[None]:
 def recipe(base: str, tmp_path: Path) -> Callable[..., Path]:
     """The tiny recipe, in an image on that base, with that one of the engine's variables."""
 
-    def write(variable: str = "ROUND", base: str = base) -> Path:
+    def write(variable: str = "ROUND", base: str = base, more: str = "") -> Path:
         text = RECIPE.read_text().replace("./", f"{RECIPE.parent}/").replace("env: {", f'env: {{{variable}: "1", ')
-        run = f"platform: {{name: local, run: container}}\ncontainer: {{base: '{base}'}}"
+        run = f"platform: {{name: local, run: container{more}}}\ncontainer: {{base: '{base}'}}"
         path = tmp_path / "recipe.yaml"
         path.write_text(text.replace("platform: {name: local}", run))
         return path
@@ -110,6 +113,37 @@ def test_the_image_is_built_and_runs_as_on_sagemaker(
 
     toolkit.destroy(written, progress=Silent())
     assert containers() == []
+
+
+def test_the_container_has_the_memory_of_the_instance_type_and_its_images_user(recipe: Callable[..., Path]) -> None:
+    endpoint = deploy(recipe(more=", instance_types: [ml.c7i.large]"))
+    (container,) = containers()
+    said = json.loads(tool("podman", "inspect", container))[0]
+    host = said["HostConfig"]
+    assert (host["Memory"], host["ShmSize"], host["ReadonlyRootfs"]) == (4 * 1024**3, 1024**3, False)
+    assert host["NanoCpus"] == min(2, os.cpu_count() or 1) * 10**9
+    assert (ask(endpoint)["user"], said["Config"]["User"]) == (0, "0")
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_podman_gives_the_gpus_that_a_cdi_file_names_and_refuses_others(
+    recipe: Callable[..., Path], tmp_path: Path, is_named: bool
+) -> None:
+    """The file lies where podman looks in the mounts of this test alone, with a variable in place of a device."""
+    image = toolkit.build(recipe(), progress=Silent())
+    device = {"name": "all", "containerEdits": {"env": ["GPU=given"]}}
+    cdi = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}
+    file = tmp_path / "cdi" / "nvidia.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps(cdi))
+    options = gpu_options(lookup.instance("ml.g6.xlarge"), [file.parent])
+    if not is_named:
+        file.unlink()
+    see = f'mkdir -p /run/cdi && mount --bind {file.parent} /run/cdi && exec "$@"'
+    run = ["podman", "run", "--rm", "--network", "none", *options, "--entrypoint", "/usr/bin/env", image]
+    done = subprocess.run(["unshare", "--mount", "sh", "-c", see, "sh", *run], capture_output=True, text=True)
+    assert ("GPU=given" in done.stdout.splitlines()) is is_named
+    assert ("unresolvable CDI devices nvidia.com/gpu=all" in done.stderr) is not is_named
 
 
 def test_an_update_lets_the_old_container_finish_what_it_began(recipe: Callable[..., Path]) -> None:

@@ -11,7 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
-from toolkit.images.preflight import UNKNOWN_PYTHON, Addition, known_findings
+from toolkit.images.preflight import LENT, UNKNOWN_PYTHON, Addition, known_findings
 from toolkit.images.reference import parse
 from toolkit.recipe.content import fragment
 from toolkit.recipe.recipe import Recipe
@@ -93,7 +93,8 @@ def _of_base(recipe: Recipe) -> Iterator[Finding]:
     python = section.python or (image.python if image and not section.base else "") or UNKNOWN_PYTHON
     with suppress(UsageError):  # a fragment that cannot be read, which its own check says
         text = f"COPY rootfs/ /\n{fragment(section)}"
-        builder = section.builder or ("docker" if section.dockerfile else "append")
+        put_together = "append" if recipe.platform_rules.facts.has_instance_types else LENT
+        builder = section.builder or ("docker" if section.dockerfile else put_together)
         yield from known_findings(digest, Addition(tuple(section.wheels), python, builder, text, section.bake_drafter))
 
 

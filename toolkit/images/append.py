@@ -62,14 +62,21 @@ class Composed:
 
 @contextmanager
 def composed(
-    spec: ImageSpec, origin: Registry, log: Callable[[str], None], parent: Path | None = None
+    spec: ImageSpec,
+    origin: Registry,
+    log: Callable[[str], None],
+    parent: Path | None = None,
+    manifest_of: Callable[[Parts, str], Manifest] = schema_2,
 ) -> Iterator[Composed]:
-    """The image on its base, which `origin` has, until the block ends. Raises BuildError."""
+    """The image on its base, which `origin` has, until the block ends; layers of the base are never packed anew.
+
+    `manifest_of` makes the manifest of the parts: what SageMaker takes, if nothing else is said. Raises BuildError.
+    """
     if spec.needs_run:
         message = "builder `append` only adds files, and cannot run the instructions of this Dockerfile"
         raise BuildError(message, hint="Use a builder that can: docker, buildah or codebuild.")
     base = find_image(origin, parse(spec.base))
-    schema_2(base.parts, base.name)  # before minutes are spent on an unsuitable base image
+    manifest_of(base.parts, base.name)  # before minutes are spent on an unsuitable base image
     with _working_folder(parent) as folder:
         layers = _write_layers(spec, Path(folder), log)
         body = encode(_config(base, spec, layers))
@@ -77,7 +84,7 @@ def composed(
         own = [Part(layer.blob, partial(_read, layer.path)) for layer in layers]
         own.append(Part(config, lambda start: iter([body[start:]])))
         listed = (*base.parts.layers, *(layer.blob for layer in layers))
-        yield Composed(base, schema_2(Parts(config, listed), base.name), own)
+        yield Composed(base, manifest_of(Parts(config, listed), base.name), own)
 
 
 def _working_folder(parent: Path | None) -> tempfile.TemporaryDirectory[str]:

@@ -21,8 +21,8 @@ from toolkit.errors import BuildError
 from toolkit.images.copy import Connect, find_image
 from toolkit.images.kept import KEPT_LIMITS, keep_facts, kept_facts
 from toolkit.images.layer_files import LayerFiles, is_readable, read_layer
-from toolkit.images.manifest import Blob
-from toolkit.images.preflight import Addition, Base, BaseFacts, Distribution, find
+from toolkit.images.manifest import ZSTD_LAYER, Blob
+from toolkit.images.preflight import PUT_TOGETHER, Addition, Base, BaseFacts, Distribution, find
 from toolkit.images.reference import Reference, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
@@ -49,7 +49,7 @@ def require_runnable(spec: ImageSpec, builder: str, connect: Connect, log: Log, 
     try:
         base = _look(parse(spec.base), addition, connect, log)
     except BuildError as error:
-        if builder == "append":
+        if builder in PUT_TOGETHER:
             raise
         say(f"what {spec.base} holds is not known: {error.message}")
         return
@@ -228,7 +228,8 @@ def _look(image: Reference, addition: Addition, connect: Connect, log: Log) -> B
         # Who builds with CodeBuild may have a slow network of his own.
         wanted = addition.builder != "codebuild" and (bool(addition.wheels) or not _is_an_engines(image))
         holds = read_base(registry, image, listed, settings.get("Env") or [], log) if wanted else None
-    base = Base(str(image), len(listed), tuple(settings.get("OnBuild") or ()), holds, wanted and holds is None)
+    triggers, has_zstd = tuple(settings.get("OnBuild") or ()), any(one.media_type == ZSTD_LAYER for one in listed)
+    base = Base(str(image), len(listed), triggers, holds, wanted and holds is None, has_zstd)
     if image.digest:
         keep_facts(image.digest, asdict(base))
     return base

@@ -9,13 +9,19 @@ import hashlib
 import io
 import posixpath
 import re
+import sys
 import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 from toolkit.errors import BuildError
-from toolkit.images.manifest import Blob
+from toolkit.images.manifest import ZSTD_LAYER, Blob
 
 _PLAIN, _GZIP = "tar", ("tar.gzip", "tar+gzip")
 _BUFFER_BYTES = 1024**2
@@ -56,13 +62,14 @@ class LayerFiles:
 
 
 def is_readable(blob: Blob) -> bool:
-    """Whether the layer is packed in a way that is read here: with gzip, or not at all."""
-    return blob.media_type.endswith((_PLAIN, *_GZIP))
+    """Whether the layer is packed in a way that is read here: with gzip, with zstd, or not at all."""
+    return blob.media_type.endswith((_PLAIN, *_GZIP)) or blob.media_type == ZSTD_LAYER
 
 
 def read_layer(name: str, blob: Blob, pieces: Iterator[bytes]) -> LayerFiles:
     """Read all of a layer, and check it against its digest; `name` is its image's. Raises BuildError."""
-    stream = _Unpacked(pieces, packed=blob.media_type.endswith(_GZIP))
+    is_gzip = blob.media_type.endswith(_GZIP)
+    stream = _Unpacked(pieces, zstd.ZstdDecompressor if blob.media_type == ZSTD_LAYER else _Gunzip if is_gzip else None)
     what = f"{name}: the layer {blob.digest}"
     found = LayerFiles()
     try:
@@ -74,7 +81,7 @@ def read_layer(name: str, blob: Blob, pieces: Iterator[bytes]) -> LayerFiles:
                     raise BuildError(f"{what} has more links and packages than an image can use")
         while stream.read(_BUFFER_BYTES):
             pass
-    except (tarfile.TarError, zlib.error, EOFError, UnicodeError, ValueError) as error:
+    except (tarfile.TarError, zlib.error, zstd.ZstdError, EOFError, UnicodeError, ValueError) as error:
         raise BuildError(f"{what} cannot be unpacked: {error}") from error
     if stream.digest != blob.digest:
         raise BuildError(f"{what} is not what its digest says")
@@ -134,15 +141,37 @@ class _Entry(tarfile.TarInfo):
         return entry
 
 
-class _Unpacked(io.RawIOBase):
-    """The bytes of a layer unpacked, and the digest of the packed ones."""
+class _Gunzip:
+    """zlib's decompressor with the manners of all the others: it keeps what it has not unpacked yet."""
 
-    def __init__(self, pieces: Iterator[bytes], *, packed: bool) -> None:
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def decompress(self, packed: bytes, most: int) -> bytes:
+        return self._zlib.decompress(self._zlib.unconsumed_tail + packed, most)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._zlib.unconsumed_tail
+
+    @property
+    def eof(self) -> bool:
+        return self._zlib.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._zlib.unused_data
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a layer unpacked, and the digest of the packed ones. Without an unpacker they are the same."""
+
+    def __init__(self, pieces: Iterator[bytes], unpacker: type[_Gunzip | zstd.ZstdDecompressor] | None) -> None:
         self._pieces = pieces
         self._hash = hashlib.sha256()
-        self._packed = packed
-        self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16) if packed else None
-        self._rest = b""  # packed bytes that are not unpacked yet
+        self._new_unpacker = unpacker
+        self._unpacker = unpacker() if unpacker else None
+        self._rest = b""  # packed bytes behind the end of a stream
         self._ready = b""
         self._size = 0
 
@@ -164,19 +193,24 @@ class _Unpacked(io.RawIOBase):
     def _fill(self) -> bool:
         """Unpack some more. False at the end."""
         while not self._ready:
-            if not self._rest:
-                self._rest = next(self._pieces, b"")
-                if not self._rest:
+            packed, self._rest = self._rest, b""
+            if not packed and (self._unpacker is None or self._unpacker.eof or self._unpacker.needs_input):
+                packed = next(self._pieces, b"")
+                if not packed:
                     return False
-                self._hash.update(self._rest)
-            if self._zlib is None:
-                self._ready, self._rest = self._rest, b""
-                break
-            if self._zlib.eof:  # several gzip streams in a row are one
-                self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 16)
-            self._ready = self._zlib.decompress(self._rest, _BUFFER_BYTES)
-            self._rest = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+                self._hash.update(packed)
+            self._ready = self._unpack(packed)
         self._size += len(self._ready)
         if self._size > _MOST_UNPACKED:
             raise tarfile.ReadError(f"more than {_MOST_UNPACKED} bytes")
         return True
+
+    def _unpack(self, packed: bytes) -> bytes:
+        if self._unpacker is None or self._new_unpacker is None:
+            return packed
+        if self._unpacker.eof:  # several streams in a row are one
+            self._unpacker = self._new_unpacker()
+        unpacked = self._unpacker.decompress(packed, _BUFFER_BYTES)
+        if self._unpacker.eof:
+            self._rest = self._unpacker.unused_data
+        return unpacked

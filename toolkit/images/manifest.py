@@ -20,6 +20,7 @@ INDEXES = ("application/vnd.docker.distribution.manifest.list.v2+json", "applica
 ACCEPTED = (SCHEMA_2, OCI, *INDEXES)
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+ZSTD_LAYER = "application/vnd.oci.image.layer.v1.tar+zstd"
 
 _SCHEMA_2_WORDS = {
     CONFIG: CONFIG,
@@ -28,6 +29,11 @@ _SCHEMA_2_WORDS = {
     "application/vnd.oci.image.config.v1+json": CONFIG,
     "application/vnd.oci.image.layer.v1.tar+gzip": LAYER,
     "application/vnd.oci.image.layer.v1.tar": "application/vnd.docker.image.rootfs.diff.tar",
+}
+_OCI_WORDS = {
+    CONFIG: "application/vnd.oci.image.config.v1+json",
+    LAYER: "application/vnd.oci.image.layer.v1.tar+gzip",
+    "application/vnd.docker.image.rootfs.diff.tar": "application/vnd.oci.image.layer.v1.tar",
 }
 _ANY_DOCUMENT = ("application/json", "application/octet-stream", "text/plain")
 _PLATFORM = "linux/amd64"
@@ -174,6 +180,17 @@ def schema_2(image: Parts, name: str) -> Manifest:
     layers = [_in_docker_words(layer, name).as_json() for layer in image.layers]
     config = _in_docker_words(image.config, name).as_json()
     return Manifest(SCHEMA_2, encode({"schemaVersion": 2, "mediaType": SCHEMA_2, "config": config, "layers": layers}))
+
+
+def as_it_is_packed(image: Parts, name: str) -> Manifest:
+    """The manifest as Docker schema 2, or in OCI's words where a layer is packed with zstd: for who runs both."""
+    if all(layer.media_type != ZSTD_LAYER for layer in image.layers):
+        return schema_2(image, name)
+    config, *layers = (
+        Blob(_OCI_WORDS.get(one.media_type, one.media_type), one.digest, one.size).as_json()
+        for one in (image.config, *image.layers)
+    )
+    return Manifest(OCI, encode({"schemaVersion": 2, "mediaType": OCI, "config": config, "layers": layers}))
 
 
 def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:

@@ -26,6 +26,10 @@ _MOST_LAYERS = 125
 UNKNOWN_PYTHON = "3.12"
 """For which packages are taken where neither the recipe nor the catalogue says a base's Python."""
 
+LENT = "lent"
+"""The builder that an engine of this machine takes an image from: it puts it together as `append` does."""
+PUT_TOGETHER = ("append", LENT)
+
 _LAYERED = re.compile(r"^\s*(RUN|COPY|ADD)\s", re.M | re.I)
 _RUNS = re.compile(r"^\s*RUN\s", re.M | re.I)
 _USER = re.compile(r"^\s*USER\s+([^\s:]+)", re.M | re.I)
@@ -62,13 +66,19 @@ class BaseFacts:
 
 @dataclass(frozen=True)
 class Base:
-    """A base image: layers, the instructions that it has for builds on it, and what it holds where that was read."""
+    """A base image: layers, the instructions that it has for builds on it, and what it holds where that was read.
+
+    Fields:
+        is_packed_otherwise: it was to be read, and has layers packed in a way that is not read.
+        has_zstd: a layer is packed with zstd.
+    """
 
     name: str
     layers: int
     triggers: tuple[str, ...]
     holds: BaseFacts | None
     is_packed_otherwise: bool = False
+    has_zstd: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ class Addition:
 
     @property
     def layers(self) -> int:
-        if self.builder == "append":
+        if self.builder in PUT_TOGETHER:
             return 2 if self.has_large_files else 1
         return 1 if self.builder == "buildah" else len(_LAYERED.findall(self.dockerfile))
 
@@ -103,12 +113,17 @@ def known_findings(digest: str, addition: Addition) -> Iterator[Finding]:
 def find(base: Base, addition: Addition, wheels: Sequence[Wheel]) -> Iterator[Finding]:
     """All findings, the worst first."""
     yield from _of_layers(base, addition)
+    if base.has_zstd and addition.builder == "append":
+        message = f"{base.name} has layers packed with zstd, which `append` sends as they are, and SageMaker refuses"
+        hint = "Push the base again with gzip layers; or, where it lies in another registry than yours, set "
+        hint += "`container.builder` to buildah, which then packs them anew."
+        yield Finding("base.zstd", message, "container.builder", hint=hint)
     if base.triggers and addition.builder == "append":
         message = f"{base.name} has ONBUILD instructions, which builder `append` cannot follow: "
         hint = "Set `container.builder` to docker, buildah or codebuild, which follow them."
         yield Finding("base.onbuild", message + "; ".join(base.triggers), "container.builder", hint=hint)
     if base.is_packed_otherwise:
-        message = f"what {base.name} holds is not known: its layers are not packed with gzip"
+        message = f"what {base.name} holds is not known: it has layers that are packed in a way that is not read"
         yield Finding("base.unread", message, "container.base", severity="info")
     if base.holds is None:
         return

@@ -14,9 +14,11 @@ from toolkit.images.manifest import (
     LAYER,
     OCI,
     SCHEMA_2,
+    ZSTD_LAYER,
     Blob,
     Manifest,
     Parts,
+    as_it_is_packed,
     for_our_platform,
     media_type_of,
     read_config,
@@ -103,3 +105,14 @@ def test_a_configuration_that_tells_of_other_layers_is_refused() -> None:
 def test_oci_and_schema_2_are_the_types_of_images() -> None:
     document = {"config": ENTRY, "layers": [ENTRY]}
     assert parts_of(manifest(document, OCI), "a") == parts_of(manifest(document), "a")
+
+
+@pytest.mark.parametrize(("layer", "media_type"), [(LAYER, SCHEMA_2), (ZSTD_LAYER, OCI)])
+def test_only_layers_of_zstd_take_ocis_words(layer: str, media_type: str) -> None:
+    """In which there is none of Docker's."""
+    image = Parts(Blob(CONFIG, DIGEST, 1), (Blob(layer, DIGEST, 1), Blob(LAYER, DIGEST, 2)))
+    made = as_it_is_packed(image, "an-image")
+    words = [entry["mediaType"] for entry in (json.loads(made.body)["config"], *json.loads(made.body)["layers"])]
+    assert made.media_type == media_type
+    assert {"docker" in word for word in words} == {media_type == SCHEMA_2}
+    assert len(words) == 3

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolkit.catalog import lookup
 from toolkit.errors import PlatformError
 from toolkit.platforms.image import ON_THIS_MACHINE
 from toolkit.platforms.local import engine, machine, modeldata
@@ -16,6 +17,7 @@ from toolkit.platforms.local.command import Starter, entrypoint, process, runnab
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, StartQueue, Variant
+from toolkit.platforms.sagemaker.keys import ANY_TYPE
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 if TYPE_CHECKING:
@@ -64,14 +66,15 @@ class ContainerHost:
 
     def _model(self, variant: Variant) -> Model:
         _must_be_one(variant.name, "InitialInstanceCount", variant.count)
-        container = variant.placements[0].container
+        placement = variant.placements[0]
+        container = placement.container
         return Model(
-            starter=self._starter(container),
+            starter=self._starter(container, placement.instance_type),
             data=_model_data(container),
             startup_timeout_s=variant.asked.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
         )
 
-    def _starter(self, container: Mapping[str, Any]) -> Starter:
+    def _starter(self, container: Mapping[str, Any], instance_type: str = "") -> Starter:
         image, variables = container.get("Image", ""), container.get("Environment", {})
         if program := entrypoint(image, self._containers):
             _must_not_start_code(variables)
@@ -81,7 +84,9 @@ class ContainerHost:
             raise ServiceError(f"Requested image {image} not found. This machine runs {runnable}.")
         try:
             if engine.holds(image):
-                return partial(engine.command, engine.engine(), image, variables)
+                runner = engine.engine()
+                known = lookup.instance(instance_type) if instance_type != ANY_TYPE else None
+                return partial(engine.command, runner, image, variables, engine.limits_of(runner, known))
         except PlatformError as error:
             raise ServiceError(str(error)) from error
         raise ServiceError(f"Requested image {image} not found. Build it: toolkit build RECIPE")

@@ -10,11 +10,13 @@ from toolkit.images.append import composed
 from toolkit.images.base import require_runnable
 from toolkit.images.buildah import BUILD_OPTIONS, access
 from toolkit.images.command import Log, build_arguments, build_context, build_failure, last_words, run
-from toolkit.images.copy import parts_of
+from toolkit.images.copy import find_image, parts_of
 from toolkit.images.docker import logged_in
 from toolkit.images.docker_config import engine_credentials
 from toolkit.images.loan import Loan, lend
-from toolkit.images.reference import is_loopback, parse
+from toolkit.images.manifest import as_it_is_packed
+from toolkit.images.preflight import LENT
+from toolkit.images.reference import Reference, is_loopback, parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ImageSpec
 from toolkit.platforms.local.engine import engine, holds
@@ -25,21 +27,27 @@ _ROOM = "Free disk space where images are stored (podman image prune, docker ima
 def take(spec: ImageSpec, image: str, log: Log, say: Log) -> None:
     """Have it under that name, unless it is there: its tag says its content. Raises PlatformError.
 
-    What a push would send is put together in the same way and pulled. Only instructions of the user's own, and a base
-    that is in no registry, take a build here; that of podman has the same layers as the one that is pushed.
+    What a push would send is put together in the same way and pulled. Only instructions, the user's own or those that
+    the base has for builds on it, and a base that is in no registry, take a build here; that of podman has the same
+    layers as the one that is pushed.
     """
     if holds(image):
         return
     program, source = engine(), parse(spec.base)
-    takes_build = spec.needs_run or source.registry == "localhost"
-    require_runnable(spec, "buildah" if takes_build else "append", _connect, log, say)
+    takes_build = spec.needs_run or source.registry == "localhost" or _has_triggers(source)
+    require_runnable(spec, "buildah" if takes_build else LENT, _connect, log, say)
     if takes_build:
         _build(program, spec, image, log)
         return
-    with _connect(source.registry) as origin, composed(spec, origin, log) as made:
+    with _connect(source.registry) as origin, composed(spec, origin, log, manifest_of=as_it_is_packed) as made:
         parts = [*made.own, *parts_of(made.base.parts.layers, origin, source, origin)]
         with lend(made.manifest, parts) as lent:
             _pull(program, lent, image, log)
+
+
+def _has_triggers(base: Reference) -> bool:
+    with _connect(base.registry) as registry:
+        return bool((find_image(registry, base).config.get("config") or {}).get("OnBuild"))
 
 
 def _connect(host: str) -> Registry:

@@ -12,6 +12,9 @@ from toolkit.recipe.schema import NetworkSection, ObservabilitySection, Platform
 from toolkit.recipe.section import NonEmptyStr, PositiveInt, RecipeName, Section
 from toolkit.recipe.training_schema import LONGEST_HOURS, TrainingSection
 
+ANY_TYPE = "ml.m7i.large"
+"""Stands in an endpoint configuration, which must have a type, where types mean nothing."""
+
 
 class ComponentSection(Section):
     """An inference component: the model as a tenant of an endpoint, with copies of its own."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.keys import ANY_TYPE
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.names import ML
 from toolkit.recipe.assemble import Sections
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from toolkit.planning.resources import Account, Resource
     from toolkit.platforms.parts import PlatformParts
     from toolkit.platforms.sagemaker.kinds.base import AwsKind
-
-# An endpoint configuration must have a type.
-_ANY_TYPE = "ml.m7i.large"
 
 
 def adopt(other: PlatformSection) -> PlatformSection:
@@ -75,7 +73,7 @@ class AwsRules:
     def fill_in(self, written: PlatformSection) -> PlatformSection:
         """Weights are staged in S3. Where instance types mean nothing, any will do."""
         any_type = not (self.facts.has_instance_types or written.instance_types)
-        here = written.on(_ANY_TYPE) if any_type else written
+        here = written.on(ANY_TYPE) if any_type else written
         return here.edit(weights=written.weights or "s3")
 
     def instance(self, name: str) -> lookup.Instance | None:
