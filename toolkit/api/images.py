@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 from toolkit.api.context import arms_of, complete_recipe, open_for, record_of
 from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.engines.arguments import builds
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.image import base_image
@@ -62,13 +63,36 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     return opened.scan(image)
 
 
-def verify(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, str]:
+def verify(recipe: RecipeLike, *, platform: str | None = None, key: str | None = None) -> dict[str, str]:
     """The digests of the recipe's image, its bill of materials (`sbom`) and its `provenance`, as ECR has them.
 
-    Raises UsageError for a recipe without an image of its own, BuildError where one is missing or about another image.
+    With a key (cosign.pub, or the URL of a service's) they must be signed with it. Raises UsageError for a recipe
+    without an image of its own or an unusable key, BuildError where one is missing, not signed or about another image.
     """
+    public = _signing().public_key(key) if key else None
     opened, image = _built(recipe, platform, "verify")
-    return opened.verify(image)
+    return opened.verify(image, public)
+
+
+def sign(recipe: RecipeLike, key: str, *, platform: str | None = None) -> None:
+    """Sign the recipe's image, its bill of materials and its provenance, unless this key has.
+
+    `key` is a file (cosign.key, whose password is in $COSIGN_PASSWORD), or the URL of a service's, with which cosign
+    signs. Raises UsageError for a recipe without an image of its own or an unusable key, BuildError where the image or
+    one of the documents is missing.
+    """
+    signing_key = _signing().signing_key(key)
+    opened, image = _built(recipe, platform, "sign")
+    opened.sign(image, signing_key)
+
+
+def _signing() -> ModuleType:
+    try:
+        from toolkit.images import signing
+    except ImportError as error:
+        message = "signing and checking signatures needs the packages cryptography and PyNaCl"
+        raise MissingPackage(message, extra="sign") from error
+    return signing
 
 
 def _built(recipe: RecipeLike, platform: str | None, verb: str) -> tuple[Platform, str]:
