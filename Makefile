@@ -27,6 +27,7 @@ test-exhaustive: .venv/installed
 	TOOLKIT_EVERY_CRASH=1 $(BIN)/python -m pytest $(TWO_AT_A_TIME) tests/aws/test_crash_safe.py tests/aws/test_many_endpoints.py tests/faults
 	TOOLKIT_ONE_ROAD=1 $(BIN)/python -m pytest tests/serving/test_one_road.py
 	TOOLKIT_SCALE=1 $(BIN)/python -m pytest -n 2 -s tests/scale
+	TOOLKIT_ALL_WHEELS=1 $(BIN)/python -m pytest --timeout 900 tests/images/test_real_wheels.py
 	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py
 
 lint: .venv/installed

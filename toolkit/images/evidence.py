@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.inventory import PREDICATE, STATEMENT
-from toolkit.images.manifest import digest_of
+from toolkit.images.manifest import at, digest_of, parsed
 from toolkit.images.referrers import Document, Referrers
 
 if TYPE_CHECKING:
@@ -27,31 +26,16 @@ _WORDS = {_IS_SIGNED: "image", _IS_MADE_OF: "bill of materials", PREDICATE: "pro
 
 
 @dataclass(frozen=True)
-class _Digest:
-    sha256: str = ""
-
-
-@dataclass(frozen=True)
 class _Named:
-    digest: _Digest = _Digest()
-    name: str = ""
-    uri: str = ""
+    sha256: Annotated[str, at("digest", "sha256")] = ""
 
 
 @dataclass(frozen=True)
-class _Definition:
-    dependencies: Annotated[tuple[_Named, ...], Field(alias="resolvedDependencies")] = ()
+class _Provenance:
+    """What a provenance says that went in, and what came with it."""
 
-
-@dataclass(frozen=True)
-class _Details:
-    byproducts: tuple[_Named, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Predicate:
-    definition: Annotated[_Definition, Field(alias="buildDefinition")]
-    details: Annotated[_Details, Field(alias="runDetails")]
+    of: Annotated[tuple[_Named, ...], at("predicate", "buildDefinition", "resolvedDependencies")]
+    beside: Annotated[tuple[_Named, ...], at("predicate", "runDetails", "byproducts")]
 
 
 @dataclass(frozen=True)
@@ -63,7 +47,7 @@ class _Statement:
     predicate: dict[str, Any]
 
     def is_about(self, digest: str) -> bool:
-        return any(f"sha256:{one.digest.sha256}" == digest for one in self.subject)
+        return any(f"sha256:{one.sha256}" == digest for one in self.subject)
 
 
 def attach(beside: Referrers, sbom: bytes, provenance: bytes) -> None:
@@ -108,18 +92,14 @@ def _documents(beside: Referrers, base: str | None) -> tuple[bytes, bytes]:
         missing = "no bill of materials" if not sboms else "no provenance"
         raise BuildError(f"{beside} has {missing} beside it", hint=hint)
     for content in provenances:
-        try:
-            statement = documents.parse(_Statement, content)
-            said = documents.fit(_Predicate, statement.predicate)
-        except documents.Unfit as error:
-            raise BuildError(f"{beside}: its provenance cannot be read: {error}") from error
-        matching = [sboms[one.digest.sha256] for one in said.details.byproducts if one.digest.sha256 in sboms]
+        statement = parsed(_Statement, content, f"{beside}: its provenance")
+        made = parsed(_Provenance, content, f"{beside}: its provenance")
+        matching = [sboms[one.sha256] for one in made.beside if one.sha256 in sboms]
         if statement.kind != PREDICATE or not matching:
             continue
         if not statement.is_about(beside.image.digest):
             raise BuildError(f"{beside}: its provenance is about another image", hint=hint)
-        on = {one.digest.sha256 for one in said.definition.dependencies}
-        if base and base.removeprefix("sha256:") not in on:
+        if base and base.removeprefix("sha256:") not in {one.sha256 for one in made.of}:
             raise BuildError(f"{beside}: its provenance names another base than the image itself, {base}", hint=hint)
         return matching[0], content
     raise BuildError(f"{beside}: its provenance is not about the bill of materials beside it", hint=hint)
@@ -139,16 +119,13 @@ def _statements(beside: Referrers, sbom: bytes, provenance: bytes) -> dict[str, 
 def _unsigned(beside: Referrers, wanted: Mapping[str, bytes], key: PublicKey) -> dict[str, bytes]:
     """Those of the statements that this key has not signed."""
     signed = [statement for _, bundle in beside.contents(_BUNDLE) if (statement := key.statement(bundle))]
-    said = [parsed for statement in signed if (parsed := _parsed(statement)).is_about(beside.image.digest)]
+    said = [one for one in map(_statement, signed) if one.is_about(beside.image.digest)]
     return {
         kind: statement
         for kind, statement in wanted.items()
-        if not any(one.kind == kind and one.predicate == _parsed(statement).predicate for one in said)
+        if not any(one.kind == kind and one.predicate == _statement(statement).predicate for one in said)
     }
 
 
-def _parsed(statement: bytes) -> _Statement:
-    try:
-        return documents.parse(_Statement, statement)
-    except documents.Unfit as error:
-        raise BuildError(f"a signed statement cannot be read: {error}") from error
+def _statement(content: bytes) -> _Statement:
+    return parsed(_Statement, content, "a signed statement")

@@ -10,6 +10,7 @@ import configparser
 import io
 import os
 import posixpath
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -69,7 +70,10 @@ def install_wheel(wheel: Path, folder: Path, most: int) -> dict[str, ContextFile
                 raise BuildError(f"{wheel.name} unpacks to more than {most} bytes")
         layer = _Layer(source.distribution, folder)
         try:
-            install(source, layer, {})
+            with warnings.catch_warnings():
+                # numpy has some in its wheel: leaving them out is no news to who builds an image
+                warnings.filterwarnings("ignore", "Skip installing .*__pycache__", RuntimeWarning)
+                install(source, layer, {})
         # a path out of its folder is a ValueError, an entry point without a function an AssertionError
         except (InstallerError, AssertionError, KeyError, ValueError, configparser.Error) as error:
             message = f"{wheel.name} cannot be installed: {error}"

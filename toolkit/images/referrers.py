@@ -13,9 +13,8 @@ from typing import Annotated, Any
 import httpx
 from pydantic import Field
 
-from toolkit import documents
 from toolkit.errors import BuildError
-from toolkit.images.manifest import OCI, Blob, Manifest, digest_of, encode, parts
+from toolkit.images.manifest import OCI, Blob, Manifest, at, digest_of, encode, parsed, parts
 from toolkit.images.registry import Registry
 from toolkit.images.upload import Upload
 
@@ -56,9 +55,9 @@ class _List:
 
 @dataclass(frozen=True)
 class _Refers:
-    """What a referrer says that it is about."""
+    """The digest of what a referrer says that it is about."""
 
-    subject: _Listed
+    subject: Annotated[str, at("subject", "digest")]
 
 
 @dataclass(frozen=True)
@@ -127,10 +126,7 @@ class Referrers:
         return self._parse(found.body) if found else []
 
     def _parse(self, content: bytes) -> list[_Listed]:
-        try:
-            return list(documents.parse(_List, content).manifests)
-        except documents.Unfit as error:
-            raise BuildError(f"the list of what refers to {self.image.digest} cannot be read: {error}") from error
+        return list(parsed(_List, content, f"the list of what refers to {self.image.digest}").manifests)
 
     def _read(self, listed: _Listed) -> tuple[str, bytes]:
         """The document that a referrer holds, if it is about the image, and its media type."""
@@ -138,13 +134,10 @@ class Referrers:
         manifest = self.registry.find_manifest(self.repository, listed.digest)
         if manifest is None:
             raise BuildError(f"{what} is listed and does not exist")
-        try:
-            subject = documents.parse(_Refers, manifest.body).subject
-        except documents.Unfit as error:
-            raise BuildError(f"{what} cannot be read: {error}") from error
+        subject = parsed(_Refers, manifest.body, what).subject
         layers = parts(replace(manifest, media_type=OCI), what).layers
-        if subject.digest != self.image.digest or len(layers) != 1:
-            raise BuildError(f"{what} is about {subject.digest}, and is listed for {self.image.digest}")
+        if subject != self.image.digest or len(layers) != 1:
+            raise BuildError(f"{what} is about {subject}, and is listed for {self.image.digest}")
         return layers[0].media_type, self.registry.small_blob(self.repository, layers[0])
 
     @property

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import (
@@ -39,6 +39,7 @@ from toolkit import documents
 from toolkit.children import own_variables
 from toolkit.errors import UsageError
 from toolkit.images.command import last_words, run
+from toolkit.images.manifest import at
 
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 
@@ -52,51 +53,26 @@ _ALGORITHM = ECDSA(SHA256())
 
 
 @dataclass(frozen=True)
-class _Signature:
-    sig: Base64Bytes
-
-
-@dataclass(frozen=True)
-class _Envelope:
-    payload: Base64Bytes
-    kind: Annotated[str, Field(alias="payloadType")]
-    signatures: Annotated[tuple[_Signature, ...], Field(max_length=1)]
-
-
-@dataclass(frozen=True)
 class _Bundle:
-    envelope: Annotated[_Envelope, Field(alias="dsseEnvelope")]
-
-
-@dataclass(frozen=True)
-class _Message:
-    signature: Base64Bytes
+    payload: Annotated[Base64Bytes, at("dsseEnvelope", "payload")]
+    kind: Annotated[str, at("dsseEnvelope", "payloadType")]
+    signature: Annotated[Base64Bytes, at("dsseEnvelope", "signatures", 0, "sig")]
 
 
 @dataclass(frozen=True)
 class _SignedByCosign:
-    message: Annotated[_Message, Field(alias="messageSignature")]
-
-
-@dataclass(frozen=True)
-class _Derivation:
-    name: str
-    params: dict[str, Annotated[int, Field(gt=0, le=2**20)]]
-    salt: Base64Bytes
-
-
-@dataclass(frozen=True)
-class _Cipher:
-    name: str
-    nonce: Base64Bytes
+    signature: Annotated[Base64Bytes, at("messageSignature", "signature")]
 
 
 @dataclass(frozen=True)
 class _EncryptedKey:
     """What a key of cosign's holds: how its password is stretched, how it is encrypted, and the key."""
 
-    kdf: _Derivation
-    cipher: _Cipher
+    stretched: Annotated[Literal["scrypt"], at("kdf", "name")]
+    numbers: Annotated[dict[str, Annotated[int, Field(gt=0, le=2**20)]], at("kdf", "params")]
+    salt: Annotated[Base64Bytes, at("kdf", "salt")]
+    encrypted: Annotated[Literal["nacl/secretbox"], at("cipher", "name")]
+    nonce: Annotated[Base64Bytes, at("cipher", "nonce")]
     ciphertext: Base64Bytes
 
 
@@ -117,14 +93,11 @@ class PublicKey:
         """The statement of a bundle that this key has signed; None for any other bundle."""
 
         try:
-            envelope = documents.parse(_Bundle, bundle).envelope
-        except documents.Unfit:
+            said = documents.parse(_Bundle, bundle)
+            self.key.verify(said.signature, _signed_bytes(said.kind, said.payload), _ALGORITHM)
+        except (documents.Unfit, InvalidSignature):
             return None
-        try:
-            self.key.verify(envelope.signatures[0].sig, _signed_bytes(envelope.kind, envelope.payload), _ALGORITHM)
-        except (IndexError, InvalidSignature):
-            return None
-        return envelope.payload if envelope.kind == _STATEMENT else None
+        return said.payload if said.kind == _STATEMENT else None
 
 
 @dataclass(frozen=True)
@@ -197,12 +170,10 @@ def _decrypted(pem: bytes, password: bytes) -> bytes:
 
     body = b"".join(line for line in pem.splitlines() if line and not line.startswith(b"-----"))
     key = documents.parse(_EncryptedKey, base64.b64decode(body))
-    if (key.kdf.name, key.cipher.name) != ("scrypt", "nacl/secretbox"):
-        raise ValueError("another encryption")
-    n, r, p = (key.kdf.params.get(name, 0) for name in ("N", "r", "p"))
-    secret = hashlib.scrypt(password, salt=key.kdf.salt, n=n, r=r, p=p, dklen=32, maxmem=2**28)
+    n, r, p = (key.numbers.get(name, 0) for name in ("N", "r", "p"))
+    secret = hashlib.scrypt(password, salt=key.salt, n=n, r=r, p=p, dklen=32, maxmem=2**28)
     try:
-        return SecretBox(secret).decrypt(key.ciphertext, key.cipher.nonce)
+        return SecretBox(secret).decrypt(key.ciphertext, key.nonce)
     except CryptoError as error:
         raise ValueError("another password") from error
 
@@ -216,7 +187,7 @@ def _sign_with_cosign(name: str, data: bytes) -> bytes:
             *("sign-blob", "--key", name, "--signing-config", str(config), "--bundle", str(bundle), str(content))
         )
         try:
-            return documents.parse(_SignedByCosign, documents.read_file(bundle)).message.signature
+            return documents.parse(_SignedByCosign, documents.read_file(bundle)).signature
         except (OSError, ValueError) as error:
             hint = "Install cosign 3: it is the one that signs with a key of a service."
             raise UsageError(f"cosign wrote no signature that can be read: {error}", hint=hint) from error
