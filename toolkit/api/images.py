@@ -24,13 +24,17 @@ def build(
     *,
     platform: str | None = None,
     builder: str | None = None,
+    sign: str | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Build the image of a recipe that has a `container`, unless it exists; its address in ECR, with digest.
 
-    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. Raises UsageError for a
-    recipe that needs no image of its own, ApplyError.
+    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. With the key `sign`
+    the image and what lies beside it are signed, unless this key has: a file (cosign.key, its password in
+    $COSIGN_PASSWORD), or the URL of a service's, with which cosign signs. Raises UsageError for a recipe that needs no
+    image of its own or an unusable key, ApplyError, BuildError where what is to be signed is missing.
     """
+    key = _signing().signing_key(sign) if sign else None
     progress = progress or default_progress()
     loaded = on_platform(load(recipe), platform)
     require(loaded)
@@ -50,7 +54,10 @@ def build(
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with leased(opened, loaded.name) as held:
         make(plan, rules.kinds, held, record_of(loaded.name, progress), progress)
-    return opened.with_digest(building.uri(complete, account))
+    address = building.uri(complete, account)
+    if key:
+        opened.sign(address, key)
+    return opened.with_digest(address)
 
 
 def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
@@ -72,18 +79,6 @@ def verify(recipe: RecipeLike, *, platform: str | None = None, key: str | None =
     public = _signing().public_key(key) if key else None
     opened, image = _built(recipe, platform, "verify")
     return opened.verify(image, public)
-
-
-def sign(recipe: RecipeLike, key: str, *, platform: str | None = None) -> None:
-    """Sign the recipe's image, its bill of materials and its provenance, unless this key has.
-
-    `key` is a file (cosign.key, whose password is in $COSIGN_PASSWORD), or the URL of a service's, with which cosign
-    signs. Raises UsageError for a recipe without an image of its own or an unusable key, BuildError where the image or
-    one of the documents is missing.
-    """
-    signing_key = _signing().signing_key(key)
-    opened, image = _built(recipe, platform, "sign")
-    opened.sign(image, signing_key)
 
 
 def _signing() -> ModuleType:

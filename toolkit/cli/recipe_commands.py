@@ -261,9 +261,7 @@ def build(
         return
     if key and not verify:
         raise UsageError("--key is for --verify", hint="To sign, write --sign KEY.")
-    image = images.build(recipe, platform=platform, builder=builder)
-    if sign:
-        images.sign(recipe, sign, platform=platform)
+    image = images.build(recipe, platform=platform, builder=builder, sign=sign)
     beside = {"verified": images.verify(recipe, platform=platform, key=key)} if verify else {}
     said = "".join(f"\n{kind} {digest}" for kind, digest in beside.get("verified", {}).items())
     if not scan:
