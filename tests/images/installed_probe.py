@@ -57,7 +57,7 @@ def answer(command: str) -> object:
     said = done.stdout
     for place in (str(Path(program).parents[1]), os.environ["PLACE"]):
         said = said.replace(place, "PLACE")
-    return [done.returncode, said]
+    return [done.returncode, said.replace("PLACE/lib/python3.11/site-packages", "PLACE")]
 
 
 def told(name: str) -> dict[str, object]:

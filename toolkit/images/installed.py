@@ -38,7 +38,8 @@ class _Layer(SchemeDictionaryDestination):
     """Installs below `folder`, and keeps in `files` what it wrote, by its path in the image."""
 
     def __init__(self, distribution: str, folder: Path) -> None:
-        places = {"headers": f"{SITE_PACKAGES}/include/{distribution}", "scripts": f"{SITE_PACKAGES}/bin"}
+        name = distribution.replace("_", "-")  # as pip has it
+        places = {"headers": f"{SITE_PACKAGES}/include/{name}", "scripts": f"{SITE_PACKAGES}/bin"}
         places |= dict.fromkeys(("purelib", "platlib", "data"), SITE_PACKAGES)
         super().__init__(places, _INTERPRETER, "posix", destdir=str(folder))
         self.files: dict[str, ContextFile] = {}

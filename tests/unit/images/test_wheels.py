@@ -168,3 +168,8 @@ def test_compiled_files_of_a_wheel_stay_out_without_a_word(index: Path, tmp_path
     record = found[f"{SITE}/little-1.0.dist-info/RECORD"].source
     assert record is not None
     assert "__pycache__" not in record.read_text()
+
+
+def test_headers_lie_below_the_name_that_pip_gives_them(index: Path, tmp_path: Path) -> None:
+    add_wheel(index, name="little_one", files={"little_one-1.0.data/headers/a.h": ""})
+    assert f"{SITE}/include/little-one/a.h" in fetch_wheels(["little_one==1.0"], "3.12", tmp_path)
