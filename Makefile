@@ -28,6 +28,7 @@ test-exhaustive: .venv/installed
 	TOOLKIT_EVERY_BASE=1 $(BIN)/python -m pytest tests/images/test_shapes_of_bases.py
 	TOOLKIT_ONE_ROAD=1 $(BIN)/python -m pytest tests/serving/test_one_road.py
 	TOOLKIT_SCALE=1 TOOLKIT_DEPLOYERS=10x500 $(BIN)/python -m pytest -n 2 -s tests/scale
+	TOOLKIT_ALL_WHEELS=1 $(BIN)/python -m pytest --timeout 900 tests/images/test_real_wheels.py
 	TOOLKIT_MANGLED_DOCUMENTS=600 $(BIN)/python -m pytest -n 2 tests/security/test_documents.py
 
 lint: .venv/installed

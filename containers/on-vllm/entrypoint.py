@@ -16,7 +16,6 @@ import os
 import pwd
 import re
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -61,12 +60,6 @@ SEVERAL_VALUES = {
 
 # vLLM's parser takes whatever else begins with a dash for a flag.
 NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-
-# Those of a fault of the process itself, and those that nobody can take.
-KEPT_SIGNALS = {
-    *(signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGTRAP, signal.SIGSYS),
-    *(signal.SIGTTIN, signal.SIGTTOU, signal.SIGKILL, signal.SIGSTOP),
-}
 
 # Values that never reach the log. A flag is a token's when it ends so (--hf-token), not where it counts them; the
 # configuration of watermarks holds their key.
@@ -289,50 +282,14 @@ def shown_command(options: Iterable[list[str]]) -> str:
 
 
 def become_vllm(started: Launch) -> NoReturn:
-    """Turns this process into vLLM's server; where it is process 1, a child of it, for which it stays as init.
+    """Turns this process into vLLM's server; where it is process 1, a child of it, for which it stays as init."""
+    from init import stay_as_init  # `toolkit check --ask` reads this file alone
 
-    For process 1 Linux ignores every signal that it has no handler for, and vLLM has one only when it has loaded.
-    """
-    if os.getpid() == 1:
-        stay_as_init()
+    stay_as_init()
     try:
         os.execve(sys.executable, [sys.executable, *arguments(started.options)], started.env)  # noqa: S606
     except (OSError, ValueError) as error:  # too long for a process; a JSON escape for NUL or for half a character
         raise ServeError(f"these arguments cannot be given to a process: {error}") from error
-
-
-def stay_as_init() -> None:
-    """Returns in a child. The parent does as tini: it passes signals on, reaps what ended, and ends as the child did.
-
-    The child has a process group of its own, so that Ctrl-C in a terminal reaches it once.
-    """
-    passed_on = signal.valid_signals() - KEPT_SIGNALS
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | {signal.SIGTTOU})
-    child = os.fork()
-    if not child:
-        os.setpgid(0, 0)
-        if os.isatty(0):
-            os.tcsetpgrp(0, os.getpid())
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        return
-    while True:
-        received = signal.sigwait(passed_on)
-        if received != signal.SIGCHLD:
-            os.kill(child, received)
-            continue
-        for ended, status in iter(reap, None):
-            if ended == child:
-                code = os.waitstatus_to_exitcode(status)
-                os._exit(128 - code if code < 0 else code)
-
-
-def reap() -> tuple[int, int] | None:
-    """A process that has ended, and how; None where none has, or none is left."""
-    try:
-        ended, status = os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return None
-    return (ended, status) if ended else None
 
 
 def exit_code(program: Callable[[], None]) -> int:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from entrypoint import Launch, ServeError, arguments, base_dir, exit_code, listen_port, log
+from init import stay_as_init
 from neuron_entrypoint import (
     ARTIFACTS,
     HOST,
@@ -53,6 +54,7 @@ def compile_artifacts(engine: Engine, places: Places = HOST) -> int:
 
     2 for an environment or a host that cannot do it, the engine's own where it dies, 143 after SIGTERM.
     """
+    stay_as_init()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return exit_code(lambda: _told_to_sagemaker(engine, places))
 

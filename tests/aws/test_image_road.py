@@ -42,6 +42,7 @@ from toolkit.platforms.sagemaker.ci_roles import reading
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
 
+KEYS = Path(__file__).parents[1] / "images" / "keys"
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
 
 
@@ -144,6 +145,21 @@ def test_what_an_image_is_made_of_lies_beside_it(
         )
     assert run(["build", str(recipe), "--verify"]) == 3
     assert "has no bill of materials beside it" in capsys.readouterr().err
+
+
+def test_it_is_signed_with_the_users_key(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COSIGN_PASSWORD", "secret")
+    check = ["build", str(recipe), "--verify", "--key", str(KEYS / "cosign.pub")]
+    assert run(check) == 3
+    assert "has no signature by" in capsys.readouterr().err
+    assert run(["build", str(recipe), "--sign", str(KEYS / "cosign.key")]) == 0
+    assert run(check) == 0
+    said = capsys.readouterr()
+    assert "secret" not in said.out + said.err
+    assert run(["build", str(recipe), "--key", str(KEYS / "cosign.pub")]) == 2
+    assert "--key is for --verify" in capsys.readouterr().err
 
 
 def test_nobody_can_move_a_tag_of_the_repository(recipe: Path, standin: StandIn) -> None:

@@ -4,21 +4,19 @@ that has."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
-import httpx
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from faulty_transport import FaultyTransport
 from packageurl import PackageURL
 from small_images import push_base, spec
 
 from toolkit.errors import BuildError
+from toolkit.images.evidence import attach, verify
 from toolkit.images.inventory import bill_of_materials, provenance, wheels_of_pins
-from toolkit.images.manifest import Manifest, encode
-from toolkit.images.referrers import attach, verify
+from toolkit.images.manifest import Manifest
+from toolkit.images.referrers import Referrers
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile
 from toolkit.images.wheels import Wheel
@@ -26,40 +24,6 @@ from toolkit.images.wheels import Wheel
 BASE_DIGEST = f"sha256:{'b' * 64}"
 SPEC = spec(f"example.com/team/base@{BASE_DIGEST}", wheels=("ray[serve]==2.9",))
 WHEEL = Wheel("Ray_Serve", "2.9", "ray_serve-2.9-py3-none-any.whl", "c" * 64)
-
-
-class Listing(FaultyTransport):
-    """Real HTTP to a registry that itself lists what refers to an image."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._listed: dict[str, list[dict[str, object]]] = {}
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        if "/referrers/" in request.url.path:
-            listed = self._listed.get(request.url.path.rpartition("/")[2], [])
-            return httpx.Response(200, stream=httpx.ByteStream(encode({"manifests": listed})), request=request)
-        answer = super().handle_request(request)
-        if request.method == "PUT" and "/manifests/" in request.url.path:
-            body = request.content
-            document = json.loads(body)
-            if subject := document.get("subject"):
-                entry = {
-                    "mediaType": document["mediaType"],
-                    "artifactType": document["artifactType"],
-                    "size": len(body),
-                }
-                self._listed.setdefault(subject["digest"], []).append(
-                    {**entry, "digest": answer.headers["Docker-Content-Digest"]}
-                )
-                answer.headers["OCI-Subject"] = subject["digest"]
-        return answer
-
-
-@pytest.fixture(params=["lists referrers", "lists them by tag"])
-def either(request: pytest.FixtureRequest, host: str) -> Iterator[Registry]:
-    with Registry(host, transport=Listing() if request.param == "lists referrers" else FaultyTransport()) as registry:
-        yield registry
 
 
 def documents(image: Manifest) -> tuple[bytes, bytes]:
@@ -70,16 +34,16 @@ def documents(image: Manifest) -> tuple[bytes, bytes]:
 def test_what_is_attached_is_found_again(either: Registry, name: str) -> None:
     image = push_base(either, name)
     sbom, statement = documents(image)
-    attach(either, name, image, sbom, statement)
-    found = verify(either, name, image, BASE_DIGEST)
-    attach(either, name, image, sbom, statement)
-    assert verify(either, name, image, BASE_DIGEST) == found
+    attach(Referrers(either, name, image), sbom, statement)
+    found = verify(Referrers(either, name, image), BASE_DIGEST)
+    attach(Referrers(either, name, image), sbom, statement)
+    assert verify(Referrers(either, name, image), BASE_DIGEST) == found
     assert found.keys() == {"sbom", "provenance"}
 
 
 def test_a_registry_that_lists_none_has_a_tag_with_both(registry: Registry, name: str) -> None:
     image = push_base(registry, name)
-    attach(registry, name, image, *documents(image))
+    attach(Referrers(registry, name, image), *documents(image))
     index = registry.find_manifest(name, image.digest.replace(":", "-"))
     assert index is not None
     listed = json.loads(index.body)["manifests"]
@@ -92,32 +56,32 @@ def test_a_registry_that_lists_none_has_a_tag_with_both(registry: Registry, name
 
 def test_an_image_with_nothing_beside_it_is_refused(either: Registry, name: str) -> None:
     with pytest.raises(BuildError, match="has no bill of materials beside it"):
-        verify(either, name, push_base(either, name), BASE_DIGEST)
+        verify(Referrers(either, name, push_base(either, name)), BASE_DIGEST)
 
 
 def test_documents_of_another_image_base_or_content_are_refused(either: Registry, name: str) -> None:
     image, other = push_base(either, name), push_base(either, name, "2", content=b"other")
     sbom, statement = documents(image)
-    attach(either, name, other, sbom, statement)
+    attach(Referrers(either, name, other), sbom, statement)
     with pytest.raises(BuildError, match="its provenance is about another image"):
-        verify(either, name, other, BASE_DIGEST)
-    attach(either, name, image, sbom + b"\n", statement)
+        verify(Referrers(either, name, other), BASE_DIGEST)
+    attach(Referrers(either, name, image), sbom + b"\n", statement)
     with pytest.raises(BuildError, match="is not about the bill of materials beside it"):
-        verify(either, name, image, BASE_DIGEST)
-    attach(either, name, image, sbom, statement)
+        verify(Referrers(either, name, image), BASE_DIGEST)
+    attach(Referrers(either, name, image), sbom, statement)
     with pytest.raises(BuildError, match=f"names another base than the image itself, sha256:{'d' * 64}"):
-        verify(either, name, image, f"sha256:{'d' * 64}")
-    assert verify(either, name, image, BASE_DIGEST)
+        verify(Referrers(either, name, image), f"sha256:{'d' * 64}")
+    assert verify(Referrers(either, name, image), BASE_DIGEST)
 
 
 def test_a_list_that_names_what_is_about_another_image_is_refused(registry: Registry, name: str) -> None:
     image, other = push_base(registry, name), push_base(registry, name, "2", content=b"other")
-    attach(registry, name, image, *documents(image))
+    attach(Referrers(registry, name, image), *documents(image))
     index = registry.find_manifest(name, image.digest.replace(":", "-"))
     assert index is not None
     registry.put_manifest(name, other.digest.replace(":", "-"), index)
     with pytest.raises(BuildError, match=f"is about {image.digest}, and is listed for {other.digest}"):
-        verify(registry, name, other, BASE_DIGEST)
+        verify(Referrers(registry, name, other), BASE_DIGEST)
 
 
 def test_the_bill_of_materials_is_one_to_other_tools() -> None:

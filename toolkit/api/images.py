@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import ModuleType
 
 from toolkit.api.context import arms_of, complete_recipe, open_for, record_of
 from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.engines.arguments import builds
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.image import base_image
@@ -23,13 +24,17 @@ def build(
     *,
     platform: str | None = None,
     builder: str | None = None,
+    sign: str | None = None,
     progress: Progress | None = None,
 ) -> str:
     """Build the image of a recipe that has a `container`, unless it exists; its address in ECR, with digest.
 
-    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. Raises UsageError for a
-    recipe that needs no image of its own, ApplyError.
+    `deploy` does it too. `builder` (append, docker, buildah, codebuild) goes over the recipe's. With the key `sign`
+    the image and what lies beside it are signed, unless this key has: a file (cosign.key, its password in
+    $COSIGN_PASSWORD), or the URL of a service's, with which cosign signs. Raises UsageError for a recipe that needs no
+    image of its own or an unusable key, ApplyError, BuildError where what is to be signed is missing.
     """
+    key = _signing().signing_key(sign) if sign else None
     progress = progress or default_progress()
     loaded = on_platform(load(recipe), platform)
     require(loaded)
@@ -49,7 +54,10 @@ def build(
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with leased(opened, loaded.name) as held:
         make(plan, rules.kinds, held, record_of(loaded.name, progress), progress)
-    return opened.with_digest(building.uri(complete, account))
+    address = building.uri(complete, account)
+    if key:
+        opened.sign(address, key)
+    return opened.with_digest(address)
 
 
 def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
@@ -62,13 +70,24 @@ def scan(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, int]:
     return opened.scan(image)
 
 
-def verify(recipe: RecipeLike, *, platform: str | None = None) -> dict[str, str]:
+def verify(recipe: RecipeLike, *, platform: str | None = None, key: str | None = None) -> dict[str, str]:
     """The digests of the recipe's image, its bill of materials (`sbom`) and its `provenance`, as ECR has them.
 
-    Raises UsageError for a recipe without an image of its own, BuildError where one is missing or about another image.
+    With a key (cosign.pub, or the URL of a service's) they must be signed with it. Raises UsageError for a recipe
+    without an image of its own or an unusable key, BuildError where one is missing, not signed or about another image.
     """
+    public = _signing().public_key(key) if key else None
     opened, image = _built(recipe, platform, "verify")
-    return opened.verify(image)
+    return opened.verify(image, public)
+
+
+def _signing() -> ModuleType:
+    try:
+        from toolkit.images import signing
+    except ImportError as error:
+        message = "signing and checking signatures needs the packages cryptography and PyNaCl"
+        raise MissingPackage(message, extra="sign") from error
+    return signing
 
 
 def _built(recipe: RecipeLike, platform: str | None, verb: str) -> tuple[Platform, str]:

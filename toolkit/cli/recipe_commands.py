@@ -226,6 +226,14 @@ def build(
         Literal["critical", "high", "medium", "low"],
         typer.Option("--fail-on", help="Lowest severity at which --scan fails."),
     ] = "critical",
+    sign: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Sign the image and what lies beside it: cosign.key, with its password in COSIGN_PASSWORD, or "
+            "awskms:///… and the like, for which cosign is needed.",
+        ),
+    ] = None,
     verify: Annotated[
         bool,
         typer.Option(
@@ -233,6 +241,10 @@ def build(
             help="Check what lies beside the image: its bill of materials and its provenance.",
         ),
     ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="With --verify: they must be signed with it. cosign.pub, or a URL."),
+    ] = None,
     admin_template: Annotated[
         bool,
         typer.Option(
@@ -243,21 +255,22 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
-    from toolkit.api.images import scan as read_scan
-    from toolkit.api.images import verify as read_documents
+    from toolkit.api import images
     from toolkit.platforms.sagemaker.images import SEVERITIES
 
     if admin_template:
         _print_admin_template(recipe)
         return
-    image = toolkit.build(recipe, platform=platform, builder=builder)
-    beside = {"verified": read_documents(recipe, platform=platform)} if verify else {}
+    if key and not verify:
+        raise UsageError("--key is for --verify", hint="To sign, write --sign KEY.")
+    image = images.build(recipe, platform=platform, builder=builder, sign=sign)
+    beside = {"verified": images.verify(recipe, platform=platform, key=key)} if verify else {}
     said = "".join(f"\n{kind} {digest}" for kind, digest in beside.get("verified", {}).items())
     if not scan:
         answer({"image": image, **beside}, as_json, lambda: image + said)
         next_step("deploy", recipe)
         return
-    weaknesses = read_scan(recipe, platform=platform)
+    weaknesses = images.scan(recipe, platform=platform)
     text = ", ".join(f"{number} {severity.lower()}" for severity, number in weaknesses.items()) or "no vulnerabilities"
     answer(
         {"image": image, "findings": weaknesses, **beside}, as_json, lambda: f"{image}{said}\nECR's scan found: {text}"

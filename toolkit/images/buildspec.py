@@ -14,8 +14,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from toolkit.errors import BuildError
 from toolkit.images.publish import STAGED
+from toolkit.images.spec import on_disk
 
 _CONTEXT = "context.tar"
 _LOGIN = 'aws ecr get-login-password --region "{region}" | docker login --username AWS --password-stdin "{host}"'
@@ -53,7 +53,7 @@ def pack(context: Path, archive: Path) -> str:
     A tar in it, so that modes and owners do not depend on who unpacks the zip. Nothing is compressed: what is large is
     weights, which do not get smaller.
     """
-    try:
+    with on_disk("pack the build context"):
         files = sorted(context.rglob("*"))
         inner = zipfile.ZipInfo(_CONTEXT, _EARLIEST)
         inner.file_size = sum(path.stat().st_size for path in files)  # from it zipfile knows whether it needs zip64
@@ -67,9 +67,6 @@ def pack(context: Path, archive: Path) -> str:
                 tar.add(path, str(path.relative_to(context)), recursive=False, filter=_anonymous)
         with archive.open("rb") as packed:
             return hashlib.file_digest(packed, "sha256").hexdigest()
-    except OSError as error:
-        hint = "Make room, or set TMPDIR to a folder of a disk that has it."
-        raise BuildError(f"cannot pack the build context: {error}", hint=hint) from error
 
 
 def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:

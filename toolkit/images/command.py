@@ -21,7 +21,7 @@ from toolkit.children import BUILDERS, own_variables, start_process
 from toolkit.errors import BuildError
 from toolkit.images.docker_config import Login
 from toolkit.images.reference import Reference, parse
-from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.images.spec import ContextFile, ImageSpec, on_disk
 from toolkit.images.wheels import fetch_wheels
 from toolkit.text import without_colours
 
@@ -147,15 +147,12 @@ EPOCH = 0  # of every file and of the image itself, in seconds: the same image h
 def build_context(spec: ImageSpec) -> Iterator[Path]:
     """The folder, until the block ends. Raises BuildError."""
     with ExitStack() as stack:
-        try:
+        with on_disk("write the build context"):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="toolkit-build-")))
             context = folder / "context"
             context.mkdir()
             (context / "Dockerfile").write_text(spec.dockerfile, encoding="utf-8")
             _write({**spec.files, **fetch_wheels(spec.wheels, spec.python, folder)}, context / "rootfs")
-        except OSError as error:
-            hint = "Make room, or set TMPDIR to a folder of a disk that has it."
-            raise BuildError(f"cannot write the build context: {error}", hint=hint) from error
         yield context
 
 

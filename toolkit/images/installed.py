@@ -10,6 +10,7 @@ import configparser
 import io
 import os
 import posixpath
+import warnings
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -37,7 +38,8 @@ class _Layer(SchemeDictionaryDestination):
     """Installs below `folder`, and keeps in `files` what it wrote, by its path in the image."""
 
     def __init__(self, distribution: str, folder: Path) -> None:
-        places = {"headers": f"{SITE_PACKAGES}/include/{distribution}", "scripts": f"{SITE_PACKAGES}/bin"}
+        name = distribution.replace("_", "-")  # as pip has it
+        places = {"headers": f"{SITE_PACKAGES}/include/{name}", "scripts": f"{SITE_PACKAGES}/bin"}
         places |= dict.fromkeys(("purelib", "platlib", "data"), SITE_PACKAGES)
         super().__init__(places, _INTERPRETER, "posix", destdir=str(folder))
         self.files: dict[str, ContextFile] = {}
@@ -69,7 +71,10 @@ def install_wheel(wheel: Path, folder: Path, most: int) -> dict[str, ContextFile
                 raise BuildError(f"{wheel.name} unpacks to more than {most} bytes")
         layer = _Layer(source.distribution, folder)
         try:
-            install(source, layer, {})
+            with warnings.catch_warnings():
+                # numpy has some in its wheel: leaving them out is no news to who builds an image
+                warnings.filterwarnings("ignore", "Skip installing .*__pycache__", RuntimeWarning)
+                install(source, layer, {})
         # a path out of its folder is a ValueError, an entry point without a function an AssertionError
         except (InstallerError, AssertionError, KeyError, ValueError, configparser.Error) as error:
             message = f"{wheel.name} cannot be installed: {error}"

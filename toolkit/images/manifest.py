@@ -6,13 +6,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NotRequired
+from typing import Annotated, Any, NotRequired, TypeVar
 
-from pydantic import Field, StringConstraints
+from pydantic import AliasPath, Field, StringConstraints
 
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.open_object import OpenObject
+
+T = TypeVar("T")
 
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 OCI = "application/vnd.oci.image.manifest.v1+json"
@@ -146,6 +148,19 @@ def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
+def at(first: str, *path: str | int) -> Any:
+    """Of a document: the field that lies at this path, the first key outermost."""
+    return Field(validation_alias=AliasPath(first, *path))
+
+
+def parsed(model: type[T], content: bytes, what: str) -> T:
+    """The document as `model`. Raises BuildError, which names it by `what`."""
+    try:
+        return documents.parse(model, content)
+    except documents.Unfit as error:
+        raise BuildError(f"{what} cannot be read: {error}") from error
+
+
 def encode(document: Any) -> bytes:
     """JSON that is the same for the same document."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
@@ -153,10 +168,7 @@ def encode(document: Any) -> bytes:
 
 def for_our_platform(index: Manifest, image: str) -> str:
     """Digest of the linux/amd64 image in a list, else of the first that names no platform. Raises BuildError."""
-    try:
-        entries = documents.parse(_Index, index.body).manifests
-    except documents.Unfit as error:
-        raise BuildError(f"{image}: its list of platforms cannot be read: {error}") from error
+    entries = parsed(_Index, index.body, f"{image}: its list of platforms").manifests
     digests = {str(entry.platform or ""): entry.digest for entry in reversed(entries)}
     if found := digests.get(_PLATFORM) or digests.get(""):
         return found
@@ -169,10 +181,7 @@ def parts(manifest: Manifest, image: str) -> Parts:
     if manifest.media_type not in (SCHEMA_2, OCI):
         hint = "Build and push it again with a current version of Docker."
         raise BuildError(f"{image} is of type {manifest.media_type}, not an image that can be read", hint=hint)
-    try:
-        return documents.parse(Parts, manifest.body)
-    except documents.Unfit as error:
-        raise BuildError(f"{image}: its manifest cannot be read: {error}") from error
+    return parsed(Parts, manifest.body, f"{image}: its manifest")
 
 
 def schema_2(image: Parts, name: str) -> Manifest:
@@ -195,10 +204,7 @@ def as_it_is_packed(image: Parts, name: str) -> Manifest:
 
 def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
     """An image's configuration. Raises BuildError when it does not fit the layers, or SageMaker's GPU instances."""
-    try:
-        config = documents.parse(ImageConfig, body)
-    except documents.Unfit as error:
-        raise BuildError(f"{image}: its configuration cannot be read: {error}") from error
+    config = parsed(ImageConfig, body, f"{image}: its configuration")
     count = len(config["rootfs"]["diff_ids"])
     if count != len(layers):
         raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")

@@ -1,4 +1,4 @@
-"""Documents about an image, beside it in its registry: manifests that name it as their subject (OCI 1.1).
+"""What lies beside an image in its registry: manifests that name it as their subject (OCI 1.1).
 
 A registry that knows referrers lists them itself. For one that does not, a tag made of the image's digest names the
 list, as the distribution specification has it; any client looks at both.
@@ -6,27 +6,30 @@ list, as the distribution specification has it; any client looks at both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import httpx
 from pydantic import Field
 
-from toolkit import documents
 from toolkit.errors import BuildError
-from toolkit.images import inventory
-from toolkit.images.manifest import OCI, Blob, Manifest, digest_of, encode, parts
+from toolkit.images.manifest import OCI, Blob, Manifest, at, digest_of, encode, parsed, parts
 from toolkit.images.registry import Registry
 from toolkit.images.upload import Upload
 
-SBOM = "application/vnd.cyclonedx+json"
-STATEMENT = "application/vnd.in-toto+json"
-
 _INDEX = "application/vnd.oci.image.index.v1+json"
 _EMPTY_TYPE, _EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
-_PREDICATE = "in-toto.io/predicate-type"
 _MOST = 1000
+
+
+@dataclass(frozen=True)
+class Document:
+    """What lies beside an image: its media type, itself, and notes for who reads a list."""
+
+    kind: str
+    content: bytes
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,11 @@ class _Listed:
     artifact_type: Annotated[str, Field(alias="artifactType")] = ""
     annotations: dict[str, str] = field(default_factory=dict)
 
+    def as_json(self) -> dict[str, Any]:
+        blob = Blob(self.media_type, self.digest, self.size).as_json()
+        annotations = {"annotations": self.annotations} if self.annotations else {}
+        return {**blob, "artifactType": self.artifact_type, **annotations}
+
 
 @dataclass(frozen=True)
 class _List:
@@ -47,170 +55,91 @@ class _List:
 
 @dataclass(frozen=True)
 class _Refers:
-    """What a referrer says that it is about."""
+    """The digest of what a referrer says that it is about."""
 
-    subject: _Listed
-
-
-@dataclass(frozen=True)
-class _Digest:
-    sha256: str
+    subject: Annotated[str, at("subject", "digest")]
 
 
 @dataclass(frozen=True)
-class _Named:
-    digest: _Digest | None = None
-    name: str = ""
-    uri: str = ""
+class Referrers:
+    """The documents beside an image of a repository. Each method raises BuildError."""
 
+    registry: Registry
+    repository: str
+    image: Manifest
 
-@dataclass(frozen=True)
-class _Definition:
-    dependencies: Annotated[tuple[_Named, ...], Field(alias="resolvedDependencies")] = ()
+    def __str__(self) -> str:
+        return f"{self.registry.host}/{self.repository}@{self.image.digest}"
 
+    def put(self, given: Sequence[Document]) -> None:
+        """Put documents beside the image. Again, it changes nothing."""
+        put = [self._put(document) for document in given]
+        if unknown := [listed for listed, is_listed in put if not is_listed]:
+            self._list_by_tag(unknown)
 
-@dataclass(frozen=True)
-class _Details:
-    byproducts: tuple[_Named, ...] = ()
+    def contents(self, *kinds: str) -> list[tuple[str, bytes]]:
+        """The documents of these media types, with their media types."""
+        # cosign lists its own by the type of their empty configuration
+        candidates = [one for one in self._listed() if one.artifact_type in (*kinds, _EMPTY_TYPE)]
+        return [(kind, content) for kind, content in map(self._read, candidates) if kind in kinds]
 
-
-@dataclass(frozen=True)
-class _Predicate:
-    definition: Annotated[_Definition, Field(alias="buildDefinition")]
-    details: Annotated[_Details, Field(alias="runDetails")]
-
-
-@dataclass(frozen=True)
-class _Provenance:
-    subject: tuple[_Named, ...]
-    predicate: _Predicate
-    predicate_type: Annotated[str, Field(alias="predicateType")] = ""
-
-
-def attach(registry: Registry, repository: str, image: Manifest, sbom: bytes, provenance: bytes) -> None:
-    """Put both documents beside the image. Again, it changes nothing. Raises BuildError."""
-    annotations = {_PREDICATE: inventory.PREDICATE}
-    put = [
-        _put(registry, repository, image, SBOM, sbom, {}),
-        _put(registry, repository, image, STATEMENT, provenance, annotations),
-    ]
-    if unknown := [listed for listed, is_listed in put if not is_listed]:
-        _list_by_tag(registry, repository, image, unknown)
-
-
-def verify(registry: Registry, repository: str, image: Manifest, base: str | None) -> dict[str, str]:
-    """The digests of the image's documents, by kind, if they are about it and this base. Raises BuildError."""
-    what = f"{registry.host}/{repository}@{image.digest}"
-    listed = _find(registry, repository, image)
-    sboms = [_read(registry, repository, image, one) for one in listed if one.artifact_type == SBOM]
-    statements = [_read(registry, repository, image, one) for one in listed if one.artifact_type == STATEMENT]
-    hint = "Build it anew (another tag, or remove the image first), or ask who pushed it."
-    if not sboms or not statements:
-        missing = "no bill of materials" if not sboms else "no provenance"
-        raise BuildError(f"{what} has {missing} beside it", hint=hint)
-    known = {digest_of(sbom).removeprefix("sha256:"): sbom for sbom in sboms}
-    for statement in statements:
-        try:
-            said = documents.parse(_Provenance, statement)
-        except documents.Unfit as error:
-            raise BuildError(f"{what}: its provenance cannot be read: {error}") from error
-        of = [one.digest.sha256 for one in said.predicate.details.byproducts if one.digest]
-        matching = [digest for digest in of if digest in known]
-        if said.predicate_type != inventory.PREDICATE or not matching:
-            continue
-        if f"sha256:{said.subject[0].digest.sha256 if said.subject and said.subject[0].digest else ''}" != image.digest:
-            raise BuildError(f"{what}: its provenance is about another image", hint=hint)
-        on = {one.digest.sha256 for one in said.predicate.definition.dependencies if one.digest}
-        if base and base.removeprefix("sha256:") not in on:
-            raise BuildError(f"{what}: its provenance names another base than the image itself, {base}", hint=hint)
-        return {"sbom": f"sha256:{matching[0]}", "provenance": digest_of(statement)}
-    raise BuildError(f"{what}: its provenance is not about the bill of materials beside it", hint=hint)
-
-
-def _put(
-    registry: Registry, repository: str, image: Manifest, kind: str, content: bytes, annotations: dict[str, str]
-) -> tuple[_Listed, bool]:
-    """Push a document as a referrer. How it is listed, and whether the registry lists it by itself."""
-    config, layer = (
-        _upload(registry, repository, Blob(word, digest_of(body), len(body)), body)
-        for word, body in ((_EMPTY_TYPE, _EMPTY), (kind, content))
-    )
-    document: dict[str, Any] = {
-        "schemaVersion": 2,
-        "mediaType": OCI,
-        "artifactType": kind,
-        "config": config.as_json(),
-        "layers": [layer.as_json()],
-        "subject": Blob(image.media_type, image.digest, len(image.body)).as_json(),
-        **({"annotations": annotations} if annotations else {}),
-    }
-    manifest = Manifest(OCI, encode(document))
-    answer = registry.put_manifest(repository, manifest.digest, manifest)
-    listed = _Listed(OCI, manifest.digest, len(manifest.body), kind, annotations)
-    return listed, "OCI-Subject" in answer.headers
-
-
-def _upload(registry: Registry, repository: str, blob: Blob, content: bytes) -> Blob:
-    if not registry.has_blob(repository, blob.digest):
-        Upload(registry, repository, blob, lambda start: iter([content[start:]])).run()
-    return blob
-
-
-def _list_by_tag(registry: Registry, repository: str, image: Manifest, more: Sequence[_Listed]) -> None:
-    before = _listed_by_tag(registry, repository, image)
-    known = {one.digest for one in before}
-    after = [*before, *(one for one in more if one.digest not in known)]
-    if len(after) == len(before):
-        return
-    manifests = [
-        {
-            "mediaType": one.media_type,
-            "digest": one.digest,
-            "size": one.size,
-            "artifactType": one.artifact_type,
-            **({"annotations": one.annotations} if one.annotations else {}),
+    def _put(self, document: Document) -> tuple[_Listed, bool]:
+        """How it is listed, and whether the registry lists it by itself."""
+        config, layer = (self._upload(*one) for one in ((_EMPTY_TYPE, _EMPTY), (document.kind, document.content)))
+        annotations = dict(document.annotations)
+        body = {
+            "schemaVersion": 2,
+            "mediaType": OCI,
+            "artifactType": document.kind,
+            "config": config.as_json(),
+            "layers": [layer.as_json()],
+            "subject": Blob(self.image.media_type, self.image.digest, len(self.image.body)).as_json(),
+            **({"annotations": annotations} if annotations else {}),
         }
-        for one in after
-    ]
-    body = encode({"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests})
-    registry.put_manifest(repository, _tag(image), Manifest(_INDEX, body))
+        manifest = Manifest(OCI, encode(body))
+        answer = self.registry.put_manifest(self.repository, manifest.digest, manifest)
+        listed = _Listed(OCI, manifest.digest, len(manifest.body), document.kind, annotations)
+        return listed, "OCI-Subject" in answer.headers
 
+    def _upload(self, kind: str, content: bytes) -> Blob:
+        blob = Blob(kind, digest_of(content), len(content))
+        if not self.registry.has_blob(self.repository, blob.digest):
+            Upload(self.registry, self.repository, blob, lambda start: iter([content[start:]])).run()
+        return blob
 
-def _find(registry: Registry, repository: str, image: Manifest) -> list[_Listed]:
-    url = registry.url(repository, f"referrers/{image.digest}")
-    answer = registry.request("GET", url, repository, headers={"Accept": _INDEX})
-    if answer.status_code == httpx.codes.OK:
-        return _parse(answer.content, image)
-    return _listed_by_tag(registry, repository, image)
+    def _list_by_tag(self, more: Sequence[_Listed]) -> None:
+        before = self._listed_by_tag()
+        known = {one.digest for one in before}
+        new = [one for one in more if one.digest not in known]
+        if new:
+            listed = [one.as_json() for one in (*before, *new)]
+            body = encode({"schemaVersion": 2, "mediaType": _INDEX, "manifests": listed})
+            self.registry.put_manifest(self.repository, self._tag, Manifest(_INDEX, body))
 
+    def _listed(self) -> list[_Listed]:
+        url = self.registry.url(self.repository, f"referrers/{self.image.digest}")
+        answer = self.registry.request("GET", url, self.repository, headers={"Accept": _INDEX})
+        return self._parse(answer.content) if answer.status_code == httpx.codes.OK else self._listed_by_tag()
 
-def _listed_by_tag(registry: Registry, repository: str, image: Manifest) -> list[_Listed]:
-    found = registry.find_manifest(repository, _tag(image))
-    return _parse(found.body, image) if found else []
+    def _listed_by_tag(self) -> list[_Listed]:
+        found = self.registry.find_manifest(self.repository, self._tag)
+        return self._parse(found.body) if found else []
 
+    def _parse(self, content: bytes) -> list[_Listed]:
+        return list(parsed(_List, content, f"the list of what refers to {self.image.digest}").manifests)
 
-def _parse(content: bytes, image: Manifest) -> list[_Listed]:
-    try:
-        return list(documents.parse(_List, content).manifests)
-    except documents.Unfit as error:
-        raise BuildError(f"the list of what refers to {image.digest} cannot be read: {error}") from error
+    def _read(self, listed: _Listed) -> tuple[str, bytes]:
+        """The document that a referrer holds, if it is about the image, and its media type."""
+        what = f"{self.registry.host}/{self.repository}@{listed.digest}"
+        manifest = self.registry.find_manifest(self.repository, listed.digest)
+        if manifest is None:
+            raise BuildError(f"{what} is listed and does not exist")
+        subject = parsed(_Refers, manifest.body, what).subject
+        layers = parts(replace(manifest, media_type=OCI), what).layers
+        if subject != self.image.digest or len(layers) != 1:
+            raise BuildError(f"{what} is about {subject}, and is listed for {self.image.digest}")
+        return layers[0].media_type, self.registry.small_blob(self.repository, layers[0])
 
-
-def _read(registry: Registry, repository: str, image: Manifest, listed: _Listed) -> bytes:
-    """The document that a referrer holds, if it is about the image. Raises BuildError."""
-    what = f"{registry.host}/{repository}@{listed.digest}"
-    manifest = registry.find_manifest(repository, listed.digest)
-    if manifest is None:
-        raise BuildError(f"{what} is listed and does not exist")
-    try:
-        subject = documents.parse(_Refers, manifest.body).subject
-    except documents.Unfit as error:
-        raise BuildError(f"{what} cannot be read: {error}") from error
-    layers = parts(replace(manifest, media_type=OCI), what).layers
-    if subject.digest != image.digest or len(layers) != 1:
-        raise BuildError(f"{what} is about {subject.digest}, and is listed for {image.digest}")
-    return registry.small_blob(repository, layers[0])
-
-
-def _tag(image: Manifest) -> str:
-    return image.digest.replace(":", "-")
+    @property
+    def _tag(self) -> str:
+        return self.image.digest.replace(":", "-")

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from toolkit.errors import BuildError
+
 OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
 """The end of a hint, where a package cannot be had as a wheel."""
+
+
+@contextmanager
+def on_disk(doing: str) -> Iterator[None]:
+    """What is written while the block runs: a disk that does not take it is a BuildError, `cannot` do it."""
+    try:
+        yield
+    except OSError as error:
+        hint = "Make room, or set TMPDIR to a folder of a disk that has it."
+        raise BuildError(f"cannot {doing}: {error}", hint=hint) from error
 
 
 @dataclass(frozen=True)

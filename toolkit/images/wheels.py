@@ -12,15 +12,17 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 from urllib.parse import unquote, urlsplit
 
 from toolkit import documents
 from toolkit.children import PIP, own_variables, python_command, start_process
 from toolkit.errors import BuildError
 from toolkit.images.kept import keep_facts, kept_facts
-from toolkit.images.spec import OTHER_BUILDERS, ContextFile
+from toolkit.images.manifest import at, parsed
+from toolkit.images.spec import OTHER_BUILDERS, ContextFile, on_disk
 
 # The oldest C library of the catalogue's bases is Amazon Linux 2023's, 2.34; a wheel for an older one runs on a newer
 # one. The first that fits is taken: above 2.28 last, for bases that the catalogue does not know, and as locks have it.
@@ -44,11 +46,11 @@ def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MO
     _download([pin for pin in pins if _HASH in pin], python, fetched)
     _download([pin for pin in pins if _HASH not in pin], python, fetched)
     try:
-        for wheel in sorted(fetched.iterdir()):
-            _add(files, install_wheel(wheel, folder / "installed" / wheel.stem, most))
-    except (OSError, zipfile.BadZipFile) as error:
-        hint = "Make room, or set TMPDIR to a folder of a disk that has it." if isinstance(error, OSError) else ""
-        raise BuildError(f"cannot unpack wheels: {error}", hint=hint) from error
+        with on_disk("unpack wheels"):
+            for wheel in sorted(fetched.iterdir()):
+                _add(files, install_wheel(wheel, folder / "installed" / wheel.stem, most))
+    except zipfile.BadZipFile as error:
+        raise BuildError(f"cannot unpack wheels: {error}") from error
     return files
 
 
@@ -64,27 +66,12 @@ class Wheel:
 
 
 @dataclass(frozen=True)
-class _Archive:
-    hashes: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class _Download:
-    url: str
-    archive_info: _Archive
-
-
-@dataclass(frozen=True)
-class _Metadata:
-    name: str
-    version: str
-    requires_dist: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class _Item:
-    download_info: _Download
-    metadata: _Metadata
+    name: Annotated[str, at("metadata", "name")]
+    version: Annotated[str, at("metadata", "version")]
+    url: Annotated[str, at("download_info", "url")]
+    sha256: Annotated[str, at("download_info", "archive_info", "hashes", "sha256")] = ""
+    requires: Annotated[tuple[str, ...], at("metadata", "requires_dist")] = ()
 
 
 @dataclass(frozen=True)
@@ -102,31 +89,13 @@ def describe_wheels(pins: Sequence[str], python: str) -> list[Wheel]:
     with tempfile.TemporaryDirectory(prefix="toolkit-wheels-") as name:
         folder = Path(name)
         report = folder / "report.json"
-        _ask_pip(
-            plain,
-            python,
-            folder,
-            "install",
-            "--dry-run",
-            "--ignore-installed",
-            "--target",
-            name,
-            "--report",
-            str(report),
-        )
-        try:
-            items = documents.parse(_Report, documents.read_file(report)).install
-        except documents.Unfit as error:
-            raise BuildError(f"pip's report on wheels cannot be read: {error}") from error
+        options = ("--dry-run", "--ignore-installed", "--target", name, "--report", str(report))
+        _ask_pip(plain, python, folder, "install", *options)
+        items = parsed(_Report, documents.read_file(report), "pip's report on wheels").install
+    files = [unquote(posixpath.basename(urlsplit(item.url).path)) for item in items]
     wheels = [
-        Wheel(
-            item.metadata.name,
-            item.metadata.version,
-            unquote(posixpath.basename(urlsplit(item.download_info.url).path)),
-            item.download_info.archive_info.hashes.get("sha256", ""),
-            item.metadata.requires_dist,
-        )
-        for item in items
+        Wheel(item.name, item.version, file, item.sha256, item.requires)
+        for item, file in zip(items, files, strict=True)
     ]
     keep_facts(wheels_key(plain, python), {"wheels": [asdict(wheel) for wheel in wheels]})
     return wheels

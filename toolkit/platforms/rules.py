@@ -19,6 +19,8 @@ from toolkit.recipe.recipe import PlatformTraits, Recipe
 if TYPE_CHECKING:
     import boto3
 
+    from toolkit.images.signing import PublicKey, SigningKey
+
     class SdkSession(Protocol):
         """A session of the SageMaker Python SDK."""
 
@@ -61,11 +63,14 @@ class Platform(Observer, Executor, EndpointPlatform, Protocol):
     def scan(self, image: str) -> dict[str, int]:
         """The number of vulnerabilities that the registry's scan found in a built image, by severity, worst first."""
 
-    def verify(self, image: str) -> dict[str, str]:
+    def verify(self, image: str, key: PublicKey | None = None) -> dict[str, str]:
         """Digests of a built image, and of the bill of materials and the provenance of it that lie beside it.
 
-        Raises BuildError where they are missing, or are about another image.
+        Raises BuildError where they are missing, about another image, or not signed with the key.
         """
+
+    def sign(self, image: str, key: SigningKey) -> None:
+        """Sign a built image, and the documents that lie beside it. Raises BuildError where these are missing."""
 
     def address(self, name: str) -> str:
         """The address for requests to that endpoint or inference component: `endpoint`, or `endpoint/component`.

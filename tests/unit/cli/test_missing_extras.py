@@ -14,6 +14,7 @@ from toolkit.cli.main import run
     ("package", "extra", "command"),
     [
         ("kubernetes.client", "kubernetes", ("status", "--platform", "kubernetes")),
+        ("nacl.secret", "sign", ("build", "tiny/p-eagle", "--sign", "cosign.key")),
         ("altair", "bench", ("bench", "http://127.0.0.1:9/v1", "--html", "a.html")),
         ("pyarrow.parquet", "bench", ("prove", "http://127.0.0.1:9/v1", "--prompts", "a.parquet")),
     ],
@@ -32,7 +33,8 @@ def test_the_command_is_said(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "toolkit.measure.figures", raising=False)  # another test may have loaded it
+    for loaded in ("toolkit.measure.figures", "toolkit.images.signing"):  # by another test
+        monkeypatch.delitem(sys.modules, loaded, raising=False)
     assert run([*command]) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,20 +109,20 @@ class Machine:
         for number in range(16):
             (self.host / "dev" / f"neuron{number}").touch()
         (self.host / "dev" / "neuron_other").touch()
-        self._packages = root / "packages"
-        server = self._packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
-        server.parent.mkdir(parents=True)
-        server.write_text(_STAND_IN)
-        for package in server.parents[:3]:
+        self.packages = root / "packages"
+        self.server = self.packages / "vllm" / "entrypoints" / "openai" / "api_server.py"
+        self.server.parent.mkdir(parents=True)
+        self.server.write_text(_STAND_IN)
+        for package in self.server.parents[:3]:
             (package / "__init__.py").touch()
         for name, version in _DISTRIBUTIONS.items():
-            described = self._packages / f"{name}-{version}.dist-info"
+            described = self.packages / f"{name}-{version}.dist-info"
             described.mkdir()
             (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
     def mount(self) -> dict[str, str]:
         """Environment with which the folder of artifacts has the rules of Mountpoint for S3."""
-        path = f"{Path(__file__).with_name('mountpoint')}:{self._packages}"
+        path = f"{Path(__file__).with_name('mountpoint')}:{self.packages}"
         return {"STAND_IN_MOUNTPOINT": str(self.artifacts), "PYTHONPATH": path}
 
     def record(self, folder: str, key: str = KEY, parts: Mapping[str, object] = PARTS) -> None:
@@ -131,22 +131,28 @@ class Machine:
         (self.artifacts / folder / "graph" / "model.neff").write_text("compiled")
         (self.artifacts / "artifacts.json").write_text(json.dumps({"key": key, "parts": parts}))
 
-    def start(self, function: str, engine: Engine, env: Mapping[str, str]) -> subprocess.Popen[str]:
-        """Start `serve` or `compile_artifacts` of that engine."""
-        text = _PROGRAM.format(shared=str(SHARED), host=str(self.host), engine=engine.constant, function=function)
-        basics = {
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of every container."""
+        return {
             "PATH": "/usr/bin:/bin",
             "HOME": str(self.base_dir),
             "TMPDIR": str(self.temporary),
-            "PYTHONPATH": str(self._packages),
+            "PYTHONPATH": str(self.packages),
             "PYTHONDONTWRITEBYTECODE": "1",
             "SAGEMAKER_BASE_DIR": str(self.base_dir),
             "SAGEMAKER_BIND_TO_PORT": str(self.port),
             "SM_VLLM_MODEL": "org/model",
         }
+
+    def start(
+        self, function: str, engine: Engine, env: Mapping[str, str], before: Sequence[str] = ()
+    ) -> subprocess.Popen[str]:
+        """Start `serve` or `compile_artifacts` of that engine."""
+        text = _PROGRAM.format(shared=str(SHARED), host=str(self.host), engine=engine.constant, function=function)
         return subprocess.Popen(
-            [sys.executable, "-c", text],
-            env=basics | dict(env),
+            [*before, sys.executable, "-c", text],
+            env=self.variables | dict(env),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

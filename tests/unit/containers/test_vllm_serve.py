@@ -12,9 +12,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from processes import until
 
 CONTAINERS = Path(__file__).parents[3] / "containers"
 SERVE = CONTAINERS / "vllm" / "serve"
@@ -574,72 +572,6 @@ def test_sigterm_reaches_vllm_and_its_exit_code_is_the_containers(container: Con
         assert json.loads(process.stdout.readline())["pid"] == process.pid
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 43
-
-
-# vLLM that loads: it has no handler yet. A child of it is left alone by its own parent, and ends.
-STAND_IN_THAT_LOADS = """
-import os, signal, subprocess
-subprocess.run(["sh", "-c", "sleep 0.1 & sleep 0.1 &"])
-print(os.getpid(), flush=True)
-while True:
-    signal.pause()
-"""
-
-
-@pytest.fixture
-def first_process(container: Container) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    """`serve` as the first process of its own, as in a container, once vLLM loads; its id, and who waits for it."""
-    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("NOT TESTED: only root may start processes in a namespace of their own")
-    (container.packages / "vllm" / "entrypoints" / "openai" / "api_server.py").write_text(STAND_IN_THAT_LOADS)
-    with ended(container.start({"HF_MODEL_ID": "hub"}, before=unshare)) as process:
-        assert process.stdout is not None
-        assert int(process.stdout.readline()) > 1, "vLLM is not the first"
-        (first,) = children(process.pid)
-        yield first, process
-
-
-@contextmanager
-def ended(process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
-    """The process, which ends with the block."""
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def children(pid: int) -> list[int]:
-    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
-
-
-def test_as_first_process_it_passes_a_stop_on_while_vllm_loads(
-    first_process: tuple[int, subprocess.Popen[str]],
-) -> None:
-    first, process = first_process
-    os.kill(first, signal.SIGTERM)
-    assert process.wait(timeout=30) == 128 + signal.SIGTERM
-
-
-def test_as_first_process_it_reaps_what_others_left(first_process: tuple[int, subprocess.Popen[str]]) -> None:
-    first, _ = first_process
-    (vllm,) = until(lambda: found if len(found := children(first)) == 1 else None) or []
-    assert "api_server" in Path(f"/proc/{vllm}/cmdline").read_text()
-
-
-def test_as_first_process_it_ends_as_vllm_does(container: Container) -> None:
-    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
-    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("NOT TESTED: only root may start processes in a namespace of their own")
-    with container.start({"HF_MODEL_ID": "hub", "STAND_IN_EXIT_CODE": "17"}, before=unshare) as process:
-        process.communicate(timeout=30)
-        assert process.returncode == 17
-    with ended(container.start({"HF_MODEL_ID": "hub", "STAND_IN_WAITS": "1"}, before=unshare)) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        os.kill(*children(process.pid), signal.SIGTERM)
-        assert process.wait(timeout=30) == 43, "vLLM's own handler"
 
 
 def test_vllm_that_fails_ends_the_container_with_its_code(container: Container) -> None:

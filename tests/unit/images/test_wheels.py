@@ -157,3 +157,19 @@ def test_a_small_wheel_that_unpacks_to_much_is_refused(index: Path, tmp_path: Pa
     add_wheel(index, files={"little/data": "0" * 10**6})
     with pytest.raises(BuildError, match="unpacks to more than 500000 bytes"):
         fetch_wheels(["little==1.0"], "3.12", tmp_path, most=500_000)
+
+
+def test_compiled_files_of_a_wheel_stay_out_without_a_word(index: Path, tmp_path: Path) -> None:
+    """As numpy 2.3 has some. The installer would warn of each."""
+    add_wheel(index, files={"little/__init__.py": "", "little/__pycache__/__init__.cpython-311.pyc": "x"})
+    found = fetch_wheels(["little==1.0"], "3.12", tmp_path)
+    assert f"{SITE}/little/__init__.py" in found
+    assert not [path for path in found if "__pycache__" in path]
+    record = found[f"{SITE}/little-1.0.dist-info/RECORD"].source
+    assert record is not None
+    assert "__pycache__" not in record.read_text()
+
+
+def test_headers_lie_below_the_name_that_pip_gives_them(index: Path, tmp_path: Path) -> None:
+    add_wheel(index, name="little_one", files={"little_one-1.0.data/headers/a.h": ""})
+    assert f"{SITE}/include/little-one/a.h" in fetch_wheels(["little_one==1.0"], "3.12", tmp_path)

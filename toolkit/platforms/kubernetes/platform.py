@@ -198,10 +198,12 @@ class KubernetesPlatform:
         hint = "Scan it in its registry, such as ECR."
         raise UsageError(f"a cluster does not scan images, so there is no scan of {image}", hint=hint)
 
-    def verify(self, image: str) -> dict[str, str]:
-        raise UsageError(
-            f"{image} was not built here, so nothing of ours lies beside it", hint="Verify it as its maker says."
-        )
+    def verify(self, image: str, key: object = None) -> dict[str, str]:
+        hint = "Verify it as its maker says."
+        raise UsageError(f"{image} was not built here, so nothing of ours lies beside it", hint=hint)
+
+    def sign(self, image: str, key: object) -> None:
+        raise UsageError(f"{image} was not built here", hint="Its maker signs it.")
 
     @property
     def _heads(self) -> Heads:

@@ -64,10 +64,11 @@ class LocalPlatform(SageMakerPlatform):
         hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR and scanned."
         raise UsageError(f"{image} is on this machine, where images are not scanned", hint=hint)
 
-    def verify(self, image: str) -> dict[str, str]:
-        """There is nothing beside it: it is in no registry."""
-        hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR, with what it is made of."
-        raise UsageError(f"{image} is on this machine, and in no registry", hint=hint)
+    def verify(self, image: str, key: object = None) -> dict[str, str]:
+        raise _in_no_registry(image)
+
+    def sign(self, image: str, key: object) -> None:
+        raise _in_no_registry(image)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         """What the engine itself counts; CloudWatch's stand-in is not fed. Raises EndpointNotFound or PlatformError."""
@@ -84,6 +85,11 @@ class LocalPlatform(SageMakerPlatform):
         return metrics_of_pages(
             endpoint, minutes, {f"container {number}": page.encode() for number, page in enumerate(pages, 1)}
         )
+
+
+def _in_no_registry(image: str) -> UsageError:
+    hint = "Write `platform: {name: sagemaker}` to have the image pushed to ECR, with what it is made of."
+    return UsageError(f"{image} is on this machine, and in no registry", hint=hint)
 
 
 def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,10 +25,11 @@ from toolkit.images.buildspec import pack
 from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import docker_credentials
+from toolkit.images.evidence import attach, sign, verify
 from toolkit.images.inventory import bill_of_materials, described_wheels, provenance
 from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import Reference, parse
-from toolkit.images.referrers import attach, verify
+from toolkit.images.referrers import Referrers
 from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
 from toolkit.platforms.image import spec_of
@@ -43,6 +45,8 @@ from toolkit.text import without_colours
 
 if TYPE_CHECKING:
     from types_boto3_codebuild.type_defs import BuildPhaseTypeDef, BuildTypeDef
+
+    from toolkit.images.signing import PublicKey, SigningKey  # imports what only the extra `sign` has
 
 # A build takes minutes, its log is to be read as it comes, and a look costs two calls of an account that has others.
 _POLL_SECONDS = 5.0
@@ -83,14 +87,29 @@ def build_image(
     return pushed
 
 
-def verify_image(clients: Clients, repository: str, tag: str) -> dict[str, str]:
-    """Digests of what lies beside an image: bill of materials and provenance of this very image. Raises BuildError."""
+def verify_image(clients: Clients, repository: str, tag: str, key: PublicKey | None) -> dict[str, str]:
+    """Digests of what lies beside an image: bill of materials and provenance of this very image. Raises BuildError.
+
+    With a key, image and documents must be signed with it.
+    """
+    with _beside(clients, repository, tag) as (beside, base):
+        return {"image": beside.image.digest, **verify(beside, base, key)}
+
+
+def sign_image(clients: Clients, repository: str, tag: str, key: SigningKey) -> None:
+    """Sign an image and what lies beside it. Raises BuildError."""
+    with _beside(clients, repository, tag) as (beside, base):
+        sign(beside, base, key)
+
+
+@contextmanager
+def _beside(clients: Clients, repository: str, tag: str) -> Iterator[tuple[Referrers, str | None]]:
+    """What lies beside an image, until the block ends, and the digest of the base that the image names."""
     login = _Login(clients, registry_access(clients)[0])
     with Registry(login.own, login) as registry:
         image = find_image(registry, Reference(login.own, repository, tag))
         labels = (image.config.get("config") or {}).get("Labels") or {}
-        base = labels.get("org.opencontainers.image.base.digest")
-        return {"image": image.manifest.digest, **verify(registry, repository, image.manifest, base)}
+        yield Referrers(registry, repository, image.manifest), labels.get("org.opencontainers.image.base.digest")
 
 
 def _attach(
@@ -105,7 +124,7 @@ def _attach(
         with Registry(login.own, login) as registry:
             image = registry.find_manifest(repository, digest)
             if image is not None:
-                attach(registry, repository, image, sbom, statement)
+                attach(Referrers(registry, repository, image), sbom, statement)
     except BuildError as error:
         progress.say(f"no bill of materials and no provenance lie beside the image: {error.message}")
 

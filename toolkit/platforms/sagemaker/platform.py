@@ -58,6 +58,8 @@ if TYPE_CHECKING:
     from types_boto3_logs.type_defs import OutputLogEventTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
+    from toolkit.images.signing import PublicKey, SigningKey  # imports what only the extra `sign` has
+
 _DELETE_TIMEOUT_SECONDS = 600.0
 _READINGS = 3
 # CloudWatch Logs counts in whole milliseconds, SageMaker in finer ones.
@@ -128,11 +130,17 @@ class SageMakerPlatform:
     def scan(self, image: str) -> dict[str, int]:
         return scan_findings(self.clients, *_repository_and_tag(image))
 
-    def verify(self, image: str) -> dict[str, str]:
+    def verify(self, image: str, key: PublicKey | None = None) -> dict[str, str]:
         from toolkit.platforms.sagemaker.build import verify_image
 
         with aws_errors(f"verifying {image}"):
-            return verify_image(self.clients, *_repository_and_tag(image))
+            return verify_image(self.clients, *_repository_and_tag(image), key)
+
+    def sign(self, image: str, key: SigningKey) -> None:
+        from toolkit.platforms.sagemaker.build import sign_image
+
+        with aws_errors(f"signing {image}"):
+            sign_image(self.clients, *_repository_and_tag(image), key)
 
     def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         pace = Pace(DETAILED_SECONDS if details else SECONDS)
