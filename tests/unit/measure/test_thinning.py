@@ -76,4 +76,4 @@ def test_tokens_of_the_same_texts_are_counted_of_all() -> None:
 def test_a_journal_has_all_answers_whole(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.jsonl", {})
     journal.add([answered("a", number) for number in range(30)])
-    assert Journal(tmp_path / "run.jsonl", {}).results() == [answered("a", number) for number in range(30)]
+    assert list(Journal(tmp_path / "run.jsonl", {}).results()) == [answered("a", number) for number in range(30)]
