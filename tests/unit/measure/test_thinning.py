@@ -98,17 +98,17 @@ def in_blocks(count: int, size: int = 4) -> list[RequestResult]:
 
 
 def test_of_very_many_whole_blocks_of_both_arms_are_kept_from_first_to_last() -> None:
-    failed = result(arm="a", outcome="failed", output_tokens=0, block=3)
+    failed = [result(arm="a", outcome="failed", output_tokens=0, block=block) for block in range(10)]
     results, kept = in_blocks(4000), Thinned(20, most=1000)
-    kept.add([failed])
+    kept.add(failed)
     for item in results:
         kept.add([item])
     assert 500 < len(kept.results) <= 1000
-    assert kept.results[0].outcome == "failed"
-    held = Counter(item.arm for item in kept.results[1:])
+    assert [(item.outcome, item.block) for item in kept.results[:10]] == [("failed", block) for block in range(10)]
+    held = Counter(item.arm for item in kept.results[10:])
     assert held["a"] == held["b"]
     assert {name: held[name] + kept.left_out[name] for name in ("a", "b")} == {"a": 4000, "b": 4000}
-    of_blocks = Counter(item.block for item in kept.results[1:])
+    of_blocks = Counter(item.block for item in kept.results[10:])
     assert set(of_blocks.values()) == {8}
     assert min(of_blocks) < 30
     assert max(of_blocks) > 970
