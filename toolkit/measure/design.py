@@ -82,14 +82,15 @@ class Progress:
 
 
 LeftOut = tuple[str, float, bool, str]
+"""Workload, load, whether it is an open loop, and arm."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """Results; of very many a share of the blocks, see `thinning.py`.
 
-    `left_out` counts the other answers, by workload, load, whether it is an open loop, and arm. `complete` is False if
-    the measurement was interrupted. `machine` tells what disturbed it here.
+    `left_out` counts the other answers. `complete` is False if the measurement was interrupted. `machine` tells what
+    disturbed it here.
     """
 
     results: tuple[RequestResult, ...]

@@ -52,6 +52,9 @@ def to_parquet(journal: str | os.PathLike[str], parquet: str | os.PathLike[str])
         import pyarrow.parquet
     except ImportError as error:
         raise MissingPackage("writing Parquet needs the package pyarrow", extra="bench") from error
+    if Path(journal).resolve() == Path(parquet).resolve():
+        hint = "Name another file to write to, such as run.parquet."
+        raise UsageError(f"{journal} is what is read: it would be lost", hint=hint)
     columns = [pyarrow.field(name, pyarrow.type_for_alias(kind)) for name, kind in _COLUMNS.items()]
     schema = pyarrow.schema([*columns, pyarrow.field(_ARRIVALS, pyarrow.list_(pyarrow.float64()))])
     results, count = saved_results(Path(journal)), 0

@@ -106,6 +106,14 @@ def test_what_is_no_journal_is_refused_and_what_was_there_stays(tmp_path: Path, 
     }
 
 
+def test_results_are_not_written_over(tmp_path: Path) -> None:
+    path = journal(tmp_path, ANSWERED)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="it would be lost"):
+        toolkit.to_parquet(path, tmp_path / ".." / tmp_path.name / "run.jsonl")
+    assert path.read_bytes() == before
+
+
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     command = ["bench", "--parquet", str(journal(tmp_path, ANSWERED)), str(tmp_path / "run.parquet")]
     assert run(command) == 0
