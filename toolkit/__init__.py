@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from toolkit.errors import ToolkitError as ToolkitError
     from toolkit.errors import UsageError as UsageError
     from toolkit.loading import load as load
+    from toolkit.measure.parquet import to_parquet as to_parquet
     from toolkit.measure.report import BenchReport as BenchReport
     from toolkit.measure.report import load_report as load_report
     from toolkit.recipe.recipe import Recipe as Recipe
@@ -89,6 +90,7 @@ _MODULES = {
     "render": "toolkit.api.export",
     "rollback": "toolkit.api.deployment",
     "status": "toolkit.api.listing",
+    "to_parquet": "toolkit.measure.parquet",
     "train": "toolkit.api.training",
     "train_plan": "toolkit.api.training",
     "tune": "toolkit.api.tuning",

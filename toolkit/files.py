@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from toolkit.errors import PlatformError
 
@@ -17,24 +17,34 @@ def write_whole(path: Path, text: str, new_mode: int = 0o666) -> None:
 
     Who may read the file does not change; of a new one `new_mode` says it. A link is replaced, and not followed.
     """
+    with whole_file(path, "w", new_mode) as stream:
+        stream.write(text)
+
+
+@contextmanager
+def whole_file(path: Path, kind: Literal["w", "wb"], new_mode: int = 0o666) -> Iterator[IO[Any]]:
+    """As `write_whole`, for what is written piece by piece: it is there once the block has ended well."""
+    encoding = "utf-8" if kind == "w" else None
     if path.exists() and not path.is_file():  # such as /dev/stdout
-        path.write_text(text, encoding="utf-8")
+        with path.open(kind, encoding=encoding) as stream:
+            yield stream
         return
     # A name that can be guessed could be a link by then, which somebody else has made.
     beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() and not path.is_symlink() else None
     try:
         with os.fdopen(
-            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or new_mode), "w", encoding="utf-8"
+            os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode or new_mode), kind, encoding=encoding
         ) as stream:
             if mode is not None:
                 set_mode(stream, beside, mode)
-            stream.write(text)
+            yield stream
         beside.replace(path)
     except OSError as error:
+        raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
+    finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
-        raise PlatformError(f"{path} could not be written: {error.strerror}", hint="It is as it was.") from error
 
 
 def make_private_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / folder) for folder in ("aws", "kubernetes", "unit/measure")]
+sys.path[:0] = [str(TESTS / folder) for folder in (".", "aws", "kubernetes", "unit/measure")]
 
 from standin import StandIn  # noqa: E402
 

@@ -152,7 +152,9 @@ def prove(
 def bench(
     what: Annotated[
         str | None,
-        typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare.", metavar="WHAT"),
+        typer.Argument(
+            help="A recipe, an endpoint's name, or a URL; nothing with --compare or --parquet.", metavar="WHAT"
+        ),
     ] = None,
     baseline: BaselineOf = None,
     arm: Annotated[
@@ -194,6 +196,13 @@ def bench(
         tuple[Path, Path] | None,
         typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
     ] = None,
+    parquet: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Measure nothing: write what --resume kept in a file to a Parquet file, a row for each request.",
+            metavar="RESULTS PARQUET",
+        ),
+    ] = None,
     what_if_acceptance: Annotated[
         str | None,
         typer.Option(
@@ -217,6 +226,9 @@ def bench(
     """
     if compare:
         _compare(*compare, as_json)
+        return
+    if parquet:
+        _to_parquet(*parquet, as_json)
         return
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
@@ -293,6 +305,11 @@ def _answer(report: BenchReport, as_json: bool, *then: str) -> None:
     if then and not as_json:
         next_step(*then)
     exit_unless(report.ok)
+
+
+def _to_parquet(results: Path, parquet: Path, as_json: bool) -> None:
+    count = toolkit.to_parquet(results, parquet)
+    answer({"rows": count, "file": str(parquet)}, as_json, lambda: f"wrote {parquet}, rows: {count:,}")
 
 
 def _compare(before: Path, after: Path, as_json: bool) -> None:

@@ -37,7 +37,7 @@ async def measure(
     """
     measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
     results = measured.results
-    summary = summarise(results, design.arms, design.baseline, slos(design.arms))
+    summary = summarise(results, design.arms, design.baseline, slos(design.arms), measured.left_out)
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     points = {item.name: len(design.loads) * len(real) for item in design.workloads}
     speed = verdicts(results, summary, real, design.baseline, points)

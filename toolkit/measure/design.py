@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from toolkit.measure.arm import Arm, Workload
@@ -81,11 +81,20 @@ class Progress:
         return f"{self.doing}: {self.requests} requests{of}{ratio}, about {self.remaining:.0f} s to go"
 
 
+LeftOut = tuple[str, float, bool, str]
+"""Workload, load, whether it is an open loop, and arm."""
+
+
 @dataclass(frozen=True)
 class Measured:
-    """All results. `complete` is False if the measurement was interrupted. `machine` tells what disturbed it here."""
+    """Results; of very many a share of the blocks, see `thinning.py`.
+
+    `left_out` counts the other answers. `complete` is False if the measurement was interrupted. `machine` tells what
+    disturbed it here.
+    """
 
     results: tuple[RequestResult, ...]
+    left_out: Mapping[LeftOut, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     complete: bool = True
     machine: tuple[str, ...] = ()

@@ -9,16 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 from toolkit import documents
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import UsageError
 from toolkit.files import set_mode
 from toolkit.measure.result import RequestResult
-from toolkit.measure.thinning import Thinned
 from toolkit.recipe.content import digest
 
 _T = TypeVar("_T", bound=Hashable)
@@ -43,11 +42,12 @@ class Same:
 
     def tokens(self, ids: Sequence[int]) -> tuple[int, ...]:
         """Token ids, of which each number is one object."""
-        return tuple(map(self._one, ids))
+        return tuple(map(self._known.setdefault, ids, ids))
 
     def prompt(self, ids: Sequence[int]) -> tuple[int, ...]:
         """The token ids of a prompt, which is asked many times."""
-        return self._one(self.tokens(ids))
+        whole = tuple(ids)
+        return self._known.get(whole) or self._one(self.tokens(whole))
 
     def share(self, result: RequestResult) -> RequestResult:
         """The result itself; its answer is often that of the last request with its prompt."""
@@ -70,6 +70,51 @@ class Same:
         return known
 
 
+class _Reader:
+    """Makes results of a journal's lines, which share what they have in common."""
+
+    def __init__(self) -> None:
+        self.prompts: list[tuple[int, ...]] = []
+        self._same = Same()
+
+    def read(self, line: bytes) -> RequestResult | None:
+        """None for the line of a prompt. Raises Unfit."""
+        fields_of = documents.decode(line)
+        if isinstance(fields_of, dict) and set(fields_of) == {_IDS}:
+            self.prompts.append(self._same.prompt(documents.fit(_Prompt, fields_of).prompt_token_ids))
+            return None
+        if isinstance(fields_of, dict) and _NUMBER in fields_of:
+            number = fields_of.pop(_NUMBER)
+            if not isinstance(number, int) or not 0 <= number < len(self.prompts):
+                raise documents.Unfit(f"`{_NUMBER}`: no prompt before has that number")
+            result = replace(documents.fit(RequestResult, fields_of), prompt_token_ids=self.prompts[number])
+        else:
+            result = documents.fit(RequestResult, fields_of)
+        return self._same.share(result)
+
+
+def saved_results(path: Path) -> Iterator[RequestResult]:
+    """The results in a journal, of whatever measurement, which may be going on. Raises UsageError."""
+    try:
+        with path.open("rb") as stream:
+            documents.parse(dict[Literal["setting"], str], stream.readline(_LONGEST_LINE))
+            reader = _Reader()
+            yield from filter(None, map(reader.read, _whole_lines(stream)))
+    except (OSError, documents.Unfit) as error:
+        hint = "Give a file that `toolkit bench … --resume FILE` wrote."
+        raise UsageError(f"{path} holds no results of a measurement: {error}", hint=hint) from error
+
+
+def _whole_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines but for a last one that was cut short."""
+    while line := stream.readline(_LONGEST_LINE):
+        if not line.endswith(b"\n"):
+            if len(line) == _LONGEST_LINE:
+                raise documents.Unfit(f"a line is longer than {_LONGEST_LINE} bytes")
+            return
+        yield line
+
+
 class Journal:
     """The results of one measurement, readable by its owner only: they contain the answers' texts.
 
@@ -83,51 +128,31 @@ class Journal:
         self._head = {"setting": digest(setting)}
         self._prompts: dict[tuple[int, ...], int] = {}
 
-    def results(self) -> list[RequestResult]:
-        """What was measured before. A last line that was cut short is removed. Raises UsageError."""
+    def results(self) -> Iterator[RequestResult]:
+        """What was measured before, as a stream. A last line that was cut short is removed. Raises UsageError."""
         try:
             if hasattr(os, "geteuid") and self.path.is_file() and self.path.stat().st_uid != os.geteuid():
                 # Somebody else has made it, and would read the answers.
                 raise UsageError(f"{self.path} belongs to another user", hint="Write to a file of your own.")
             with self.path.open("rb") as stream:
-                return self._read(stream)
+                yield from self._read(stream)
         except FileNotFoundError:
-            return []
+            return
         except (OSError, documents.Unfit) as error:
             hint = "Write to another file to measure from the start."
             raise UsageError(f"{self.path} cannot be continued: {error}", hint=hint) from error
 
-    def _read(self, stream: BinaryIO) -> list[RequestResult]:
+    def _read(self, stream: BinaryIO) -> Iterator[RequestResult]:
         head = stream.readline(_LONGEST_LINE)
-        if not head:
-            return []
-        if documents.parse(dict[str, str], head) != self._head:
+        if head and documents.parse(dict[str, str], head) != self._head:
             hint = "Repeat the command that began it, or write to another file."
             raise UsageError(f"{self.path} holds the results of a measurement with another setting", hint=hint)
-        same, prompts, found = Same(), list[tuple[int, ...]](), Thinned()
-        for line in self._whole_lines(stream, len(head) * head.endswith(b"\n")):
-            fields_of = documents.decode(line)
-            if isinstance(fields_of, dict) and set(fields_of) == {_IDS}:
-                prompts.append(same.prompt(documents.fit(_Prompt, fields_of).prompt_token_ids))
-                self._prompts[prompts[-1]] = len(prompts) - 1
-                continue
-            if isinstance(fields_of, dict) and _NUMBER in fields_of:
-                number = fields_of.pop(_NUMBER)
-                if not isinstance(number, int) or not 0 <= number < len(prompts):
-                    raise documents.Unfit(f"`{_NUMBER}`: no prompt before has that number")
-                fields_of[_IDS] = prompts[number]
-            found.add([same.share(documents.fit(RequestResult, fields_of))])
-        return found.results
-
-    def _whole_lines(self, stream: BinaryIO, end: int) -> Iterator[bytes]:
-        """The lines but for a last one that was cut short, which is removed."""
-        while line := stream.readline(_LONGEST_LINE):
-            if not line.endswith(b"\n"):
-                if len(line) == _LONGEST_LINE:
-                    raise documents.Unfit(f"a line is longer than {_LONGEST_LINE} bytes")
-                break
+        reader, end = _Reader(), len(head) * head.endswith(b"\n")
+        for line in _whole_lines(stream):
             end += len(line)
-            yield line
+            if result := reader.read(line):
+                yield result
+        self._prompts = {ids: number for number, ids in enumerate(reader.prompts)}
         if end < os.fstat(stream.fileno()).st_size:
             os.truncate(self.path, end)
 
@@ -149,7 +174,7 @@ class Journal:
     def _lines(self, result: RequestResult) -> Iterator[dict[str, Any]]:
         """A result's line, after that of its prompt if that is new. Keys with their default are left out."""
         line = {item.name: value for item in fields(result) if (value := getattr(result, item.name)) != item.default}
-        line["arrivals"] = [{"seconds": item.seconds, "tokens": item.tokens} for item in result.arrivals]
+        line["arrivals"] = [{"seconds": item.seconds, "tokens": item.tokens} for item in result.arrivals[:]]
         if isinstance(result.acceptance, Acceptance):
             line["acceptance"] = {"histogram": result.acceptance.histogram}
         if ids := line.pop(_IDS, ()):

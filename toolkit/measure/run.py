@@ -22,11 +22,11 @@ from itertools import count, islice
 
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload
-from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.design import Design, LeftOut, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.machine import Machine
-from toolkit.measure.result import RequestResult, successful
+from toolkit.measure.result import RequestResult
 from toolkit.measure.statistics import (
     BlockNoise,
     Pair,
@@ -74,11 +74,10 @@ async def run(
     come, and those that it already holds are not measured again. Requests that still run `patience` seconds after the
     time was up are cut: a server may send without an end. Raises InvocationError if an arm answers no warm-up.
     """
-    saved = journal.results() if journal else []
-    elapsed = max((item.started + item.seconds for item in saved), default=0.0)
+    cells, elapsed = _cells(design, journal.results() if journal else ())
     stop, machine = asyncio.Event(), Machine()
     timing = Timing(clock() - elapsed, design.max_tokens or _LONGEST_ANSWER, design.cache == "cold", stop, clock)
-    measurement = _Measurement(design, send, saved, journal, timing)
+    measurement = _Measurement(design, send, cells, journal, timing)
     interrupted = False
     late = asyncio.get_running_loop().call_later(design.seconds + patience, stop.set)
     async with machine.watched():
@@ -95,7 +94,7 @@ async def run(
             late.cancel()
     ended = [_INTERRUPTED] if interrupted else [_TOO_LATE] if stop.is_set() else []
     notes = (*ended, *measurement.notes(), *(journal.notes if journal else ()))
-    return Measured(tuple(measurement.results), notes, not interrupted, tuple(machine.notes()))
+    return Measured(tuple(measurement.results), measurement.left_out, notes, not interrupted, tuple(machine.notes()))
 
 
 def again(baseline: str) -> str:
@@ -174,24 +173,65 @@ class _Cell:
         self.kept.add(results)
         self.failed |= {item.prompt for item in results if item.outcome == "failed"}
 
+    def carry_on(self, answered: frozenset[tuple[int, int]]) -> None:
+        """After the saved results were added: those of requests that every arm has answered are of this measurement."""
+        self.kept.keep(lambda item: (item.prompt, item.round) in answered)
+        self.answered, self.asked = answered, len(answered)
+        self.blocks = 1 + max((item.block for item in self.results if item.block is not None), default=-1)
+        others = self.kept.left_out.total() / max(1, len(self.results))
+        self.spent = busy_seconds(self.results) * (1 + others)
+
     def __str__(self) -> str:
         return f"{self.workload.name} with {self.load}"
+
+
+def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell], float]:
+    """The cells with the saved results of those requests that every arm has answered, and when the last saved ended."""
+    in_a_row = _IN_A_ROW if design.settle_seconds else 1
+    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME)
+    at = [(workload, load) for workload in design.workloads for load in design.loads]
+    cells = [
+        _Cell(workload, load, design.seed, in_a_row, seconds, kept=Thinned.of_cells(len(at))) for workload, load in at
+    ]
+    by_point = {(cell.workload.name, cell.load.value, cell.load.open_loop): cell for cell in cells}
+    bits = {arm.name: 1 << number for number, arm in enumerate(design.all_arms)}
+    seen: dict[tuple[str, float, bool], dict[tuple[int, int], int]] = {point: {} for point in by_point}
+    elapsed = 0.0
+    for item in saved:
+        elapsed = max(elapsed, item.started + item.seconds)
+        point, request = (item.workload, item.load, item.open_loop), (item.prompt, item.round)
+        if point in by_point and item.outcome == "successful":
+            by_point[point].kept.add([item])
+            seen[point][request] = seen[point].get(request, 0) | bits.get(item.arm, 0)
+    for point, cell in by_point.items():
+        arms_of = seen.pop(point)
+        cell.carry_on(frozenset(request for request, arms in arms_of.items() if arms == sum(bits.values())))
+    return cells, elapsed
 
 
 class _Measurement:
     """What was asked so far, and what came of it."""
 
     def __init__(
-        self, design: Design, send: Send, saved: Sequence[RequestResult], journal: Journal | None, timing: Timing
+        self, design: Design, send: Send, cells: Sequence[_Cell], journal: Journal | None, timing: Timing
     ) -> None:
         self._design, self._send, self._journal, self._timing = design, send, journal, timing
         self._same = Same()
-        self._cells = [self._cell(workload, load, saved) for workload in design.workloads for load in design.loads]
+        self._cells = cells
 
     @property
     def results(self) -> Iterator[RequestResult]:
-        """All results, those of a journal first."""
+        """The results, those of a journal first."""
         return (item for cell in self._cells for item in cell.results)
+
+    @property
+    def left_out(self) -> dict[LeftOut, int]:
+        """How many answers are not among the results."""
+        return {
+            (cell.workload.name, cell.load.value, cell.load.open_loop, arm): count
+            for cell in self._cells
+            for arm, count in cell.kept.left_out.items()
+        }
 
     async def run(self, progress: Callable[[Progress], object]) -> None:
         """Blocks of all cells by turns: the next is always of the cell that had the least time."""
@@ -227,6 +267,9 @@ class _Measurement:
         warm = [arm.name for arm in self._design.all_arms if not arm.cache_salt]
         if warm and self._design.cache == "cold":
             yield f"prompts may have been in the caches of {', '.join(warm)}: the engine cannot leave a cache unread"
+        if others := sum(self.left_out.values()):
+            held = sum(len(cell.results) for cell in self._cells)
+            yield f"figures are of {held:,} of {held + others:,} answers: of whole blocks, from the first to the last"
         yield from _failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
@@ -235,24 +278,6 @@ class _Measurement:
                 yield f"{cell}: {cell.asked} of {wanted} requests, then {why}"
             elif not wanted and self._design.baseline and not cell.done:
                 yield f"{cell}: {self._too_wide(cell)}"
-
-    def _cell(self, workload: Workload, load: Load, saved: Sequence[RequestResult]) -> _Cell:
-        """A cell with the saved results of those requests that every arm has answered."""
-        mine = [
-            item
-            for item in successful(saved)
-            if (item.workload, item.load, item.open_loop) == (workload.name, load.value, load.open_loop)
-        ]
-        by_arm = [{(item.prompt, item.round) for item in mine if item.arm == arm.name} for arm in self._design.all_arms]
-        answered = frozenset(set.intersection(*by_arm))
-        results = [item for item in mine if (item.prompt, item.round) in answered]
-        in_a_row = _IN_A_ROW if self._design.settle_seconds else 1
-        seconds = min(_OPEN_LOOP_SECONDS, self._design.seconds * _SHARE_OF_TIME)
-        cell = _Cell(workload, load, self._design.seed, in_a_row, seconds, answered, asked=len(answered))
-        cell.kept.add(results)
-        cell.blocks = 1 + max((item.block for item in results if item.block is not None), default=-1)
-        cell.spent = busy_seconds(results)
-        return cell
 
     @property
     def _asked(self) -> int:

@@ -10,6 +10,7 @@ from operator import add
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.measure.arm import Arm
+from toolkit.measure.design import LeftOut
 from toolkit.measure.measurement import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.pays import verdict_pays
 from toolkit.measure.result import RequestResult, successful
@@ -84,14 +85,22 @@ def summarise(
     arms: Sequence[Arm],
     baseline: Arm | None = None,
     slos: Mapping[str, Slo] | None = None,
+    left_out: Mapping[LeftOut, int] | None = None,
 ) -> Summary:
     """The figures of all arms. `slos` are limits by workload; goodput is known where there is one.
 
-    A point without at least two pairs of answers has no speedup.
+    `left_out` are the answers that are not among the results: they count as requests, and figures are those of the
+    others. A point without at least two pairs of answers has no speedup.
     """
-    points, limits = by_point(results), slos or {}
+    points, limits, others = by_point(results), slos or {}, left_out or {}
     rows = tuple(
-        row(point, arm, [item for item in results_there if item.arm == arm.name], limits.get(point.workload))
+        row(
+            point,
+            arm,
+            [item for item in results_there if item.arm == arm.name],
+            limits.get(point.workload),
+            others.get((point.workload, point.load, point.open_loop, arm.name), 0),
+        )
         for point, results_there in points.items()
         for arm in (*filter(None, [baseline]), *arms)
     )
@@ -154,7 +163,9 @@ def _speedups(
                 yield Speedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate, pays)
 
 
-def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None) -> ArmReport:
+def row(
+    point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None, left_out: int = 0
+) -> ArmReport:
     """The figures of one arm at one point. Latencies and throughput are those of successful requests.
 
     The pauses of an open loop count, too: it cannot yield more than it is asked.
@@ -169,11 +180,12 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
     throughput = tokens / seconds if tokens and seconds else None
     acceptance, length = acceptance_of(answers), acceptance_length(answers)
     within = sum(is_met(slo, answer) for answer in answers) if slo else 0
+    requests, all_within = len(results) + left_out, within * (1 + left_out / len(answers)) if answers else 0
     return ArmReport(
         arm=arm.name,
         workload=point.workload,
         concurrency=point.concurrency,
-        requests=len(results),
+        requests=requests,
         failed=sum(item.outcome == "failed" for item in results),
         incomplete=sum(item.outcome == "incomplete" for item in results),
         ttft=percentiles(item.ttft for item in answers if item.ttft is not None),
@@ -186,7 +198,7 @@ def row(point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | Non
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=acceptance.per_position if acceptance else (),
         goodput=within / seconds if slo and seconds else None,
-        meets_slo=within >= slo.share * len(results) if slo and results else None,
+        meets_slo=all_within >= slo.share * requests if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
         cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,

@@ -40,19 +40,19 @@ def test_what_was_saved_is_read(tmp_path: Path) -> None:
     journal = Journal(path, {"seed": 1})
     journal.add([RESULT, FAILED])
     journal.add([other, RESULT])
-    assert Journal(path, {"seed": 1}).results() == [RESULT, FAILED, other, RESULT]
+    assert list(Journal(path, {"seed": 1}).results()) == [RESULT, FAILED, other, RESULT]
 
 
 def test_a_prompt_stands_in_the_file_once_also_when_it_is_continued(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     Journal(path, {}).add([RESULT, RESULT])
     again = Journal(path, {})
-    again.results()
+    list(again.results())
     again.add([RESULT, replace(RESULT, prompt_token_ids=(5, 6))])
     text = path.read_text()
     assert text.count("[1000, 2000, 3000]") == 1
     assert text.count("[5, 6]") == 1
-    found = Journal(path, {}).results()
+    found = list(Journal(path, {}).results())
     assert [item.prompt_token_ids for item in found] == [(1000, 2000, 3000)] * 3 + [(5, 6)]
     assert found[0].prompt_token_ids is found[2].prompt_token_ids
 
@@ -63,7 +63,7 @@ def test_a_number_of_no_prompt_is_refused(tmp_path: Path, number: str) -> None:
     Journal(path, {}).add([replace(RESULT, prompt_token_ids=(1,))])
     path.write_text(path.read_text().replace('"prompt_ids": 0', f'"prompt_ids": {number}'))
     with pytest.raises(UsageError, match="no prompt before has that number"):
-        Journal(path, {}).results()
+        list(Journal(path, {}).results())
 
 
 @pytest.mark.parametrize("cut", ["{", '{"arm": "speculative"', '{"prompt_token_ids": [1, 2'])
@@ -72,7 +72,7 @@ def test_a_line_that_was_cut_short_is_removed(tmp_path: Path, cut: str) -> None:
     Journal(path, {}).add([RESULT])
     whole = path.read_text()
     path.write_text(whole + cut)
-    assert Journal(path, {}).results() == [RESULT]
+    assert list(Journal(path, {}).results()) == [RESULT]
     assert path.read_text() == whole
 
 
@@ -82,7 +82,7 @@ def test_a_line_without_an_end_is_refused(tmp_path: Path) -> None:
     with path.open("ab") as stream:
         stream.truncate(20 * 1024**2)
     with pytest.raises(UsageError, match="a line is longer than"):
-        Journal(path, {}).results()
+        list(Journal(path, {}).results())
 
 
 def test_arrivals_are_what_they_were_as_objects() -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import boto3
-import botocore.session
 from botocore.config import Config
 
 from toolkit.platforms.local import credentials
 from toolkit.platforms.local.aws import REGION
 from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.sagemaker.clients import new_session
 
 _CONFIG = Config(
     connect_timeout=2,
@@ -47,7 +47,7 @@ class DaemonSession(boto3.Session):
             aws_access_key_id=key.access_key_id,
             aws_secret_access_key=key.secret_access_key,
             region_name=REGION,
-            botocore_session=botocore.session.Session(session_vars=_NO_FILES),
+            botocore_session=new_session(session_vars=_NO_FILES),
         )
         self._daemon = daemon
 

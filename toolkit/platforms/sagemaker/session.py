@@ -93,7 +93,12 @@ class SageMakerSession:
     def _session(self, region: str | None) -> boto3.Session:
         import boto3
 
-        session = boto3.Session(region_name=region) if self.login is None else _unwrap(self.login, region)
+        from toolkit.platforms.sagemaker.clients import new_session
+
+        if self.login is None:
+            session = boto3.Session(region_name=region, botocore_session=new_session())
+        else:
+            session = _unwrap(self.login, region)
         # A client of any service fails without a region, with a message that says how to set one.
         session.client("sagemaker")
         return session
