@@ -115,7 +115,7 @@ def served(folder: Path, names: list[str], layer: dict[str, ContextFile]) -> dic
 
 def probed(command: list[Any], folder: Path, place: Path, names: list[str]) -> dict[str, Any]:
     settings = folder / "coveragerc"
-    settings.write_text("[run]\ndata_file = /dev/null\n")
+    settings.write_text(f"[run]\ndata_file = {folder}/coverage\n")
     variables = {"PATH": f"{place}/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(folder), "HF_MODEL_ID": "hub"}
     variables |= {"PROBE": json.dumps(names), "PLACE": str(place), "COVERAGE_PROCESS_START": str(settings)}
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
