@@ -147,7 +147,7 @@ OTHERS: Mapping[str, Callable[[], Shape]] = {
 def push_shape(name: str, registry: Registry, repository: str) -> str:
     """Push the base; the reference, by digest."""
     shape = {**RUNNABLE, **OTHERS}[name]()
-    tars = [*(() if shape.alone else (tar_of_layer(),)), *map(_tar, shape.layers)]
+    tars = [*(() if shape.alone else (tar_of_layer(),)), *map(tar_of, shape.layers)]
     blobs = [push_blob(registry, repository, shape.layer_type, _packed(content, shape.layer_type)) for content in tars]
     names = [f"sha256:{hashlib.sha256(content).hexdigest()}" for content in tars]
     usual = {"Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()], "Entrypoint": [f"{VENV}/bin/python3"]}
@@ -179,7 +179,8 @@ def _packed(content: bytes, layer_type: str) -> bytes:
     return content if layer_type == _PLAIN_LAYER else gzip.compress(content, 1, mtime=0)
 
 
-def _tar(files: Files) -> bytes:
+def tar_of(files: Files) -> bytes:
+    """A layer: a file is its content, or what the link points to."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for path, content in files.items():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import tarfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
+from base_shapes import Files, tar_of
 from faulty_transport import FaultyTransport
 from small_images import OCI_LAYER, push_base, push_blob, spec
 
@@ -25,7 +25,6 @@ from toolkit.images.spec import ContextFile, ImageSpec
 
 SITE = "opt/venv/lib/python3.12/site-packages"
 PATH = "PATH=/opt/venv/bin:/usr/bin"
-Files = Mapping[str, bytes | str]
 DEBIAN: Files = {
     "usr/bin/env": b"",
     "usr/bin/python3.12": b"",
@@ -56,18 +55,9 @@ def push_layers(registry: Registry, repository: str, layers: Sequence[Files], en
     """An image of these layers; a file is its content, or what the link points to. The reference, by digest."""
     blobs, names = [], []
     for files in layers:
-        out = io.BytesIO()
-        with tarfile.open(fileobj=out, mode="w") as archive:
-            for path, content in files.items():
-                entry = tarfile.TarInfo(path)
-                if isinstance(content, str):
-                    entry.type, entry.linkname = tarfile.SYMTYPE, content
-                    archive.addfile(entry)
-                else:
-                    entry.size = len(content)
-                    archive.addfile(entry, io.BytesIO(content))
-        blobs.append(push_blob(registry, repository, LAYER, gzip.compress(out.getvalue(), mtime=0)))
-        names.append(f"sha256:{hashlib.sha256(out.getvalue()).hexdigest()}")
+        layer = tar_of(files)
+        blobs.append(push_blob(registry, repository, LAYER, gzip.compress(layer, mtime=0)))
+        names.append(f"sha256:{hashlib.sha256(layer).hexdigest()}")
     rootfs = {"type": "layers", "diff_ids": names}
     config = {"architecture": "amd64", "os": "linux", "config": {"Env": [env]}, "rootfs": rootfs}
     body = push_blob(registry, repository, CONFIG, encode(config))
