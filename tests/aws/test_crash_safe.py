@@ -94,7 +94,7 @@ class Road:
         def until_then() -> None:
             session = self.standin.session()
             crash_at(session, n, when, lambda _: os._exit(DEAD))
-            boto3.Session = lambda region_name=None: session  # type: ignore[assignment,misc]
+            boto3.Session = lambda **_: session  # type: ignore[assignment,misc]
             command()
 
         _, status = os.waitpid(forked(until_then), 0)
@@ -132,7 +132,7 @@ class Once(Silent):
 def road(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Road:
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.001"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(boto3, "Session", lambda region_name=None: standin.session())
+    monkeypatch.setattr(boto3, "Session", lambda **_: standin.session())
     write_pair(tmp_path)
     return Road(standin, write_recipe(tmp_path, ENDPOINT))
 

@@ -16,7 +16,7 @@ from toolkit.cli.main import run
 def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.001"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(boto3, "Session", lambda region_name=None: standin.session())
+    monkeypatch.setattr(boto3, "Session", lambda **_: standin.session())
     write_pair(tmp_path)
     return write_recipe(tmp_path, HUB_RECIPE.replace("platform: {", "platform: {role: create, ").replace("org/", "./"))
 
