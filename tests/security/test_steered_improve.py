@@ -20,7 +20,7 @@ from toolkit.training.conversations import Conversation, Skipped, conversation_o
 from toolkit.training.data import prepare_data
 from toolkit.training.job import TrainingJob
 from toolkit.training.samples import Samples
-from toolkit.training.shares import HOUR, KIND, mark_of, within_shares
+from toolkit.training.shares import HOUR, KIND, Mark, mark_of, split, within_shares
 
 TARGET = str(Path(__file__).parents[2] / "recipes" / "tiny" / "models" / "target")
 INVENTED, ANSWERED = "Invented words", "Answered words"
@@ -179,14 +179,16 @@ def test_a_flood_of_one_hour_is_a_quarter_of_what_decides(tmp_path: Path) -> Non
     assert found.left_out["captured requests of one hour, beyond its share"] > 2000
 
 
-def asked(text: str, given: int = 1) -> Conversation:
-    return Conversation(({"role": "user", "content": text},), "a:1", given)
+def marks_of(texts: Sequence[str], given: int = 1) -> list[Mark]:
+    asked = [Conversation(({"role": "user", "content": text},), "a:1", given) for text in texts]
+    sides = split(asked, 0.3, 0)
+    return [mark_of(one, sides) for one in asked]
 
 
 @pytest.mark.parametrize("aside", [True, False])
 def test_neither_side_of_the_split_can_be_chosen_by_a_flood(aside: bool) -> None:
     """The side follows from the question and a seed that may be known: all of a flood can stand on one."""
-    marks = [mark_of(asked(text), 0.3, 0) for text in [*FLOODS["numbered"], *REAL]]
+    marks = marks_of([*FLOODS["numbered"], *REAL])
     chosen = [mark for number, mark in enumerate(marks) if number >= 3000 or mark.aside == aside]
     first = len(chosen) - len(REAL)
     numbers = [number for number in within_shares(chosen).numbers if chosen[number].aside == aside]
@@ -207,9 +209,8 @@ def test_a_job_learns_no_more_of_a_flood_than_is_measured(tmp_path: Path) -> Non
 
 
 def test_what_is_no_flood_is_taken_whole() -> None:
-    everyday = [mark_of(asked(text), 0.3, 0) for text in REAL]
-    assert len(within_shares(everyday).numbers) == len(REAL)
-    of_one_kind = [mark_of(asked(text), 0.3, 0) for text in FLOODS["numbered"]]
-    assert len(within_shares(of_one_kind).numbers) == 3000, "an endpoint that is always asked the same"
-    own = [mark_of(asked(text, given=0), 0.3, 0) for text in [*FLOODS["numbered"], *REAL]]
-    assert len(within_shares(own).numbers) == 4000, "a file of the user's own"
+    assert len(within_shares(marks_of(REAL)).numbers) == len(REAL)
+    assert len(within_shares(marks_of(FLOODS["numbered"])).numbers) == 3000, "an endpoint that is always asked the same"
+    assert len(within_shares(marks_of([*FLOODS["numbered"], *REAL], given=0)).numbers) == 4000, (
+        "a file of the user's own"
+    )

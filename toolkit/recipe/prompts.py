@@ -16,8 +16,10 @@ from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.recipe.rows import LIMITS, columns_of, decode, kind, refusal, rows
 
-Message = Mapping[str, str]
-"""`role` and `content` of one message; an assistant's may have its `reasoning_content`."""
+Message = Mapping[str, Any]
+"""`role` and `content` of one message. An assistant's may have its `reasoning_content`, and the `tool_calls` that it
+makes; that of a tool the `tool_call_id` and `name` of what it answers.
+"""
 
 # The first of these columns that a row has is its prompt. A request that was captured has it in `body`.
 _PROMPT_COLUMNS = ("messages", "conversations", "turns", "prompt", "question")
@@ -41,7 +43,7 @@ class Prompt:
     @property
     def text(self) -> str:
         """The last message: what the model answers."""
-        return self.messages[-1]["content"]
+        return str(self.messages[-1]["content"])
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:
@@ -121,9 +123,33 @@ def _message(item: Any, location: str) -> Message:
     role = _ROLES.get(str(item.get("role", item.get("from"))))
     if role is None:
         raise refusal(location, f"a message's role must be one of {', '.join(_ROLES)}")
-    message = {"role": role, "content": _content(item.get("content", item.get("value")), location)}
+    calls = _tool_calls(item.get("tool_calls"), location) if role == "assistant" else []
+    content = item.get("content", item.get("value"))
+    message = {"role": role, "content": "" if calls and content is None else _content(content, location)}
+    if role == "tool":
+        return message | {key: item[key] for key in ("tool_call_id", "name") if isinstance(item.get(key), str)}
     reasoning = next((item[key] for key in _REASONING_KEYS if isinstance(item.get(key), str)), "")
-    return {**message, "reasoning_content": reasoning} if role == "assistant" and reasoning else message
+    if role == "assistant" and reasoning:
+        message["reasoning_content"] = reasoning
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _tool_calls(value: Any, location: str) -> list[dict[str, Any]]:
+    """As OpenAI's chat completions have them."""
+    if not value:
+        return []
+    calls = value if isinstance(value, list) else [value]
+    return [_tool_call(call, location) for call in calls]
+
+
+def _tool_call(call: Any, location: str) -> dict[str, Any]:
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if isinstance(function, Mapping):
+        name, arguments = function.get("name"), function.get("arguments")
+        if isinstance(name, str) and isinstance(arguments, str | Mapping):
+            named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+            return {**named, "type": "function", "function": {"name": name, "arguments": arguments}}
+    raise refusal(location, "a tool call must be an object with a `function`, its `name` and its `arguments`")
 
 
 def _content(value: Any, location: str) -> str:

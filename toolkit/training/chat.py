@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -33,6 +33,9 @@ _REASONING_ENDS = ("</think>", "<|channel|>final<|message|>")
 class Unmaskable(ValueError):
     """The template does not tell which tokens of this conversation are the target's own."""
 
+
+Tool = Mapping[str, Any]
+"""The schema of a function that the target may call, as OpenAI's chat completions have it."""
 
 Token = Annotated[int, Field(ge=0, lt=2**31)]
 """A token's id, as samples hold it."""
@@ -88,9 +91,9 @@ class Chat:
         """Ids of special tokens, and those that end an answer."""
         return self.end_tokens | frozenset(self._tokenizer.all_special_ids)
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
+    def prompt(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> list[int]:
         """The tokens that the target is asked with. Raises Unmaskable for what the template refuses."""
-        return self.encode(self._render(messages, ask=True).text)
+        return self.encode(self._render(messages, tools, ask=True).text)
 
     def text(self, answer: list[int]) -> str:
         """An answer as a client shows it to the target again: without reasoning and special tokens."""
@@ -99,30 +102,30 @@ class Chat:
             text = text.rpartition(mark)[2]
         return str(self._tokenizer.decode(self.encode(text), skip_special_tokens=True)).strip()
 
-    def turns(self, messages: Sequence[Message], start: int = 0) -> Iterator[Turn]:
+    def turns(self, messages: Sequence[Message], start: int = 0, tools: Sequence[Tool] = ()) -> Iterator[Turn]:
         """The answers that a conversation has from message `start` on. Raises Unmaskable."""
         for end, message in enumerate(messages):
             if message["role"] == "assistant" and end >= max(1, start):
-                yield self.last_turn(messages[: end + 1])
+                yield self.last_turn(messages[: end + 1], tools)
 
-    def last_turn(self, messages: Sequence[Message]) -> Turn:
+    def last_turn(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Turn:
         """The answer that the last message is. Raises Unmaskable."""
-        turn = (self._marked if self._marks_answers else self._extended)(messages)
-        self._require_text(turn, messages[-1]["content"])
+        turn = (self._marked if self._marks_answers else self._extended)(messages, tools)
+        self._require_text(turn, messages[-1])
         return turn
 
-    def _extended(self, messages: Sequence[Message]) -> Turn:
+    def _extended(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The answer is what the template adds to the prompt of the same conversation, up to the end token."""
-        prompt, whole = self._render(messages[:-1], ask=True).text, self._render(messages).text
+        prompt, whole = self._render(messages[:-1], tools, ask=True).text, self._render(messages, tools).text
         if not whole.startswith(prompt):
             raise Unmaskable("the chat template writes an answer differently from the prompt for it")
         answer = self.encode(whole[len(prompt) :])
         ends = [index for index, token in enumerate(answer) if token in self.end_tokens]
         return Turn(self.encode(prompt), answer[: ends[-1] + 1] if ends else answer)
 
-    def _marked(self, messages: Sequence[Message]) -> Turn:
+    def _marked(self, messages: Sequence[Message], tools: Sequence[Tool]) -> Turn:
         """The answer is what the template marks with {% generation %}, and the end token after it."""
-        rendered = self._render(messages, marks=True)
+        rendered = self._render(messages, tools, marks=True)
         encoded = self._tokenizer(rendered.text, add_special_tokens=False)
         tokens = list(encoded["input_ids"])
         mask = [0] * len(tokens)
@@ -139,17 +142,22 @@ class Chat:
             end += 1
         return Turn(tokens[:start], tokens[start:end])
 
-    def _require_text(self, turn: Turn, content: str) -> None:
-        """The masked tokens are the answer: its text is in what they decode to."""
+    def _require_text(self, turn: Turn, message: Message) -> None:
+        """The masked tokens are the answer: its text is in what they decode to, and the names of what it calls."""
+        content = message["content"]
         decoded = unicodedata.normalize("NFKC", str(self._tokenizer.decode(turn.answer)))
         for mark in _REASONING_ENDS:
             content = content.rpartition(mark)[2]
         if not turn.answer or unicodedata.normalize("NFKC", content.strip()) not in decoded:
             raise Unmaskable("the chat template changes the text of the answer")
+        if any(call["function"]["name"] not in decoded for call in message.get("tool_calls", ())):
+            raise Unmaskable("the chat template leaves out what the answer calls")
 
-    def _render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
+    def _render(
+        self, messages: Sequence[Message], tools: Sequence[Tool], *, ask: bool = False, marks: bool = False
+    ) -> Rendered:
         try:
-            return self._template.render(messages, ask=ask, marks=marks)
+            return self._template.render(messages, tools, ask=ask, marks=marks)
         except Refused as error:
             raise Unmaskable("the chat template refuses it") from error
 

@@ -10,6 +10,7 @@ split into training and held-out data, and which side that is depends on nothing
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,17 +20,17 @@ from toolkit.errors import UsageError
 from toolkit.recipe.captured import is_captured, read_capture
 from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message, messages_of, request_of
-from toolkit.recipe.rows import Row, refusal
+from toolkit.recipe.rows import Row, decode, refusal
 
 COLUMNS = (
-    "messages", "conversations", "turns", "prompt", "question", "response", "completion", "answer", "output",
+    "messages", "conversations", "turns", "prompt", "question", "tools", "response", "completion", "answer", "output",
 )  # fmt: skip
-"""What is read of a row: its prompt, and its answer where that has a column of its own."""
+"""What is read of a row: its prompt, the tools that it offers, and its answer where that has a column of its own."""
 
 MOST_MESSAGES = 2_000
 """Of a conversation: each answer is rendered with all that precedes it, so the work grows with their square."""
 
-_ANSWER_COLUMNS = COLUMNS[5:]
+_ANSWER_COLUMNS = COLUMNS[6:]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Conversation:
 
     The first `given` messages are those of a captured request, with all that its caller says was answered before;
     `hour` is when it came, where that is known. A conversation of a file of the user's own has neither. `source` is the
-    name of what holds the file.
+    name of what holds the file. `tools` are the schemas of the functions that the target may call.
     """
 
     messages: tuple[Message, ...]
@@ -46,6 +47,7 @@ class Conversation:
     given: int = 0
     hour: str = ""
     source: str = ""
+    tools: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def answered(self) -> bool:
@@ -54,13 +56,14 @@ class Conversation:
 
     @property
     def digest(self) -> str:
-        """Of all messages."""
-        return digest([sorted(message.items()) for message in self.messages])
+        """Of all messages, and of the tools that they may use."""
+        messages = [sorted(message.items()) for message in self.messages]
+        return digest([messages, self.tools] if self.tools else messages)
 
     @property
     def first(self) -> str:
         """The first message of the user."""
-        return next(message["content"] for message in self.messages if message["role"] == "user")
+        return next(str(message["content"]) for message in self.messages if message["role"] == "user")
 
     @property
     def question(self) -> str:
@@ -75,7 +78,9 @@ class Conversation:
             yield so_far.hexdigest()
 
     def asked(self) -> Conversation:
-        """Without answers: what the target is asked anew."""
+        """Without answers: what the target is asked anew. With tools it is whole: they answered to that."""
+        if any(message["role"] == "tool" or message.get("tool_calls") for message in self.messages):
+            return self
         return replace(self, messages=tuple(one for one in self.messages if one["role"] != "assistant"))
 
 
@@ -213,7 +218,7 @@ def _answer(completion: Any) -> Message | None:
 
 def _request(request: Mapping[str, Any], location: str) -> Conversation:
     """What a request asks, in the columns that an endpoint reads. Whatever answers it claims are its caller's word."""
-    columns = {name: request[name] for name in ("messages", "prompt") if name in request}
+    columns = {name: request[name] for name in ("messages", "prompt", "tools") if name in request}
     one = _conversation(columns, location)
     return replace(one, given=len(one.messages))
 
@@ -227,6 +232,17 @@ def _conversation(row: Mapping[str, Any], location: str) -> Conversation:
         messages.append({"role": "assistant", "content": answer})
     if len(messages) > MOST_MESSAGES:
         raise refusal(location, f"the conversation has more than {MOST_MESSAGES:,} messages")
-    if sum(len(message["content"]) for message in messages) > documents.LIMITS.size:  # a packed file may be small
+    tools = _tools(row.get("tools"), location)
+    calls = [message["tool_calls"] for message in messages if "tool_calls" in message]
+    size = sum(len(message["content"]) for message in messages) + len(json.dumps([calls, tools]))
+    if size > documents.LIMITS.size:  # a packed file may be small
         raise refusal(location, f"the conversation has more than {documents.LIMITS.size // 1024**2} MiB of text")
-    return Conversation(tuple(messages), location)
+    return Conversation(tuple(messages), location, tools=tools)
+
+
+def _tools(value: Any, location: str) -> tuple[Mapping[str, Any], ...]:
+    """As OpenAI's chat completions have them; as text in a table."""
+    found = decode(value, location) if isinstance(value, str) and value else value or []
+    if not isinstance(found, list) or not all(isinstance(tool, Mapping) for tool in found):
+        raise refusal(location, "`tools` must be a list of objects, each the schema of a function")
+    return tuple(found)

@@ -329,7 +329,7 @@ def _keep_answers(conversation: Conversation, chat: Chat) -> Answered:
     turns: list[Turn] = []
     reason = ""
     try:
-        turns.extend(chat.turns(conversation.messages, conversation.given))
+        turns.extend(chat.turns(conversation.messages, conversation.given, conversation.tools))
     except Unmaskable as error:
         reason = f"conversations because {error}"
     return Answered(conversation.digest, conversation.question, conversation.location, tuple(turns), reason)

@@ -96,6 +96,8 @@ class FromServer:
 
     def _ask(self, question: Question) -> Answer | None:
         body = {**self._settings, "messages": question.messages, "max_tokens": question.max_tokens}
+        if question.tools:  # vLLM shows them with `none` too, and then leaves calls in the text
+            body |= {"tools": question.tools, "tool_choice": "none"}
         problem = ""
         for trial in range(_TRIES):
             if trial:
@@ -133,7 +135,7 @@ class FromServer:
         if message.reasoning_content:
             told["reasoning_content"] = message.reasoning_content
         try:
-            turn = self._chat.last_turn((*question.messages, told))
+            turn = self._chat.last_turn((*question.messages, told), question.tools)
         except Unmaskable:
             return None
         if not ended and turn.answer[-1] in self._chat.end_tokens:

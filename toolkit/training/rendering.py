@@ -64,6 +64,7 @@ def _rendered(template: dict[str, Any], request: dict[str, Any]) -> dict[str, An
     try:
         texts, marks = render_jinja_template(
             [request["messages"]],
+            tools=request["tools"] or None,
             chat_template=template["text"],
             return_assistant_tokens_mask=request["marks"],
             add_generation_prompt=request["ask"],

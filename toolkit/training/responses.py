@@ -17,7 +17,7 @@ from typing import Protocol
 from toolkit import documents
 from toolkit.files import writing
 from toolkit.recipe.prompts import Message
-from toolkit.training.chat import Chat, Turn, Unmaskable
+from toolkit.training.chat import Chat, Tool, Turn, Unmaskable
 from toolkit.training.conversations import Conversation
 
 TOO_LONG = "questions longer than max_length"
@@ -28,11 +28,12 @@ _CONVERSATIONS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class Question:
-    """What the target is asked: messages, their tokens, and the most tokens of its answer."""
+    """What the target is asked: messages, their tokens, the most tokens of its answer, and tools that it may use."""
 
     messages: tuple[Message, ...]
     prompt: list[int]
     max_tokens: int
+    tools: tuple[Tool, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,16 +166,20 @@ class _Asked:
         self._reason = ""
 
     def next_message(self) -> bool:
-        """Go on to the next question, if there is one."""
+        """Go on to the next question, if there is one: a user's message, or the last of several tools'."""
         while self._rest and not self._reason:
             self._messages.append(self._rest.pop(0))
-            if self._messages[-1]["role"] in ("user", "tool"):
+            role = self._messages[-1]["role"]
+            if role == "user" or (role == "tool" and self._next_role() != "tool"):
                 return True
         return False
 
+    def _next_role(self) -> str:
+        return str(self._rest[0]["role"]) if self._rest else ""
+
     def question(self, chat: Chat, lengths: Lengths) -> Question | None:
         try:
-            prompt = chat.prompt(self._messages)
+            prompt = chat.prompt(self._messages, self._conversation.tools)
         except Unmaskable as error:
             self._reason = str(error)
             return None
@@ -182,14 +187,16 @@ class _Asked:
         if room < 1:
             self._reason = TOO_LONG
             return None
-        return Question(tuple(self._messages), prompt, min(room, lengths.answer))
+        return Question(tuple(self._messages), prompt, min(room, lengths.answer), self._conversation.tools)
 
     def take(self, answer: Answer | None) -> None:
+        """Go on with it, or with the answer of the data, where tools answered to what that asked."""
         if answer is None:
             self._reason = REFUSED
             return
         self._turns.append(answer.turn)
-        self._messages.append({"role": "assistant", "content": answer.text})
+        if self._next_role() != "assistant":
+            self._messages.append({"role": "assistant", "content": answer.text})
 
     def answered(self) -> Answered:
         one = self._conversation

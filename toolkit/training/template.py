@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from toolkit import documents
 from toolkit.children import own_variables, python_command, start_process
 from toolkit.errors import UnreadableModel
 from toolkit.recipe.prompts import Message
@@ -98,13 +99,21 @@ class Template:
         self._line = _line({"text": text, "variables": variables})
         self._failure = ""
 
-    def render(self, messages: Sequence[Message], *, ask: bool = False, marks: bool = False) -> Rendered:
+    def render(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        ask: bool = False,
+        marks: bool = False,
+    ) -> Rendered:
         """The conversation; with `ask`, and then the beginning of an answer.
 
         Raises Refused, and UnreadableModel for a template that is none, or that passes a bound; then it does so always.
         """
         if not self._failure:
-            answer = self._answer(_line({"messages": list(messages), "ask": ask, "marks": marks}))
+            shown = [_with_objects(message) for message in messages]
+            answer = self._answer(_line({"messages": shown, "tools": list(tools), "ask": ask, "marks": marks}))
         if self._failure:
             hint = "Put the chat template of the model's publisher there, or train for another target."
             raise UnreadableModel(f"the chat template in {self._source} {self._failure}", hint=hint)
@@ -121,6 +130,22 @@ class Template:
         if "broken" in answer:
             self._failure = f"is no template: {answer['broken']}"
         return answer
+
+
+def _with_objects(message: Message) -> Message:
+    """Arguments of calls, which are text in a request, as the objects that templates take. vLLM does the same."""
+    if "tool_calls" not in message:
+        return message
+    calls = [{**call, "function": _with_object(call["function"])} for call in message["tool_calls"]]
+    return {**message, "tool_calls": calls}
+
+
+def _with_object(function: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        found = documents.decode(function["arguments"]) if isinstance(function["arguments"], str) else None
+    except ValueError:  # as it is, for the template to take or not
+        return function
+    return {**function, "arguments": found} if isinstance(found, dict) else function
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
