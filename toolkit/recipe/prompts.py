@@ -6,6 +6,7 @@ Texts may be confidential, and a column may hold a secret: errors name files, li
 from __future__ import annotations
 
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -148,7 +149,8 @@ def _tool_call(call: Any, location: str) -> dict[str, Any]:
         name, arguments = function.get("name"), function.get("arguments")
         if isinstance(name, str) and isinstance(arguments, str | Mapping):
             named = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-            return {**named, "type": "function", "function": {"name": name, "arguments": arguments}}
+            text = arguments if isinstance(arguments, str) else json.dumps(arguments)  # as a request has them
+            return {**named, "type": "function", "function": {"name": name, "arguments": text}}
     raise refusal(location, "a tool call must be an object with a `function`, its `name` and its `arguments`")
 
 

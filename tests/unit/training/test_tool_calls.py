@@ -131,6 +131,8 @@ def test_what_is_no_tool_is_refused(change: dict[str, Any], said: str) -> None:
 
 
 def test_a_workload_keeps_calls_as_a_request_has_them() -> None:
-    prompt = prompt_of({"messages": ROW["messages"][:3]}, "a.jsonl:1")
+    question, call, *results = ROW["messages"]
+    as_object = {**CALL, "function": {"name": "weather", "arguments": {"city": "Bonn"}}}
+    prompt = prompt_of({"messages": [question, {**call, "tool_calls": [as_object]}, results[0]]}, "a.jsonl:1")
     assert prompt.messages[1] == {"role": "assistant", "content": "", "tool_calls": [CALL]}
     assert prompt.messages[2]["tool_call_id"] == "c1"
