@@ -52,7 +52,6 @@ def test_packages_that_fit_are_no_finding(tmp_path: Path) -> None:
     ("code", "severity", "base", "wheel"),
     [
         ("base.layers", "error", replace(BASE, layers=125), WHEEL),
-        ("base.onbuild", "error", replace(BASE, triggers=("RUN make",)), WHEEL),
         ("base.python", "error", replace(BASE, holds=replace(HOLDS, python=None)), WHEEL),
         ("base.python", "error", replace(BASE, holds=replace(HOLDS, python="3.10")), WHEEL),
         ("base.python", "warning", replace(BASE, holds=replace(HOLDS, python="")), WHEEL),
@@ -66,6 +65,10 @@ def test_packages_that_fit_are_no_finding(tmp_path: Path) -> None:
 )
 def test_each_finding(code: str, severity: str, base: Base, wheel: Wheel, tmp_path: Path) -> None:
     assert found(tmp_path, base, wheel) == [(code, severity)]
+
+
+def test_a_base_with_triggers_is_built_here(tmp_path: Path) -> None:
+    assert found(tmp_path, replace(BASE, triggers=("RUN make",))) == []
 
 
 def test_what_the_dockerfile_may_install_is_a_warning(tmp_path: Path) -> None:

@@ -15,7 +15,12 @@ import toolkit
 from toolkit.cli.main import run
 
 METHODS = ("ngram", "suffix", "mtp", "dspark")
-OWN_LAYERS = {"model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"]}
+OWN_LAYERS = {
+    "model_type": "deepseek_v4",
+    "architectures": ["DeepseekV4ForCausalLM"],
+    "dspark_target_layer_ids": [1],
+    "dspark_markov_rank": 8,
+}
 Captured = pytest.CaptureFixture[str]
 
 

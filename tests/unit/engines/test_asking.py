@@ -177,7 +177,7 @@ def test_each_instance_type_is_pretended_with_its_own_flags(tmp_path: Path) -> N
     answer = ask(made, models(tmp_path), True, lambda pretends: pretended.append(pretends) or vllm)  # type: ignore[func-returns-value]
     assert pretended == [True, True]
     devices = [question["device"] for question in vllm.asked]
-    assert devices[0] == {"name": "NVIDIA T4", "capability": [7, 5], "bytes": 16 * 2**30, "count": 1}
+    assert devices[0] == {"name": "NVIDIA T4", "capability": [7, 5], "bytes": 15633219584, "count": 1}
     assert (devices[1]["name"], devices[1]["capability"], devices[1]["count"]) == ("NVIDIA L40S", [8, 9], 4)
     assert found(answer) == [
         ("platform.instance_types.1.args.seed", f"vLLM {installed()} refuses this on ml.g6e.12xlarge: no seed")
