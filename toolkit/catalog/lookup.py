@@ -48,6 +48,11 @@ def engine_title() -> str:
     return str(engine_files()[0]["title"])
 
 
+def recipes_archive() -> str:
+    """The address of an archive of the recipes that the default engine's makers publish."""
+    return str(engine_files()[0]["recipes"])
+
+
 def example_command() -> str:
     """A command line that starts the default engine."""
     return str(engine_files()[0]["command"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any, TypeVar
@@ -50,7 +50,7 @@ class Sources:
     image_list: str = "https://api.github.com/repos/aws/deep-learning-containers/contents/docs/src/data"
     image_data: str = "https://raw.githubusercontent.com/aws/deep-learning-containers/main/docs/src/data"
     packages: str = "https://pypi.org/simple"
-    recipes: str = "https://codeload.github.com/vllm-project/recipes/tar.gz/refs/heads/main"
+    recipes: str = field(default_factory=lookup.recipes_archive)
 
 
 SOURCES = Sources()
@@ -143,7 +143,7 @@ def refresh(
         **{f"EC2 prices in {region}": partial(_ec2_prices, region) for region in regions if ec2},
         "heads on the hub": _heads,
         "new heads on the hub": _new_heads,
-        "heads in vLLM's recipes": _recipe_heads,
+        f"heads in recipes of {lookup.engine_title()}": _recipe_heads,
         "images of AWS": _images,
         f"versions of {lookup.engine_title()}": _versions,
     }

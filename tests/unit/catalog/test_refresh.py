@@ -269,7 +269,7 @@ def test_heads_that_vllms_recipes_name_are_shown_once(site: Site) -> None:
 def test_what_is_no_archive_of_recipes_is_named(site: Site, body: bytes) -> None:
     site.prices("us-east-1", **{"2xlarge": "4.1"})
     site.answers["/recipes.tar.gz"] = Raw(body=body)
-    failed = [line for line in update(site).failed if line.startswith("heads in vLLM's recipes: ")]
+    failed = [line for line in update(site).failed if line.startswith("heads in recipes of vLLM: ")]
     assert len(failed) == 1
     assert "no archive of recipes" in failed[0]
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_kept(site: Site) -> None:
         "prices in eu-west-9",
         "heads on the hub",
         "new heads on the hub",
-        "heads in vLLM's recipes",
+        "heads in recipes of vLLM",
         "images of AWS",
         "versions of vLLM",
     ]

@@ -98,9 +98,11 @@ def test_what_is_cheapest_first_is_asked_for(lock: Path, sort: list[str], first:
 
 
 def test_what_the_order_and_idle_accelerators_mean(lock: Path) -> None:
-    ended = fit(lock, "--instance", "ml.p5.48xlarge", "--instance", "ml.p4de.24xlarge", "--sort", "kv-price", "--json")
+    ended = fit(
+        lock, "--instance", "ml.p5.48xlarge", "--instance", "ml.p6-b200.48xlarge", "--sort", "kv-price", "--json"
+    )
     document = json.loads(ended.stdout)
     assert document["fits"][0]["price_per_million_kv_tokens"] > 0
     unpriced, _, idle = document["notes"]
-    assert unpriced.startswith("No price is known for ml.p4de.24xlarge")
+    assert unpriced.startswith("The catalogue has no price of ml.p6-b200.48xlarge")
     assert "`data-parallel-size: 8` in engine.args runs 8 copies" in idle
