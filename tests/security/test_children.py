@@ -22,7 +22,7 @@ MODULES = ("subprocess", "multiprocessing", "runpy", "pty", "concurrent.futures.
 OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen")
 NAMED = {
     "containers/on-vllm/entrypoint.py: os.execve",
-    "containers/on-vllm/entrypoint.py: os.fork",
+    "containers/on-vllm/init.py: os.fork",
     "containers/on-vllm/neuron_compile.py: subprocess",
     "containers/on-vllm/start_with_pth.py: runpy",
     "containers/train/train: subprocess",

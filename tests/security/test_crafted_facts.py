@@ -28,7 +28,7 @@ from toolkit.home import home
 from toolkit.loading import load
 from toolkit.planning.plan import differences
 from toolkit.planning.record import Event
-from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.lease import lease as hold
 from toolkit.platforms.sagemaker.kinds.bucket import WeightsKind, WeightsReferenceKind
@@ -139,7 +139,7 @@ def test_a_mark_cannot_make_more_than_its_own_weights_go(mark: str) -> None:
         pass
 
     clients = SimpleNamespace(s3=Bucket(mark, "weights/w/model", "leases/other"), refusal=Refused)
-    account = SimpleNamespace(id="123456789012", region="us-west-2")
+    account = Account("123456789012", "us-west-2")
     look: Any = SimpleNamespace(clients=clients, account=account, endpoints=["tiny"], wanted=lambda *_: [], desired=())
     look.once = lambda read, name: read(look, name)
     for kind, folders in (
@@ -164,7 +164,7 @@ def test_a_record_of_compiled_code_that_is_none_counts_for_nothing(record: str) 
         get_paginator=lambda name: SimpleNamespace(paginate=lambda **_: pages[name]),
     )
     clients = SimpleNamespace(s3=client, sagemaker=client, refusal=LookupError)
-    account = SimpleNamespace(id="123456789012", region="us-west-2")
+    account = Account("123456789012", "us-west-2")
     wanted = [Resource("Artifacts", "k", {"Key": "k", "Parts": {"target": "org/model@abc"}})]
     look: Any = SimpleNamespace(clients=clients, account=account, endpoints=[], wanted=lambda *_: wanted)
     (found,) = ArtifactsKind(on_aws=True).observe(look)

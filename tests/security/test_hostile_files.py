@@ -88,7 +88,7 @@ def test_a_journal_that_others_could_read_is_closed_before_answers_go_into_it(tm
     path.touch(mode=0o666)
     path.chmod(0o666)
     journal = Journal(path, {})
-    assert journal.results() == []
+    assert list(journal.results()) == []
     journal.add([RequestResult("a", "w", 0, 0, 1.0, 0.0, 1.0, "successful", text="secret")])
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -100,7 +100,7 @@ def test_a_journal_of_another_user_is_refused(tmp_path: Path) -> None:
         pytest.skip("NOT TESTED: only root can give a file away")
     os.chown(path, 65534, 65534)
     with pytest.raises(UsageError, match=r"run\.jsonl belongs to another user"):
-        Journal(path, {}).results()
+        list(Journal(path, {}).results())
 
 
 def test_a_log_without_an_end_is_refused(capsys: Capture) -> None:
