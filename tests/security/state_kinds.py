@@ -45,7 +45,7 @@ def _head(head: Path) -> Callable[[bytes, Path], object]:
 
 def _journal(content: bytes, folder: Path) -> object:
     (folder / "run.journal").write_bytes(content)
-    return Journal(folder / "run.journal", {}).results()
+    return list(Journal(folder / "run.journal", {}).results())
 
 
 def _good_journal(folder: Path) -> bytes:
