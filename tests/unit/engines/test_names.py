@@ -37,7 +37,8 @@ def findings(folder: Path, args: str, version: str = "0.30.0", **config: object)
         ("{reasoning-parser: qwen_3}", "0.30.0", "has the value 'qwen_3', which vLLM 0.30.0 does not have"),
         ("{reasoning-parser: kimi_k3}", "0.26.0", "which vLLM 0.26.0 does not have"),
         ("{reasoning-parser: kimi_k3}", "0.27.0", ""),
-        ("{tool-call-parser: hermez}", "0.30.0", "has the value 'hermez'"),
+        ("{tool-call-parser: hermez, enable-auto-tool-choice: true}", "0.30.0", "has the value 'hermez'"),
+        ("{tool-call-parser: nonsense}", "0.30.0", ""),  # vLLM does not look it up
     ],
 )
 def test_a_parser_is_one_that_the_version_has(tmp_path: Path, args: str, version: str, message: str) -> None:
@@ -48,7 +49,7 @@ def test_a_parser_is_one_that_the_version_has(tmp_path: Path, args: str, version
 
 
 def test_a_plugin_brings_parsers_of_any_name(tmp_path: Path) -> None:
-    args = "{tool-call-parser: mine, tool-parser-plugin: /opt/ml/model/mine.py}"
+    args = "{tool-call-parser: mine, enable-auto-tool-choice: true, tool-parser-plugin: /opt/ml/model/mine.py}"
     assert "engine.flag-value" not in [item.code for item in findings(tmp_path, args)]
 
 

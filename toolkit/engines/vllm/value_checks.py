@@ -55,9 +55,13 @@ def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
 
 
 def _parsers(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on parsers that this version does not have; a plugin may bring one of any name."""
+    """Findings on parsers that this version does not have; a plugin may bring one of any name.
+
+    That of tool calls is looked up only where the model may choose to call (vLLM 0.32: validate_api_server_args).
+    """
     args, version = recipe.engine.args, recipe.engine.version
-    for flag, plugin in _PARSERS.items():
+    used = [flag for flag in _PARSERS if flag != "tool-call-parser" or args.get("enable-auto-tool-choice")]
+    for flag, plugin in ((flag, _PARSERS[flag]) for flag in used):
         known, value = names(flag.replace("-", "_"), version), args.get(flag)
         if known and plugin not in args and isinstance(value, str) and value not in known:
             wrong = unlike(value, known)
