@@ -67,13 +67,8 @@ def show_plan(
     """`toolkit plan` of a fleet. Exits with the code of the worst error."""
     from toolkit.api.fleet import plan_fleet
 
-    planned = plan_fleet(
-        gather(called, platform),
-        platform=platform,
-        baseline=baseline,
-        parallel=parallel,
-        discount_percent=discount,
-    )
+    wanted = gather(called, platform)
+    planned = plan_fleet(wanted, platform=platform, baseline=baseline, parallel=parallel, discount_percent=discount)
     then = ("deploy", *called) if any(item.drift for item in planned) else ("prove", *called)
     answer(plan_document(planned), as_json, lambda: plan_text(planned, verbose=verbose))
     _exit_with_worst(planned)
@@ -169,13 +164,8 @@ def deploy(
     """Plan all, ask once, deploy each by its own command, then prove one after the other what has changed."""
     from toolkit.api.fleet import plan_fleet, whole
 
-    planned = plan_fleet(
-        gather(called, platform),
-        platform=platform,
-        baseline=baseline,
-        parallel=parallel,
-        discount_percent=discount,
-    )
+    wanted = gather(called, platform)
+    planned = plan_fleet(wanted, platform=platform, baseline=baseline, parallel=parallel, discount_percent=discount)
     say(plan_text(planned))
     if not keep_going and any(item.error for item in planned):
         say("nothing was begun: correct it, or deploy the others with --keep-going")

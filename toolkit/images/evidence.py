@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from toolkit.errors import BuildError
-from toolkit.images.inventory import PREDICATE, STATEMENT
+from toolkit.images.inventory import BUNDLE, IN_TOTO, PREDICATE, STATEMENT
 from toolkit.images.manifest import at, digest_of, parsed
 from toolkit.images.referrers import Document, Referrers
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from toolkit.images.signing import PublicKey, SigningKey  # imports what only the extra `sign` has
 
 _SBOM = "application/vnd.cyclonedx+json"
-_PROVENANCE = "application/vnd.in-toto+json"
-_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _IS_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # what `cosign sign` says of an image, and `cosign verify` asks for
 _IS_MADE_OF = "https://cyclonedx.org/bom"
 _WORDS = {_IS_SIGNED: "image", _IS_MADE_OF: "bill of materials", PREDICATE: "provenance"}
@@ -53,7 +51,7 @@ class _Statement:
 def attach(beside: Referrers, sbom: bytes, provenance: bytes) -> None:
     """Put both documents beside the image. Again, it changes nothing. Raises BuildError."""
     notes = {"in-toto.io/predicate-type": PREDICATE}
-    beside.put([Document(_SBOM, sbom), Document(_PROVENANCE, provenance, notes)])
+    beside.put([Document(_SBOM, sbom), Document(IN_TOTO, provenance, notes)])
 
 
 def verify(beside: Referrers, base: str | None, key: PublicKey | None = None) -> dict[str, str]:
@@ -76,7 +74,7 @@ def sign(beside: Referrers, base: str | None, key: SigningKey) -> None:
     notes = {"dev.sigstore.bundle.content": "dsse-envelope"}
     beside.put(
         [
-            Document(_BUNDLE, key.bundle(statement), {**notes, "dev.sigstore.bundle.predicateType": kind})
+            Document(BUNDLE, key.bundle(statement), {**notes, "dev.sigstore.bundle.predicateType": kind})
             for kind, statement in missing.items()
         ]
     )
@@ -84,9 +82,9 @@ def sign(beside: Referrers, base: str | None, key: SigningKey) -> None:
 
 def _documents(beside: Referrers, base: str | None) -> tuple[bytes, bytes]:
     """The bill of materials and the provenance that belong to each other, this image and this base."""
-    found = beside.contents(_SBOM, _PROVENANCE)
+    found = beside.contents(_SBOM, IN_TOTO)
     sboms = {digest_of(content).removeprefix("sha256:"): content for kind, content in found if kind == _SBOM}
-    provenances = [content for kind, content in found if kind == _PROVENANCE]
+    provenances = [content for kind, content in found if kind == IN_TOTO]
     hint = "Build it anew (another tag, or remove the image first), or ask who pushed it."
     if not sboms or not provenances:
         missing = "no bill of materials" if not sboms else "no provenance"
@@ -118,7 +116,7 @@ def _statements(beside: Referrers, sbom: bytes, provenance: bytes) -> dict[str, 
 
 def _unsigned(beside: Referrers, wanted: Mapping[str, bytes], key: PublicKey) -> dict[str, bytes]:
     """Those of the statements that this key has not signed."""
-    signed = [statement for _, bundle in beside.contents(_BUNDLE) if (statement := key.statement(bundle))]
+    signed = [statement for _, bundle in beside.contents(BUNDLE) if (statement := key.statement(bundle))]
     said = [one for one in map(_statement, signed) if one.is_about(beside.image.digest)]
     return {
         kind: statement

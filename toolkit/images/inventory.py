@@ -20,6 +20,9 @@ from toolkit.version import __version__
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PREDICATE = "https://slsa.dev/provenance/v1"
+IN_TOTO = "application/vnd.in-toto+json"
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+"""Media types: of a statement, and of one that is signed."""
 _BUILD_TYPE = "https://peagle-toolkit/image@v1"  # names what the parameters mean; no page is there
 _SBOM = "sbom.json"
 

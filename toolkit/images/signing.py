@@ -39,12 +39,11 @@ from toolkit import documents
 from toolkit.children import own_variables
 from toolkit.errors import UsageError
 from toolkit.images.command import last_words, run
+from toolkit.images.inventory import BUNDLE, IN_TOTO
 from toolkit.images.manifest import at
 
 PASSWORD = "COSIGN_PASSWORD"  # noqa: S105 - the variable's name
 
-_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
-_STATEMENT = "application/vnd.in-toto+json"
 _COSIGNS_KEYS = (b"ENCRYPTED SIGSTORE PRIVATE KEY", b"ENCRYPTED COSIGN PRIVATE KEY")
 _LARGEST_KEY = documents.Limits(size=64 * 1024)
 _NO_LOG = {"mediaType": "application/vnd.dev.sigstore.signingconfig.v0.2+json"}
@@ -97,7 +96,7 @@ class PublicKey:
             self.key.verify(said.signature, _signed_bytes(said.kind, said.payload), _ALGORITHM)
         except (documents.Unfit, InvalidSignature):
             return None
-        return said.payload if said.kind == _STATEMENT else None
+        return said.payload if said.kind == IN_TOTO else None
 
 
 @dataclass(frozen=True)
@@ -109,13 +108,13 @@ class SigningKey:
 
     def bundle(self, statement: bytes) -> bytes:
         """The statement, signed, as it lies beside an image. Raises UsageError where cosign does not sign."""
-        signature = self.sign(_signed_bytes(_STATEMENT, statement))
+        signature = self.sign(_signed_bytes(IN_TOTO, statement))
         document = {
-            "mediaType": _BUNDLE,
+            "mediaType": BUNDLE,
             "verificationMaterial": {"publicKey": {"hint": self.public.hint}},
             "dsseEnvelope": {
                 "payload": base64.b64encode(statement).decode(),
-                "payloadType": _STATEMENT,
+                "payloadType": IN_TOTO,
                 "signatures": [{"sig": base64.b64encode(signature).decode()}],
             },
         }

@@ -116,6 +116,7 @@ class AwsKind(Kind):
     `on_aws`: it is AWS's, and not a stand-in's on this machine. In a template, properties are named as in requests.
 
     Class attributes:
+        goes_on_pause: `toolkit pause` removes it: it costs while it is there, or belongs to an endpoint's variant.
         seen_when_new: existing ones are read even if the endpoint is new, because creating one would repeat work or
             overwrite somebody else's.
         resource_type: CloudFormation's type; empty if it has none.
@@ -123,6 +124,7 @@ class AwsKind(Kind):
         references: fields in which other resources name it, with the attribute to use (None: Ref).
     """
 
+    goes_on_pause: bool = False
     seen_when_new: bool = False
     resource_type: str = ""
     lacking: frozenset[str] = frozenset()

@@ -238,6 +238,7 @@ class EndpointKind(SageMakerKind):
     """The endpoint itself, for which a deployment waits."""
 
     kind = "Endpoint"
+    goes_on_pause = True
     call = "endpoint"
     resource_type = "AWS::SageMaker::Endpoint"
     references: ClassVar[Mapping[str, str | None]] = {"EndpointName": "EndpointName"}

@@ -31,6 +31,7 @@ class AlarmKind(ContentKind):
     """All alarms but those that trigger a scaling policy, which belong to the policy."""
 
     kind = "Alarm"
+    goes_on_pause = True
     resource_type = "AWS::CloudWatch::Alarm"
     references: ClassVar[Mapping[str, str | None]] = {"AlarmName": None}
     content_keys = (
@@ -74,6 +75,7 @@ class DashboardKind(ContentKind):
     """A dashboard's tags cannot be read, so its first widget says to which endpoint it belongs."""
 
     kind = "Dashboard"
+    goes_on_pause = True
     resource_type = "AWS::CloudWatch::Dashboard"
     content_keys = ("DashboardBody",)
 

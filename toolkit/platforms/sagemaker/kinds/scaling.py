@@ -39,6 +39,7 @@ class ScalableTargetKind(ContentKind):
     """Deleting it also deletes its policies."""
 
     kind = "ScalableTarget"
+    goes_on_pause = True
     needs_service = True
     resource_type = "AWS::ApplicationAutoScaling::ScalableTarget"
     content_keys = ("MinCapacity", "MaxCapacity")
@@ -75,6 +76,7 @@ class ScalingPolicyKind(ContentKind):
     """Includes the alarm that triggers it."""
 
     kind = "ScalingPolicy"
+    goes_on_pause = True
     needs_service = True
     resource_type = "AWS::ApplicationAutoScaling::ScalingPolicy"
     content_keys = (

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
-from toolkit.planning.kinds import PlanRules
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
 from toolkit.platforms.sagemaker.rules.names import PAUSED_TAG
 
-# An alarm costs 0.10 $ a month, a dashboard 3 $; scaling belongs to an endpoint's variant.
-_PAUSED = ("Endpoint", "ScalableTarget", "ScalingPolicy", "Alarm", "Dashboard")
+if TYPE_CHECKING:
+    from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+
 _NOTES = (
     "Weights, models and configurations stay; what S3 holds is billed on. What would be rolled back to is "
     "forgotten once it serves again",
 )
 
 
-def pause_plan(rules: PlanRules, recipe: str, endpoints: Sequence[str], observed: Observed, now: float) -> Plan:
+def pause_plan(rules: AwsRules, recipe: str, endpoints: Sequence[str], observed: Observed, now: float) -> Plan:
     """The plan that removes the endpoints and keeps what they are made from; `now` is in seconds since 1970.
 
     Raises UsageError for an inference component.
@@ -28,7 +29,8 @@ def pause_plan(rules: PlanRules, recipe: str, endpoints: Sequence[str], observed
     if shared := next((item for item in observed.existing if item.kind == "InferenceComponent"), None):
         hint = "Let it scale to zero: `scaling: {min_instances: 0}`."
         raise UsageError(f"{shared.name} is an inference component: its instances are shared", hint=hint)
-    going = tuple(item for item in observed.existing if item.kind in _PAUSED)
+    paused = {kind.kind for kind in rules.kinds if kind.goes_on_pause}
+    going = tuple(item for item in observed.existing if item.kind in paused)
     removal = make_plan(recipe, rules, endpoints, (), replace(observed, existing=going), notes=_NOTES)
     deleted = (replace(action, reason="costs while it is there") for action in removal.actions)
     return replace(removal, actions=(*_marks(endpoints, observed, now), *deleted))
