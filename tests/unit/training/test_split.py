@@ -64,3 +64,7 @@ def test_each_source_stays_up_to_its_share(counts: Sequence[int], shares: Sequen
     ranks = [rank(str(number), SEED) for number in range(len(sources))]
     kept = mixed(sources, shares, ranks)
     assert tuple(sum(sources[number] == source for number in kept) for source in range(len(counts))) == stay
+    for source in range(len(counts)):  # by the lowest ranks, so that data which is added moves few
+        own = sorted(number for number in range(len(sources)) if sources[number] == source)
+        left = [ranks[number] for number in own if number not in kept]
+        assert not left or max(ranks[number] for number in own if number in kept) < min(left)
