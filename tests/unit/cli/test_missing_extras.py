@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from toolkit.cli.main import run
 
 
 @pytest.mark.parametrize(
@@ -19,23 +19,21 @@ from toolkit.cli.main import run
         ("pyarrow.parquet", "bench", ("prove", "http://127.0.0.1:9/v1", "--prompts", "a.parquet")),
     ],
 )
-def test_the_command_is_said(
-    package: str,
-    extra: str,
-    command: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_is_said(package: str, extra: str, command: tuple[str, ...], tmp_path: Path) -> None:
     for name in ("config", "a.parquet"):
         (tmp_path / name).touch()
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-    monkeypatch.setitem(sys.modules, package.partition(".")[0], None)
-    monkeypatch.setitem(sys.modules, package, None)
-    for loaded in ("toolkit.measure.figures", "toolkit.images.signing"):  # by another test
-        monkeypatch.delitem(sys.modules, loaded, raising=False)
-    assert run([*command]) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 2
-    assert error.endswith(f"pip install 'peagle-toolkit[{extra}]'\n")
+    missing = {package.partition(".")[0]: None, package: None}
+    program = (
+        f"import sys; sys.modules.update({missing}); from toolkit.cli.main import run; sys.exit(run(sys.argv[1:]))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *command],
+        cwd=tmp_path,
+        env={**os.environ, "KUBECONFIG": str(tmp_path / "config")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 2
+    assert ended.stderr.endswith(f"pip install 'peagle-toolkit[{extra}]'\n")

@@ -67,7 +67,7 @@ class AwsRules:
             with_jumpstart=jumpstart.with_jumpstart_defaults,
             trial=updates.trial,
             rollback=updates.rollback_plan,
-            pause=partial(pausing.pause_plan, self),
+            pause=partial(pausing.pause_plan, self.kinds, self),
         )
 
     def fill_in(self, written: PlatformSection) -> PlatformSection:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
+from toolkit.planning.kinds import PlanRules
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Observed
+from toolkit.platforms.sagemaker.kinds.base import AwsKind
 from toolkit.platforms.sagemaker.rules.names import PAUSED_TAG
-
-if TYPE_CHECKING:
-    from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 
 _NOTES = (
     "Weights, models and configurations stay; what S3 holds is billed on. What would be rolled back to is "
@@ -21,7 +19,9 @@ _NOTES = (
 )
 
 
-def pause_plan(rules: AwsRules, recipe: str, endpoints: Sequence[str], observed: Observed, now: float) -> Plan:
+def pause_plan(
+    kinds: Sequence[AwsKind], rules: PlanRules, recipe: str, endpoints: Sequence[str], observed: Observed, now: float
+) -> Plan:
     """The plan that removes the endpoints and keeps what they are made from; `now` is in seconds since 1970.
 
     Raises UsageError for an inference component.
@@ -29,7 +29,7 @@ def pause_plan(rules: AwsRules, recipe: str, endpoints: Sequence[str], observed:
     if shared := next((item for item in observed.existing if item.kind == "InferenceComponent"), None):
         hint = "Let it scale to zero: `scaling: {min_instances: 0}`."
         raise UsageError(f"{shared.name} is an inference component: its instances are shared", hint=hint)
-    paused = {kind.kind for kind in rules.kinds if kind.goes_on_pause}
+    paused = {kind.kind for kind in kinds if kind.goes_on_pause}
     going = tuple(item for item in observed.existing if item.kind in paused)
     removal = make_plan(recipe, rules, endpoints, (), replace(observed, existing=going), notes=_NOTES)
     deleted = (replace(action, reason="costs while it is there") for action in removal.actions)
