@@ -39,6 +39,7 @@ def _logs(back: timedelta) -> None:
         for group in logs.groups.values():
             group.creation_time -= back
             for stream in group.streams.values():
+                stream.creation_time -= back
                 for event in stream.events:
                     event.timestamp -= int(back.total_seconds() * 1000)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from standin import StandIn
+from standin_ages import pass_days
 from standin_user import User
 
 from toolkit.api.endpoint import Endpoint
@@ -61,3 +62,26 @@ def test_aws_is_asked_for_lines_of_the_last_minute_only(endpoint: Endpoint, stan
 def test_the_last_lines_cannot_be_followed(endpoint: Endpoint) -> None:
     with pytest.raises(UsageError):
         endpoint.logs(tail=1, follow=True)
+
+
+def test_containers_that_ended_long_ago_cost_nothing(endpoint: Endpoint, user: User, standin: StandIn) -> None:
+    """But a stream without a line comes last in CloudWatch's order, so it is looked for where no other has begun."""
+    for number in range(200):
+        user.logs.create_log_stream(logGroupName=GROUP, logStreamName=f"old/i-{number}")
+        events: list[Any] = [{"timestamp": int(time.time() * 1000), "message": "stopped"}]
+        user.logs.put_log_events(logGroupName=GROUP, logStreamName=f"old/i-{number}", logEvents=events)
+    pass_days(1)
+    today = time.time() - 3600
+    clients = Clients(user.session)
+    user.logs.create_log_stream(logGroupName=GROUP, logStreamName="new/i-1")
+    assert observe.log_streams(clients, GROUP, today) == ["new/i-1"]
+
+    user.logs.create_log_stream(logGroupName=GROUP, logStreamName="new/i-2")
+    user.logs.put_log_events(
+        logGroupName=GROUP,
+        logStreamName="new/i-2",
+        logEvents=[{"timestamp": int(time.time() * 1000), "message": "starts"}],
+    )
+    standin.calls.clear()
+    assert observe.log_streams(clients, GROUP, today) == ["new/i-2"]
+    assert [call.operation for call in standin.calls] == ["DescribeLogStreams"]

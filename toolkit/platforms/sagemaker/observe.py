@@ -15,11 +15,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.kinds.base import AwsKind, Look
 
 if TYPE_CHECKING:
-    from types_boto3_logs.type_defs import (
-        DescribeLogStreamsRequestPaginateTypeDef,
-        GetLogEventsResponseTypeDef,
-        OutputLogEventTypeDef,
-    )
+    from types_boto3_logs.type_defs import GetLogEventsResponseTypeDef, LogStreamTypeDef, OutputLogEventTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointConfigOutputTypeDef, DescribeEndpointOutputTypeDef
 
 # 30 minutes: what users report of InsufficientInstanceCapacity. No log: aws/deep-learning-containers#6187.
@@ -30,6 +26,7 @@ NO_LOG_REASON = (
 
 _MOST_EVENTS = 10_000
 """GetLogEvents gives at most so many."""
+_LATE_SECONDS = 3600.0
 
 
 def observe(look: Look, kinds: Sequence[AwsKind]) -> Observed:
@@ -68,15 +65,37 @@ def _hopeless(endpoint: str, status: str) -> str:
     )
 
 
-def log_streams(clients: Clients, group: str, prefix: str = "") -> list[tuple[str, float]]:
-    """Streams of a log group with the second at which each began, oldest first; none when there is no group yet."""
-    request: DescribeLogStreamsRequestPaginateTypeDef = {"logGroupName": group}
-    if prefix:
-        request["logStreamNamePrefix"] = prefix
-    pages = clients.logs.get_paginator("describe_log_streams").paginate(**request)
-    items = unless_missing(clients, lambda: [item for page in pages for item in page["logStreams"]]) or []
-    streams = [(item["logStreamName"], item["creationTime"] / 1000) for item in items]
-    return sorted(streams, key=lambda stream: stream[1])
+def log_streams(clients: Clients, group: str, since: float) -> list[str]:
+    """Streams of a log group that began at that second or later, oldest first; none when there is no group yet.
+
+    A group keeps the stream of each container that ever ran. So those that were written to last are asked for first,
+    and no more once some have begun since then and the others end before: CloudWatch Logs may say up to an hour late
+    when a stream was last written to (DescribeLogStreams, `orderBy`).
+    """
+    pages = clients.logs.get_paginator("describe_log_streams").paginate(
+        logGroupName=group, orderBy="LastEventTime", descending=True
+    )
+
+    def read() -> list[LogStreamTypeDef]:
+        begun: list[LogStreamTypeDef] = []
+        for page in pages:
+            begun += [stream for stream in page["logStreams"] if stream["creationTime"] / 1000 >= since]
+            written = page["logStreams"][-1].get("lastEventTimestamp") if page["logStreams"] else None
+            if begun and written is not None and written / 1000 < since - _LATE_SECONDS:
+                break
+        return begun
+
+    streams = sorted(unless_missing(clients, read) or [], key=lambda stream: stream["creationTime"])
+    return [stream["logStreamName"] for stream in streams]
+
+
+def training_streams(clients: Clients, group: str, job: str) -> list[str]:
+    """The log streams of a training job, oldest first; none when there is no group yet."""
+    pages = clients.logs.get_paginator("describe_log_streams").paginate(
+        logGroupName=group, logStreamNamePrefix=f"{job}/"
+    )
+    streams = unless_missing(clients, lambda: [item for page in pages for item in page["logStreams"]]) or []
+    return [stream["logStreamName"] for stream in sorted(streams, key=lambda stream: stream["creationTime"])]
 
 
 def last_events(clients: Clients, group: str, stream: str, count: int) -> Iterator[OutputLogEventTypeDef]:

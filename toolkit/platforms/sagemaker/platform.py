@@ -282,8 +282,7 @@ class SageMakerPlatform:
         name, _, component = endpoint.partition("/")
         created = self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
-        streams = observe.log_streams(self.clients, group)
-        return group, [name for name, start in streams if start >= max(created, since) - _LOG_CLOCK_SECONDS]
+        return group, observe.log_streams(self.clients, group, max(created, since) - _LOG_CLOCK_SECONDS)
 
     def training_job(self, name: str) -> TrainingJob:
         with aws_errors(f"describing {name}"):
@@ -291,7 +290,7 @@ class SageMakerPlatform:
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         with aws_errors(f"reading the log of {name}"):
-            for stream, _ in observe.log_streams(self.clients, TRAINING_LOG_GROUP, f"{name}/"):
+            for stream in observe.training_streams(self.clients, TRAINING_LOG_GROUP, name):
                 yield from self._lines(TRAINING_LOG_GROUP, stream, bookmarks)
 
     def log_command(self, name: str) -> str:
