@@ -119,5 +119,6 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(
 
 
 def test_an_endpoint_on_a_cluster_is_none_of_the_sdks() -> None:
-    with pytest.raises(UsageError, match="llm is on a cluster, which the SageMaker SDK does not know"):
+    with pytest.raises(UsageError, match="llm is on a cluster, which the SageMaker SDK does not know") as caught:
         object.__new__(KubernetesPlatform).sdk_endpoint("llm")
+    assert "`endpoint.openai()`" in caught.value.hint

@@ -15,6 +15,7 @@ from toys import ToyBox
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import Listing
+from toolkit.api.training import TrainingRun
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.generation import Acceptance, Generation
 from toolkit.endpoint.platform import Deployed
@@ -142,3 +143,9 @@ def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytes
     with pytest.raises(UsageError, match="needs the package pandas") as refusal:
         example().to_pandas()
     assert refusal.value.hint == "Run: pip install pandas"
+
+
+def test_a_run_that_is_not_waited_for_is_not_shown_as_done() -> None:
+    run = TrainingRun("<r>", "local", "my-head-1", "training")
+    assert "toolkit-head-fair" in run._repr_html_()
+    assert "toolkit-head-good" in replace(run, status="trained", head="/heads/1")._repr_html_()

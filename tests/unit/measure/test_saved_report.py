@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reports import example, what_if_example
 
 import toolkit
 from toolkit.errors import UsageError
+from toolkit.measure.measurement import ArmSpeedup, Gain, Interval
 from toolkit.measure.report import BenchReport, load_report
 
 
@@ -54,6 +57,26 @@ def test_so_are_those_of_what_if(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     path.write_text(json.dumps(document))
     with pytest.raises(UsageError, match=r"`what_if\.speedups\.1`: low, ratio and high should be positive"):
+        load_report(path)
+
+
+@pytest.mark.parametrize("place", ["noise", "between_arms.0", "gains.0.decoding", "gains.0.acceptance"])
+def test_so_are_those_of_noise_arms_and_gains(tmp_path: Path, place: str) -> None:
+    made = Interval(1.1, 1.0, 1.2)
+    report = replace(
+        example(),
+        noise=made,
+        between_arms=(ArmSpeedup("structured", 1, "p-eagle", "ngram", *astuple(made)),),
+        gains=(Gain("structured", 1, "p-eagle", made, made),),
+    )
+    document = report.to_dict()
+    found: Any = document
+    for key in place.split("."):
+        found = found[int(key) if key.isdecimal() else key]
+    found["low"] = 0.0
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(UsageError, match=rf"`{place}`: low, ratio and high should be positive and in this order"):
         load_report(path)
 
 

@@ -18,7 +18,7 @@ from toolkit.api.context import arms_of
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account, Resource
-from toolkit.platforms.image import base_image, render, spec_of
+from toolkit.platforms.image import base_image, programs, render, spec_of
 from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.recipe.recipe import Recipe
@@ -223,3 +223,12 @@ def test_a_file_that_has_changed_since_is_not_built_under_the_old_tag(tmp_path: 
     (tmp_path / "drafter" / "config.json").write_text("{}")
     with pytest.raises(StalePlanError, match="has changed since this was planned"):
         spec_of(built.request)
+
+
+@pytest.mark.parametrize(
+    ("engine", "own"), [("vllm", {"serve"}), ("vllm-neuron", {"serve", "compile"}), ("benchmark", {"benchmark.py"})]
+)
+def test_containers_of_engines_on_vllm_have_its_programs_too(engine: str, own: set[str]) -> None:
+    shared = {"entrypoint.py", "init.py", "serve_middleware.py"}
+    assert own <= programs(engine).keys()
+    assert shared & programs(engine).keys() == (shared if engine != "benchmark" else set())
