@@ -147,5 +147,5 @@ def test_without_pandas_the_command_that_installs_it_is_named(monkeypatch: pytes
 
 def test_a_run_that_is_not_waited_for_is_not_shown_as_done() -> None:
     run = TrainingRun("<r>", "local", "my-head-1", "training")
-    assert "toolkit-head-fair" in run._repr_html_()
-    assert "toolkit-head-good" in replace(run, status="trained", head="/heads/1")._repr_html_()
+    assert 'toolkit-head toolkit-head-fair"' in run._repr_html_()
+    assert 'toolkit-head toolkit-head-good"' in replace(run, status="trained", head="/heads/1")._repr_html_()
