@@ -13,7 +13,6 @@ from toolkit.loading import load
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.sagemaker.keys import AwsRollout
 from toolkit.platforms.sagemaker.rules.price import (
-    most_per_hour,
     price_now,
     price_of,
     price_per_hour,
@@ -39,7 +38,8 @@ def usd(instance_type: str) -> float:
 
 
 def test_one_instance(recipe: Recipe) -> None:
-    assert price_per_hour(recipe) == most_per_hour(recipe) == usd(CHEAP)
+    assert price_per_hour(recipe) == usd(CHEAP)
+    assert "at most" not in price_text(recipe)
 
 
 def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
@@ -51,7 +51,7 @@ def test_the_local_platform_costs_nothing(recipe: Recipe) -> None:
 def test_autoscaling_starts_at_the_fewest_and_may_cost_the_most(recipe: Recipe) -> None:
     scaled = replace(recipe, scaling=ScalingSection(min_instances=2, max_instances=5))
     assert price_per_hour(scaled) == 2 * usd(CHEAP)
-    assert most_per_hour(scaled) == 5 * usd(CHEAP)
+    assert price_text(scaled).endswith(f"), at most {5 * usd(CHEAP):.2f} $/h")
 
 
 def test_an_endpoint_that_scales_to_zero_costs_one_instance_while_it_serves(recipe: Recipe) -> None:
@@ -61,7 +61,8 @@ def test_an_endpoint_that_scales_to_zero_costs_one_instance_while_it_serves(reci
 
 def test_of_several_types_the_first_is_expected_and_the_dearest_possible(recipe: Recipe) -> None:
     pools = recipe_with(recipe, instance_types=(CHEAP, DEAR))
-    assert (price_per_hour(pools), most_per_hour(pools)) == (usd(CHEAP), usd(DEAR))
+    assert price_per_hour(pools) == usd(CHEAP)
+    assert price_text(pools).endswith(f"), at most {usd(DEAR):.2f} $/h")
 
 
 def test_what_runs_costs_as_much_as_all_its_instances() -> None:
@@ -84,7 +85,6 @@ def test_a_baseline_has_no_second_variant(recipe: Recipe) -> None:
 @pytest.mark.parametrize("name", [UNPRICED, "ml.nosuch.large"])
 def test_a_type_without_a_price_makes_the_price_unknown(recipe: Recipe, name: str) -> None:
     assert price_per_hour(recipe_with(recipe, instance_types=(name,))) is None
-    assert most_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) is None
     assert price_per_hour(recipe_with(recipe, instance_types=(CHEAP, name))) == usd(CHEAP)
 
 

@@ -30,11 +30,6 @@ def price_per_hour(recipe: Recipe) -> float | None:
     return _price(recipe, recipe.platform.types[:1], instances(recipe))
 
 
-def most_per_hour(recipe: Recipe) -> float | None:
-    """Maximum US dollars per hour: the most expensive instance type, the maximum of autoscaling."""
-    return _price(recipe, recipe.platform.types, max(1, recipe.scaling.max_instances))
-
-
 def price_of(instance_type: str, region: str | None = None) -> float | None:
     """US dollars per hour of one instance, None if the catalogue has no price."""
     price = _find_price(instance_type, region)
@@ -57,7 +52,10 @@ def price_of_instances(instances: Sequence[tuple[str, int]], region: str | None 
 
 
 def price_text(recipe: Recipe) -> str:
-    """The price as a phrase, with its source and reliability, or why it is unknown and what to do."""
+    """The price as a phrase, with its source and reliability, or why it is unknown and what to do.
+
+    It may cost as much as the most expensive of its types does, at the most instances of its autoscaling.
+    """
     if _has_no_list_price(recipe):
         return _RESERVED
     known = tuple(name for name in recipe.platform.types if price_of(name, recipe.region) is not None)
