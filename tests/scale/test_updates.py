@@ -1,4 +1,7 @@
-"""Eight updates of one endpoint, with $TOOLKIT_SCALE a thousand: what the next one costs, and what they leave."""
+"""Eight updates of one endpoint, with $TOOLKIT_SCALE a thousand: what the next one costs, and what they leave.
+
+One every two hours, for AWS.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,12 @@ from statistics import median
 import pytest
 from crowd import write_recipes
 from standin import StandIn
+from standin_ages import pass_days
 from standin_user import User
 
 WHOLE = bool(os.environ.get("TOOLKIT_SCALE"))
 UPDATES = 1000 if WHOLE else 8
-TOLD_EVERY = 100
+TOLD_EVERY, HOURS_BETWEEN = 100, 2
 MOST_REQUESTS, MOST_GROWTH_MB, MOST_RECORD_MB = 85, 40.0, 8.5
 UPDATE = """
 import json, pathlib, re, sys, time
@@ -50,6 +54,7 @@ def test_an_update_costs_what_the_one_before_did(
         assert updating.stdin
         assert updating.stdout
         for number in range(1, UPDATES + 1):
+            pass_days(HOURS_BETWEEN / 24)
             standin.calls.clear()
             print(file=updating.stdin, flush=True)
             took = json.loads(updating.stdout.readline())
