@@ -67,14 +67,18 @@ class Trials:
     ) -> None:
         self._stack.close()
 
-    def report(self, setting: Setting) -> BenchReport:
-        """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement."""
-        path = self._folder / f"{digest(self._content(setting.recipe))}.json"
+    def report(self, setting: Setting, measurement: int = 1) -> BenchReport:
+        """What was measured of a setting, now or before. Raises KeyboardInterrupt if the user ended the measurement.
+
+        Each `measurement` of a setting asks the prompts in an order of its own.
+        """
+        path = self._folder / f"{digest({**self._content(setting.recipe), 'measurement': measurement})}.json"
+        again = " again" if measurement > 1 else ""
         if (kept := self._read_kept(path)) is not None:
-            self._progress.say(f"{setting.name}: measured before")
+            self._progress.say(f"{setting.name}: measured{again} before")
             return kept
-        self._progress.say(f"{setting.name}: deploy, measure, remove")
-        measured = self._measure(setting)
+        self._progress.say(f"{setting.name}: deploy, measure{again}, remove")
+        measured = self._measure(setting, measurement)
         report = replace(measured, setting={**measured.setting, **circumstances(setting.recipe)})
         make_private_folder(path.parent)
         write_whole(path, json.dumps(report.to_dict()), 0o600)
@@ -93,10 +97,10 @@ class Trials:
             self._progress.say(f"{error.message}: it is measured again")
             return None
 
-    def _measure(self, setting: Setting) -> BenchReport:
+    def _measure(self, setting: Setting, measurement: int) -> BenchReport:
         baseline = self._baseline
         try:
-            report = self._steps.measure(self._deploy(setting.recipe), baseline=baseline)
+            report = self._steps.measure(self._deploy(setting.recipe), baseline=baseline, seed=measurement - 1)
         finally:
             self._remove(setting.recipe)
         if not report.complete:

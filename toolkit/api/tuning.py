@@ -21,18 +21,16 @@ from toolkit.findings import Finding
 from toolkit.loading import RecipeLike, complete, load, on_platform, read
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.expected import reports_drafts
-from toolkit.measure.find_k import find_k
+from toolkit.measure.find_k import Point, find_k
 from toolkit.measure.report import BenchReport
 from toolkit.measure.settings import Setting, from_recipe, of_method, with_k, with_schedule
 from toolkit.measure.tune import (
     Aim,
     Candidate,
     Goal,
-    Point,
     choose,
     find_schedule,
     perhaps_as_good,
-    point_name,
     read_curves,
     schedule_pays,
 )
@@ -66,10 +64,12 @@ def tune(
 ) -> TuneReport:
     """Measure a recipe at some of the K, and other `methods` and recipes (`arms`), against its baseline; which is best?
 
-    A third of the K are measured, or three of few, up to `seconds` each: two predict the others, and the best of those
-    is measured. Each setting is deployed under a name of its own, and removed again; so is the baseline, unless it was
-    in service before. What was measured is kept, so a repeated call carries on. With several `concurrency` a K by batch
-    size is measured too, if one follows. Only settings that meet the `slo` count. `write` changes the recipe's file.
+    About half of the K are measured, up to `seconds` each: two predict the others, then the best of those and its
+    neighbours, until it stays the best, at each `concurrency`. Of several settings the best is measured again when it
+    is chosen: the luck that made it the best does not repeat. Each setting is deployed under a name of its own, and
+    removed again; so is the baseline, unless it was in service before. What was measured is kept, so a repeated call
+    carries on. With several `concurrency` a K by batch size is measured too, if one follows. Only settings that meet
+    the `slo` count. `write` changes the recipe's file.
     Raises UsageError, RecipeError, PlatformError.
     """
     progress = progress or default_progress()
@@ -88,8 +88,9 @@ def tune(
             tuning.add(setting)
         if len(concurrency) > 1:
             tuning.try_schedule()
-    report = replace(tuning.result(), notes=(*notes, *tuning.notes))
-    return _write(report, loaded, tuning.candidates) if write and report.ok else report
+        best = tuning.best()
+    report = replace(tuning.result(best), notes=(*notes, *tuning.notes))
+    return _write(report, loaded, best) if write and best else report
 
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
@@ -105,11 +106,12 @@ def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
 class _Tuning:
     """The candidates of one run, as they are measured."""
 
-    def __init__(self, recipe: Recipe, aim: Aim, report: Callable[[Setting], BenchReport]) -> None:
+    def __init__(self, recipe: Recipe, aim: Aim, report: Callable[[Setting, int], BenchReport]) -> None:
         self.recipe, self.aim = recipe, aim
         self.candidates: list[Candidate] = []
         self.notes: list[str] = []
         self._report = report
+        self._settings: dict[str, Setting] = {}
         self._predictions: Mapping[str, Mapping[Point, float]] = {}
         self._schedule_pays: bool | None = None
 
@@ -122,15 +124,15 @@ class _Tuning:
                 self.add(setting)
             return
         search = find_k(list(settings), lambda k: read_curves(self.add(settings[k]).report, k))
-        points = {point_name(point): point for one in self.candidates for point in one.speedups}
         self.candidates = [
-            replace(one, predicted=_speedups(trial.predicted or {}, points))
+            replace(one, predicted=_speedups(trial.predicted or {}))
             for one, trial in zip(self.candidates, search.trials, strict=True)
         ]
-        self._predictions = {settings[k].name: _speedups(speeds, points) for k, speeds in search.predicted.items()}
+        self._predictions = {settings[k].name: _speedups(speeds) for k, speeds in search.predicted.items()}
 
     def add(self, setting: Setting) -> Candidate:
-        report, speculation = self._report(setting), setting.speculation
+        report, speculation = self._report(setting, 1), setting.speculation
+        self._settings[setting.name] = setting
         k, schedule = speculation.num_speculative_tokens, tuple(speculation.schedule)
         added = Candidate(setting.name, k, report, setting.keys, schedule)
         self.candidates.append(added)
@@ -154,21 +156,37 @@ class _Tuning:
         self._schedule_pays, why = schedule_pays(self.add(setting), fixed)
         self.notes.append(why)
 
-    def result(self) -> TuneReport:
+    def best(self) -> Candidate | None:
+        """The best, as it was measured the last time; None where none is better than the baseline.
+
+        Where there was a choice it is measured again, and has to be better than the baseline then, too.
+        """
         usable = [one for one in self.candidates if not one.schedule or self._schedule_pays]
-        best = choose(usable, self.aim)
-        if best and (others := perhaps_as_good(best, usable)):
+        chosen = choose(usable, self.aim)
+        if chosen is None or len(usable) == 1:
+            return chosen
+        if others := perhaps_as_good(chosen, usable):
             alike = ", ".join(others)
             self.notes.append(f"Perhaps as good, by their intervals: {alike}. More --time tells them apart.")
+        again = replace(chosen, report=self._report(self._settings[chosen.name], 2), predicted={}, measurement=2)
+        self.candidates.append(again)
+        if choose([again], self.aim):
+            return again
+        reasons = "; ".join(again.faults) or "it is not shown to be better than the baseline"
+        self.notes.append(f"{chosen.name} was the best, but not when it was measured again: {reasons}.")
+        return None
+
+    def result(self, best: Candidate | None) -> TuneReport:
         self.notes += measurement_notes(self.candidates)
         kept = (best or self.candidates[0]).report.setting
+        names = {one.name for one in self.candidates}
         return TuneReport(
-            title=f"{self.recipe.name}: {len(self.candidates)} settings against the baseline",
+            title=f"{self.recipe.name}: {len(names)} settings against the baseline",
             goal=self.aim.goal,
             rows=tune_rows(self.candidates, self.aim, self._predictions),
             winner=best.name if best else None,
             speculation=best.keys if best else {},
-            measured=len(self.candidates),
+            measured=len(names),
             schedule_pays=self._schedule_pays,
             setting={key: kept[key] for key in ("hardware", "engine", "toolkit", "date")},
         )
@@ -215,9 +233,9 @@ def _reasons(errors: Sequence[Finding]) -> str:
     return "; ".join(f"{item.message} [{item.code}]" for item in errors)
 
 
-def _speedups(speeds: Mapping[str, float], points: Mapping[str, Point]) -> dict[Point, float]:
-    """Seconds per token, in units of the baseline's, as speedups by point."""
-    return {points[name]: 1 / seconds for name, seconds in speeds.items()}
+def _speedups(speeds: Mapping[Point, float]) -> dict[Point, float]:
+    """Seconds per token, in units of the baseline's, as speedups."""
+    return {point: 1 / seconds for point, seconds in speeds.items()}
 
 
 def _require_writable(recipe: Recipe) -> None:
@@ -229,9 +247,8 @@ def _require_writable(recipe: Recipe) -> None:
         raise UsageError(f"{recipe.path}: {own}", hint="Tune without --write, and change it there by hand.")
 
 
-def _write(report: TuneReport, recipe: Recipe, candidates: Sequence[Candidate]) -> TuneReport:
-    """Write the winner's K, schedule and figures into the recipe's file. Another method or drafter is not written."""
-    best = next(one for one in candidates if one.name == report.winner)
+def _write(report: TuneReport, recipe: Recipe, best: Candidate) -> TuneReport:
+    """Write the best's K, schedule and figures into the recipe's file. Another method or drafter is not written."""
     own = best.name == with_k(recipe, best.k).name or best.schedule
     if not own:
         note = f"{recipe.path} was not changed: {best.name} has another method or drafter, which is for you to decide."

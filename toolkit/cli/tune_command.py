@@ -63,10 +63,10 @@ def tune(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Find the best K by measuring a third of them against the baseline, and compare other methods and recipes.
+    """Find the best K by measuring about half of them against the baseline, and compare other methods and recipes.
 
-    Each setting is deployed, measured and removed. Ctrl-C removes what runs; the same command then carries on. Exit
-    code 1 if nothing is better than the baseline.
+    Each setting is deployed, measured and removed; the best is measured once more when it is chosen. Ctrl-C removes
+    what runs; the same command then carries on. Exit code 1 if nothing is better than the baseline.
     """
     from toolkit.api import tuning
 

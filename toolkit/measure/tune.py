@@ -16,14 +16,12 @@ from typing import Any, Literal
 
 from toolkit.errors import PlatformError
 from toolkit.measure.break_even import BatchSizes, schedule
-from toolkit.measure.find_k import Measured
+from toolkit.measure.find_k import Measured, Point
 from toolkit.measure.measurement import ArmReport, Claim, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.recipe.schema import Slo
 
 Goal = Literal["latency", "cost"]
-Point = tuple[str, int]
-"""A workload and a number of concurrent requests."""
 
 _BASELINE = "baseline"
 _DISQUALIFY: tuple[Claim, ...] = ("on", "lossless", "baseline", "same-target")
@@ -34,7 +32,7 @@ class Candidate:
     """A setting that was measured.
 
     `keys` are those of a recipe's `speculation`. `predicted` has the speedups that were predicted before, by point.
-    `schedule` has a K by batch size.
+    `schedule` has a K by batch size. `measurement` counts those of the same setting.
     """
 
     name: str
@@ -43,6 +41,7 @@ class Candidate:
     keys: Mapping[str, Any] = field(default_factory=dict)
     schedule: tuple[BatchSizes, ...] = ()
     predicted: Mapping[Point, float] = field(default_factory=dict)
+    measurement: int = 1
 
     @property
     def speedups(self) -> Mapping[Point, Speedup]:
@@ -89,7 +88,7 @@ def point_name(point: Point) -> str:
     return f"{workload}, {concurrency} at a time"
 
 
-def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
+def read_curves(report: BenchReport, k: int) -> dict[Point, Measured]:
     """An arm's speed by point, in units of the baseline's seconds per token. Raises PlatformError if there is none."""
     candidate = Candidate("", k, report)
     if not candidate.speedups:
@@ -97,7 +96,7 @@ def read_curves(report: BenchReport, k: int) -> dict[str, Measured]:
         hint = "Give it more --time; see toolkit logs."
         raise PlatformError(f"{report.title}: too few answers to compare ({lost} failed)", hint=hint)
     return {
-        point_name(point): Measured(k, 1 / item.ratio, _acceptance(candidate.row(point)))
+        point: Measured(k, 1 / item.ratio, _acceptance(candidate.row(point)))
         for point, item in candidate.speedups.items()
     }
 

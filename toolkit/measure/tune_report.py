@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from toolkit.display import Tone, bullets, card, data_frame, table
-from toolkit.measure.tune import Aim, Candidate, Goal, Point
+from toolkit.measure.find_k import Point
+from toolkit.measure.tune import Aim, Candidate, Goal
 from toolkit.measure.wording import dollars, interval, ratio
 from toolkit.recipe.schema import Evidence
 from toolkit.text import inert
@@ -24,7 +25,7 @@ class TuneRow:
     """A setting at one workload and concurrency: its speedup over the baseline, as predicted and as measured.
 
     `predicted` is None for the settings that the predictions are made from. The measured figures are None for a K that
-    was only predicted.
+    was only predicted. `measurement` is 2 where the best setting was measured again.
     """
 
     setting: str
@@ -37,6 +38,7 @@ class TuneRow:
     acceptance_length: float | None = None
     price_per_million_output_tokens: float | None = None
     meets_slo: bool | None = None
+    measurement: int = 1
 
     def cells(self, winner: str | None) -> tuple[str, ...]:
         """The row in the order of COLUMNS."""
@@ -50,7 +52,7 @@ class TuneRow:
             f"{self.acceptance_length:.2f}" if self.acceptance_length else "",
             dollars(self.price_per_million_output_tokens),
             _SLO[self.meets_slo],
-            "best" if self.setting == winner else "",
+            "again" if self.measurement > 1 else "best" if self.setting == winner else "",
         )
 
 
@@ -88,8 +90,14 @@ class TuneReport:
         if self.winner is None:
             return "no setting is shown to be better than the baseline"
         winners = [row for row in self.rows if row.setting == self.winner and row.ratio is not None]
-        speeds = "; ".join(f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}" for row in winners)
-        return f"{self.winner} has the lowest {self.goal}: {speeds}"
+        last = max(row.measurement for row in winners)
+        speeds = "; ".join(
+            f"{ratio(row.ratio or 0)} on {row.workload}, load {row.concurrency}"
+            for row in winners
+            if row.measurement == last
+        )
+        again = " when measured again" if last > 1 else ""
+        return f"{self.winner} has the lowest {self.goal}: {speeds}{again}"
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit tune --json`."""
@@ -158,6 +166,7 @@ def _rows(candidate: Candidate, aim: Aim) -> Iterator[TuneRow]:
             acceptance_length=row.acceptance_length if row else None,
             price_per_million_output_tokens=row.price_per_million_output_tokens if row else None,
             meets_slo=aim.met(row) if aim.slo else None,
+            measurement=candidate.measurement,
         )
 
 

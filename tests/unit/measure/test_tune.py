@@ -120,7 +120,7 @@ def test_notes_on_the_machine_are_told_once_and_the_noise_for_each() -> None:
 
 
 def test_speeds_are_in_units_of_the_baselines() -> None:
-    found = read_curves(report_at(4), 4)["structured, 1 at a time"]
+    found = read_curves(report_at(4), 4)[("structured", 1)]
 
     assert found.seconds_per_token == pytest.approx(1 / report_at(4).speedups[0].ratio)
     assert len(found.acceptance_per_position) == 4
