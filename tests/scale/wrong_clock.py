@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 RECIPE, SEED, SPEED = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-MOST_OFF, LONGEST_PAUSE = 600.0, 60.0
+MOST_OFF, LONGEST_PAUSE = 600.0, 600.0
 LENGTHS = range(256, 1024, 8)
 drawn = random.Random(SEED)
 
