@@ -11,7 +11,6 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import builds
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
-from toolkit.images.preflight import LENT, UNKNOWN_PYTHON, Addition, known_findings
 from toolkit.images.reference import parse
 from toolkit.recipe.content import fragment
 from toolkit.recipe.recipe import Recipe
@@ -90,6 +89,8 @@ def _of_base(recipe: Recipe) -> Iterator[Finding]:
     digest = _digest_of_base(recipe, section.base or (f"{image.repository}:{image.tag}" if image else ""))
     if not builds(recipe) or not digest:
         return
+    from toolkit.images.preflight import LENT, UNKNOWN_PYTHON, Addition, known_findings  # what reads images
+
     python = section.python or (image.python if image and not section.base else "") or UNKNOWN_PYTHON
     with suppress(UsageError):  # a fragment that cannot be read, which its own check says
         text = f"COPY rootfs/ /\n{fragment(section)}"
