@@ -100,6 +100,11 @@ class TrainingSection(Section):
     )
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """Machines that the job may have, the preferred first; empty where it has those that serve."""
+        return (self.instance_type,) if self.instance_type else ()
+
+    @property
     def sources(self) -> list[str]:
         """Where the data lies."""
         return [item.source if isinstance(item, SharedSource) else item for item in self.data]
