@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import AwsTraining, aws
+from toolkit.platforms.sagemaker.rules.arms import instances, shadows, variants
 from toolkit.platforms.sagemaker.rules.job_machines import choices, own_disk_gb
 from toolkit.recipe.recipe import Recipe
 
@@ -28,38 +30,54 @@ _RESERVATION = "platform.capacity_reservation"
 _ONE_BY_ONE = "training.instance_types"
 
 
-def check_reservation(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the reserved machines of an endpoint."""
-    plan = aws(recipe).capacity_reservation
-    if plan is None:
-        return
-    if len(recipe.platform.types) > 1:
-        message = "a capacity reservation has one instance type, and an endpoint uses one reservation"
-        hint = "Keep only the reserved type in platform.instance_types."
-        yield Finding("sagemaker.capacity-reservation", message, _RESERVATION, hint=hint)
-    yield from _plan(recipe, plan, recipe.platform.types[:1], _RESERVATION, "sagemaker.capacity-reservation")
+@dataclass(frozen=True)
+class PlanUse:
+    """A training plan that a recipe names in the key `path`, for machines of its `target`: endpoint or training-job."""
+
+    arn: str
+    instance_type: str
+    count: int
+    target: str
+    path: str
+
+    @property
+    def code(self) -> str:
+        """Of findings on it."""
+        return "sagemaker.capacity-reservation" if self.target == "endpoint" else "sagemaker.training-plan"
 
 
-def check_job(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on the machines of the job that trains the recipe's head."""
+def plan_uses(recipe: Recipe) -> Iterator[PlanUse]:
+    """All of them. The number of machines is what it starts with."""
+    if (plan := aws(recipe).capacity_reservation) and recipe.platform.types:
+        count = instances(recipe) * (len(variants(recipe)) + len(shadows(recipe)))
+        yield PlanUse(plan, recipe.platform.types[0], count, "endpoint", _RESERVATION)
     if recipe.training is None or (recipe.training.instance_type is None and recipe.leaves_instance_type_open):
         return
     training = AwsTraining.of(recipe.training)
-    yield from _spot(training)
-    if training.training_plan and training.instance_types:
+    for index, item in enumerate(choices(recipe)):
+        if item.training_plan:
+            path = "training" if training.training_plan else f"{_ONE_BY_ONE}.{index}"
+            yield PlanUse(item.training_plan, item.type, item.count or 1, "training-job", f"{path}.training_plan")
+
+
+def check_capacity(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on reserved machines, and on those of the job that trains the recipe's head."""
+    if aws(recipe).capacity_reservation and len(recipe.platform.types) > 1:
+        message = "a capacity reservation has one instance type, and an endpoint uses one reservation"
+        hint = "Keep only the reserved type in platform.instance_types."
+        yield Finding("sagemaker.capacity-reservation", message, _RESERVATION, hint=hint)
+    training = AwsTraining.of(recipe.training) if recipe.training else None
+    if training:
+        yield from _spot(training)
+    if training and training.training_plan and training.instance_types:
         message = "a training plan has one instance type, and `instance_types` has others to go on with"
         hint = f"Write it at its type: `instance_types: [{{type: TYPE, training_plan: {training.training_plan}}}, …]`."
         yield Finding("sagemaker.training-plan", message, "training.training_plan", hint=hint)
         return
-    yield from _keyless(recipe)
-    found = choices(recipe)
-    for index, item in enumerate(found):
-        path = f"{_ONE_BY_ONE}.{index}"
-        if item.type in [other.type for other in found[:index]]:
-            yield Finding("sagemaker.same-type", f"{item.type} is listed twice", path, hint="Remove one of the two.")
-        if item.training_plan:
-            at = "training.training_plan" if training.training_plan else f"{path}.training_plan"
-            yield from _plan(recipe, item.training_plan, (item.type,), at, "sagemaker.training-plan")
+    if training:
+        yield from _list(recipe, training.types)
+    for use in plan_uses(recipe):
+        yield from _plan(recipe, use)
 
 
 def _spot(training: AwsTraining) -> Iterator[Finding]:
@@ -78,10 +96,14 @@ def _spot(training: AwsTraining) -> Iterator[Finding]:
             yield Finding("sagemaker.training-spot", why, "training.spot", hint=hint)
 
 
-def _keyless(recipe: Recipe) -> Iterator[Finding]:
-    """Of a key that SageMaker takes for none of the types, because some need none."""
-    without = [item.type for item in choices(recipe) if not own_disk_gb(recipe, item.type)]
-    own = [item.type for item in choices(recipe) if own_disk_gb(recipe, item.type)]
+def _list(recipe: Recipe, types: Sequence[str]) -> Iterator[Finding]:
+    """Of a list of types: one that is in it twice, and a key that SageMaker takes for none because some need none."""
+    for index, name in enumerate(types):
+        if name in types[:index]:
+            path = f"{_ONE_BY_ONE}.{index}"
+            yield Finding("sagemaker.same-type", f"{name} is listed twice", path, hint="Remove one of the two.")
+    without = [name for name in types if not own_disk_gb(recipe, name)]
+    own = [name for name in types if own_disk_gb(recipe, name)]
     if aws(recipe).kms_key and without and own:
         message = (
             f"SageMaker takes no key where a type has disks of its own, as {own[0]} has: the volume of {without[0]} "
@@ -91,14 +113,15 @@ def _keyless(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("sagemaker.training-key", message, _ONE_BY_ONE, hint=hint)
 
 
-def _plan(recipe: Recipe, arn: str, types: tuple[str, ...], path: str, code: str) -> Iterator[Finding]:
+def _plan(recipe: Recipe, use: PlanUse) -> Iterator[Finding]:
     """Of a plan that cannot have these machines."""
-    region = arn.split(":")[3]
+    region = use.arn.split(":")[3]
     if recipe.region and region != recipe.region:
         message = f"this plan is of {region}, and the recipe runs in {recipe.region}"
-        yield Finding(code, message, path, hint=f"Name a plan of {recipe.region}, or set `region: {region}`.")
-    for name in types:
-        if name not in PLANNED_TYPES:
-            message = f"training plans offer other types than {name}, and a plan's machines are of its own type"
-            hint = f"Name the type of your plan, one of: {', '.join(PLANNED_TYPES)}."
-            yield Finding(code, message, path, hint=hint, severity="warning")
+        yield Finding(use.code, message, use.path, hint=f"Name a plan of {recipe.region}, or set `region: {region}`.")
+    if use.instance_type not in PLANNED_TYPES:
+        message = (
+            f"training plans offer other types than {use.instance_type}, and a plan's machines are of its own type"
+        )
+        hint = f"Name the type of your plan, one of: {', '.join(PLANNED_TYPES)}."
+        yield Finding(use.code, message, use.path, hint=hint, severity="warning")

@@ -12,7 +12,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import aws, aws_network
-from toolkit.platforms.sagemaker.rules.checks.capacity import check_job, check_reservation
+from toolkit.platforms.sagemaker.rules.checks.capacity import check_capacity
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting, check_region
 from toolkit.platforms.sagemaker.rules.names import ML
@@ -39,8 +39,7 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from _instance_types(recipe, models)
     yield from _network(recipe)
     yield from _routing(recipe)
-    yield from check_reservation(recipe)
-    yield from check_job(recipe)
+    yield from check_capacity(recipe)
     yield from _key(recipe)
     yield from check_component(recipe)
     yield from check_rollout(recipe)
