@@ -198,7 +198,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
             f"Set `partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, a shorter `max_length`, "
             "or another `instance_type`."
         )
-        yield Finding("training.memory", message, "training.instance_type", hint=hint, severity="warning")
+        yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
 # Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).

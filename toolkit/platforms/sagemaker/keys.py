@@ -208,6 +208,11 @@ class AwsTraining(TrainingSection):
             return super().types
         return tuple(item if isinstance(item, str) else item.type for item in self.instance_types)
 
+    @property
+    def types_key(self) -> str:
+        """The key of a recipe that names them."""
+        return "training.instance_types" if self.instance_types else super().types_key
+
     @model_validator(mode="after")
     def _one_list(self) -> AwsTraining:
         if self.instance_type and self.instance_types:

@@ -15,6 +15,7 @@ import toolkit
 from toolkit.api.checking import check
 from toolkit.api.training import price
 from toolkit.catalog import lookup
+from toolkit.errors import RecipeError
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules import job_machines
 from toolkit.platforms.sagemaker.rules.checks.capacity import PLANNED_TYPES
@@ -32,9 +33,7 @@ def write(folder: Path, platform: dict[str, Any] | None = None, **training: Any)
     document["speculation"]["model"] = "s3://ours/head/"
     document["training"] = {"data": ["hf://org/chats"], **training}
     document["platform"] = {"name": "sagemaker", "instance_types": ["ml.g6.xlarge"], **(platform or {})}
-    path = write_hub_pair(folder)
-    path.write_text(yaml.safe_dump(document))
-    return path
+    return write_hub_pair(folder, yaml.safe_dump(document), drafter={"model": "s3://ours/head/"})
 
 
 def found(path: Path) -> list[tuple[str, str, str]]:
@@ -161,5 +160,20 @@ def test_a_warm_pool_is_billed_while_it_is_kept(tmp_path: Path) -> None:
 def test_the_least_disk_of_its_types_is_what_a_job_can_count_on(tmp_path: Path) -> None:
     path = write(tmp_path, instance_types=[P5, "ml.m5.4xlarge"], volume_gb=300)
     assert job_machines.disk(load(path)).free_bytes == 300e9
-    path = write(tmp_path, instance_types=[P5, P4])
-    assert job_machines.disk(load(path)).free_bytes == 8000e9
+    disk = job_machines.disk(load(write(tmp_path, instance_types=[P5, P4])))
+    assert (disk.free_bytes, disk.path) == (8000e9, "training.instance_types")
+
+
+def test_one_key_says_what_a_job_runs_on(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="`instance_type` and `instance_types` both say what the job runs on"):
+        load(write(tmp_path, instance_type=P5, instance_types=[P4]))
+
+
+def test_the_smallest_of_its_types_must_have_the_memory(tmp_path: Path) -> None:
+    def memory(**training: Any) -> list[str]:
+        path = write(tmp_path, max_length=20_000_000, **training)
+        return [f"{item.path}: {item.message}" for item in check(path).findings if item.code == "training.memory"]
+
+    (found,) = memory(instance_types=[P5, "ml.g6.12xlarge"])
+    assert found.startswith("training.instance_types: ")
+    assert "and ml.g6.12xlarge has" in found
