@@ -151,6 +151,13 @@ def test_of_several_types_the_dearest_on_demand_bounds_the_price(tmp_path: Path)
     assert any(f"first of {P5}, {P4} that has capacity" in note for note in job_machines.notes(load(planned)))
 
 
+def test_a_type_without_a_price_makes_the_price_unknown(tmp_path: Path) -> None:
+    unpriced = "ml.p6e-gb200.36xlarge"
+    path = write(tmp_path, instance_types=[P5, unpriced])
+    assert job_machines.price_per_hour(load(path)) is None
+    assert job_machines.price_text(load(path)).startswith(f"? $/h: no price of {unpriced}")
+
+
 def test_a_warm_pool_is_billed_while_it_is_kept(tmp_path: Path) -> None:
     path = write(tmp_path, {"region": "us-west-2"}, instance_type=P5, instance_count=2, keep_alive_minutes=30)
     (note,) = [note for note in job_machines.notes(load(path)) if "kept for 30 min" in note]
