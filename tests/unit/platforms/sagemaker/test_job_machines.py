@@ -140,7 +140,7 @@ def test_a_training_plan_is_paid_in_advance(tmp_path: Path) -> None:
     cost = price(path)
     assert cost
     assert "at most 24 h; its price: ? $/h: reserved capacity is paid in advance" in cost
-    assert any(note.startswith(f"{P5} of ours is paid in advance") for note in toolkit.train_plan(path).notes)
+    assert any(note.startswith(f"{P5} of plan ours is paid in advance") for note in toolkit.train_plan(path).notes)
 
 
 def test_of_several_types_the_dearest_on_demand_bounds_the_price(tmp_path: Path) -> None:

@@ -112,9 +112,10 @@ def notes(recipe: Recipe) -> Iterator[str]:
         yield f"The job runs on the first of {names} that has capacity; the price is that of the dearest"
     for item in found:
         if item.training_plan:
+            plan = item.training_plan.rpartition("/")[2]
             yield (
-                f"{item.type} of {item.training_plan.rpartition('/')[2]} is paid in advance, whether a job uses it or "
-                "not; until the plan begins, the job waits"
+                f"{item.type} of plan {plan} is paid in advance, whether a job uses it or not; until the plan begins, "
+                "the job waits"
             )
     if training.keep_alive_minutes:
         yield _warm(recipe, training.keep_alive_minutes)

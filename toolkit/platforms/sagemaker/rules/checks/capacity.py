@@ -48,10 +48,11 @@ class PlanUse:
 
 def plan_uses(recipe: Recipe) -> Iterator[PlanUse]:
     """All of them. The number of machines is what it starts with."""
-    if (plan := aws(recipe).capacity_reservation) and recipe.platform.types:
+    is_open = recipe.leaves_instance_type_open
+    if (plan := aws(recipe).capacity_reservation) and not is_open:
         count = instances(recipe) * (len(variants(recipe)) + len(shadows(recipe)))
         yield PlanUse(plan, recipe.platform.types[0], count, "endpoint", _RESERVATION)
-    if recipe.training is None or (recipe.training.instance_type is None and recipe.leaves_instance_type_open):
+    if recipe.training is None or (is_open and not recipe.training.types):
         return
     training = AwsTraining.of(recipe.training)
     for index, item in enumerate(choices(recipe)):
@@ -84,10 +85,8 @@ def _spot(training: AwsTraining) -> Iterator[Finding]:
     """Of what spot instances cannot have besides."""
     if not training.spot:
         return
-    plans = [item.training_plan for item in training.instance_types or () if not isinstance(item, str)]
-    has_plan = training.training_plan or any(plans)
     for key, is_written, why in (
-        ("training_plan", has_plan, "the machines of a training plan are no spot instances"),
+        ("training_plan", training.training_plan, "the machines of a training plan are no spot instances"),
         ("keep_alive_minutes", training.keep_alive_minutes, "spot instances are not kept for a next job"),
         ("instance_types", training.instance_types, "SageMaker takes spot instances of one type only"),
     ):
