@@ -18,6 +18,7 @@ from moto.s3.models import s3_backends
 from standin_caller import iam_action
 from standin_hosting import model_data
 from standin_iam import Iam, role_of
+from standin_plans import TrainingPlans
 from standin_registry import OwnRegistry
 from standin_startup import AsRole
 
@@ -39,7 +40,7 @@ class AccountRules:
     `images` are those of AWS's registries, as "repository:tag", by default all of images.json. `quotas` are instances
     by type, {"ml.g6e.xlarge": 4}; a type that is not there has no limit. `denied` are actions that the caller may not
     take, "sagemaker:CreateModel": SimulatePrincipalPolicy says so, and the calls get AccessDenied. `iam` is what roles
-    and the caller may do by their policies.
+    and the caller may do by their policies. `plans` are reserved machines.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,7 @@ class AccountRules:
         self.quotas: dict[str, int] = {}
         self.denied: set[str] = set()
         self.iam = Iam()
+        self.plans = TrainingPlans()
         self.reset()
 
     def reset(self) -> None:
@@ -58,6 +60,7 @@ class AccountRules:
         self.images = {f"{image['repository']}:{image['tag']}" for image in images} | _MORE_IMAGES
         self.quotas, self.denied = {}, set()
         self.iam = Iam()
+        self.plans = TrainingPlans()
 
     def examine(self, region: Region, operation: str, request: Request) -> None:
         """Raise ServiceError when the account does not have what the request names."""

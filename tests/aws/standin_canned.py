@@ -55,6 +55,7 @@ class Canned:
             "s3:CompleteMultipartUpload": _must_exist,
             "s3:ListParts": _parts,
             **account.registry.operations,
+            **account.plans.operations,
         }
 
     def answer(self, call: Call) -> HttpAnswer | None:

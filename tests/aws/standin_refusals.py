@@ -15,7 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import standin_states_of_storage  # noqa: F401 (its functions register themselves)
+import standin_states_of_plans  # noqa: F401 (its functions register themselves)
+import standin_states_of_storage  # noqa: F401
 import standin_states_of_watching  # noqa: F401
 import yaml
 from standin_conditions import DEMANDS, matches, reach

@@ -437,3 +437,58 @@ def test_autoscaling_that_the_recipe_no_longer_has_must_be_removable(
         stubbed.add_response("describe_scalable_targets", {"ScalableTargets": [target]})
         (denied,) = read(clients, recipe).denied
     assert denied.actions == ("application-autoscaling:DeregisterScalableTarget",)
+
+
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
+RESERVED = f"name: sagemaker, role: create, capacity_reservation: '{PLAN}',"
+
+
+def plan_findings(clients: Clients, recipe: Recipe) -> list[tuple[str, str]]:
+    found = check_account(recipe, read(clients, recipe))
+    return [(item.path, item.message) for item in found if item.code == "account.training-plan"]
+
+
+@pytest.mark.parametrize(
+    ("offering", "training", "endpoint"),
+    [
+        ("jobs", "", "is for training jobs, not for endpoints"),
+        ("endpoints", "is for endpoints, not for training jobs", ""),
+        ("jobs-later", "", "is for training jobs, not for endpoints"),
+        ("endpoints-later", "is for endpoints, not for training jobs", "is Scheduled"),
+        ("", "does not exist", "does not exist"),
+    ],
+)
+def test_a_plan_is_for_one_use(clients: Clients, tmp_path: Path, offering: str, training: str, endpoint: str) -> None:
+    """A job may wait until its plan begins; an endpoint may not (developer guide)."""
+    if offering:
+        clients.sagemaker.create_training_plan(TrainingPlanName="ours", TrainingPlanOfferingId=offering)
+    job = f"training: {{data: [hf://org/chats], instance_type: ml.p5.48xlarge, training_plan: '{PLAN}'}}\n"
+    recipe = load(write_recipe(tmp_path, CREATE + job))
+    expected = [("training.training_plan", f"training plan ours {training}")] if training else []
+    assert plan_findings(clients, recipe) == expected
+    served = CREATE.replace("name: sagemaker, role: create,", RESERVED).replace("ml.g6.xlarge", "ml.p5.48xlarge")
+    expected = [("platform.capacity_reservation", f"training plan ours {endpoint}")] if endpoint else []
+    assert plan_findings(clients, load(write_recipe(tmp_path, served))) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ("instance_type: ml.p4d.24xlarge", "is of ml.p5.48xlarge, not of ml.p4d.24xlarge"),
+        ("instance_type: ml.p5.48xlarge, instance_count: 2", "has 1 ml.p5.48xlarge, and 2 are wanted"),
+    ],
+)
+def test_a_plan_has_machines_of_one_type(clients: Clients, tmp_path: Path, keys: str, said: str) -> None:
+    clients.sagemaker.create_training_plan(TrainingPlanName="ours", TrainingPlanOfferingId="jobs")
+    job = f"training: {{data: [hf://org/chats], {keys}, training_plan: '{PLAN}'}}\n"
+    found = plan_findings(clients, load(write_recipe(tmp_path, CREATE + job)))
+    assert found == [("training.training_plan", f"training plan ours {said}")]
+
+
+def test_a_plan_that_may_not_be_read_is_said_to_be_unread(standin: StandIn, clients: Clients, tmp_path: Path) -> None:
+    standin.account.denied = {"sagemaker:DescribeTrainingPlan"}
+    job = f"training: {{data: [hf://org/chats], instance_type: ml.p5.48xlarge, training_plan: '{PLAN}'}}\n"
+    recipe = load(write_recipe(tmp_path, CREATE + job))
+    facts = read(clients, recipe)
+    assert [item.action for item in facts.unread] == ["sagemaker:DescribeTrainingPlan"]
+    assert "account.training-plan" not in codes(facts, recipe)

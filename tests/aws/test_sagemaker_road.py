@@ -93,6 +93,31 @@ def test_where_one_type_has_no_capacity_the_next_serves(recipe: Path, standin: S
     assert toolkit.deploy(recipe, progress=Silent()).status().status == "InService"
 
 
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
+
+
+@pytest.mark.parametrize("offering", ["endpoints", "endpoints-later", "jobs"])
+def test_it_runs_in_reserved_capacity_that_is_active_and_for_endpoints(
+    recipe: Path, standin: StandIn, offering: str
+) -> None:
+    client: Any = standin.session().client("sagemaker")
+    client.create_training_plan(TrainingPlanName="ours", TrainingPlanOfferingId=offering)
+    changed(recipe, "ml.g6.xlarge, ml.g6.2xlarge", "ml.p5.48xlarge")
+    changed(recipe, "role: create,", f"role: create, capacity_reservation: '{PLAN}',")
+    if offering != "endpoints":
+        refusals = "must be in the Active status|can only be used to schedule and run training jobs"
+        with pytest.raises(PlatformError, match=refusals):
+            toolkit.deploy(recipe, progress=Silent())
+        return
+    toolkit.deploy(recipe, progress=Silent())
+    (variant,) = client.describe_endpoint_config(EndpointConfigName=config(standin))["ProductionVariants"]
+    assert variant["CapacityReservationConfig"] == {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "MlReservationArn": PLAN,
+    }
+    assert variant["InstanceType"] == "ml.p5.48xlarge"
+
+
 def test_an_update_keeps_what_ran_before_for_a_rollback(recipe: Path, standin: StandIn) -> None:
     toolkit.deploy(recipe, progress=Silent())
     first = config(standin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ import toolkit
 from toolkit.api.served_card import write_served
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
-from toolkit.errors import RecipeError
+from toolkit.errors import RecipeError, ToolkitError
 from toolkit.images.registry import Registry
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules.head_training import pins
@@ -165,6 +166,55 @@ def test_interrupted_on_spot_it_completes_and_the_head_is_fetched(recipe: Path, 
     assert (recipe.parent / "made" / "head" / "config.json").is_file()
     assert toolkit.train(recipe, progress=Silent()).status == "reused"
     assert len(standin.training.started) == 1
+
+
+PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
+
+
+def with_machines(recipe: Path, keys: str) -> Path:
+    """The recipe, whose job has other machines."""
+    text = recipe.read_text()
+    (before,) = re.findall(r"  instance_type: .*\n  instance_count: .*\n  spot: .*\n", text)
+    recipe.write_text(text.replace(before, keys))
+    return recipe
+
+
+def buy(standin: StandIn, offering: str) -> None:
+    client: Any = standin.session().client("sagemaker")
+    client.create_training_plan(TrainingPlanName="ours", TrainingPlanOfferingId=offering)
+
+
+@pytest.mark.parametrize(
+    ("keys", "resources", "encrypted"),
+    [
+        (f"  instance_type: ml.p5.48xlarge\n  training_plan: {PLAN}\n  keep_alive_minutes: 30\n",
+         {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "TrainingPlanArn": PLAN,
+          "KeepAlivePeriodInSeconds": 1800}, None),
+        (f"  instance_types:\n  - {{type: ml.p5.48xlarge, training_plan: '{PLAN}'}}\n"
+         "  - {type: ml.p4d.24xlarge, count: 2}\n  encrypt_traffic: true\n",
+         {"InstancePreferences": [
+             {"InstanceType": "ml.p5.48xlarge", "InstanceCount": 1, "TrainingPlanArns": [PLAN]},
+             {"InstanceType": "ml.p4d.24xlarge", "InstanceCount": 2},
+         ]}, True),
+    ],
+)  # fmt: skip
+def test_on_reserved_machines_kept_warm_or_of_a_list_it_trains(
+    recipe: Path, standin: StandIn, keys: str, resources: Mapping[str, Any], encrypted: bool | None
+) -> None:
+    buy(standin, "jobs-later")
+    run = toolkit.train(with_machines(recipe, keys), progress=Silent())
+    (started,) = standin.training.started
+    assert run.status == "trained"
+    assert started["ResourceConfig"] == {**resources, "VolumeSizeInGB": 500}
+    assert started.get("EnableInterContainerTrafficEncryption") is encrypted
+
+
+def test_a_plan_that_is_for_endpoints_is_refused(recipe: Path, standin: StandIn) -> None:
+    buy(standin, "endpoints")
+    path = with_machines(recipe, f"  instance_type: ml.p5.48xlarge\n  training_plan: {PLAN}\n")
+    with pytest.raises(ToolkitError, match="A training plan for SageMaker endpoints can be used exclusively"):
+        toolkit.train(path, progress=Silent())
+    assert standin.training.started == []
 
 
 def test_training_takes_the_rights_that_are_listed(recipe: Path, standin: StandIn) -> None:

@@ -34,7 +34,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import from_folder
 from toolkit.recipe.trained import as_trained
-from toolkit.registry import price_text, rules_of, session_of
+from toolkit.registry import rules_of, session_of
 from toolkit.text import inert
 from toolkit.training.plan import section
 
@@ -143,8 +143,8 @@ def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: 
     if hourly == 0:
         return None
     if hourly is None:
-        here = loaded.on(training.instance_type or loaded.platform.types[0])
-        return f"a training job of at most {training.max_hours:g} h; its price: {price_text(here)}"
+        why = _job(loaded).price_text
+        return f"a training job of at most {training.max_hours:g} h; its price: {why(loaded) if why else '? $/h'}"
     most = hourly * training.max_hours
     less = f" with your discount of {discount_percent:g} %" if discount_percent else ""
     return f"a training job: {hourly:.2f} $/h{less}, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"

@@ -179,29 +179,26 @@ def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]
 
 def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
     """An estimate against the memory of one accelerator of the instance type, where both are known."""
-    name = instance_type(recipe)
-    instance = recipe.platform_rules.instance(name) if recipe.platform_rules.facts.has_instance_types else None
-    if instance is None or not instance.memory_per_accelerator_mib:
+    if not recipe.platform_rules.facts.has_instance_types:
+        return
+    found = map(recipe.platform_rules.instance, training.types or recipe.platform.types[:1])
+    known = [instance for instance in found if instance and instance.memory_per_accelerator_mib]
+    if not known:
         return
     try:
         needed = training_bytes(shape_of(target), training) / _GIB
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    room = instance.usable_bytes / _GIB
+    smallest = min(known, key=lambda instance: instance.usable_bytes)
+    name, room = smallest.name, smallest.usable_bytes / _GIB
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
         hint = (
             f"Set `partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, a shorter `max_length`, "
             "or another `instance_type`."
         )
-        yield Finding("training.memory", message, "training.instance_type", hint=hint, severity="warning")
-
-
-def instance_type(recipe: Recipe) -> str:
-    """The type of the job's machines: the section's, or the first that serves."""
-    assert recipe.training
-    return recipe.training.instance_type or recipe.platform.types[0]
+        yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
 # Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).

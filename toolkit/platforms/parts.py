@@ -56,12 +56,14 @@ class HeadTraining:
     """Training jobs.
 
     `resources` are all that is needed to train the recipe's head, the job among them, and raises UsageError; `notes`
-    are for a plan of `toolkit train`; `price_per_hour` is the job's in US dollars, None if unknown.
+    are for a plan of `toolkit train`; `price_per_hour` is the job's in US dollars, None if unknown, and `price_text`
+    says why it is.
     """
 
     resources: Callable[[Recipe, Account], Sequence[Resource]]
     notes: Callable[[Recipe], Iterator[str]]
     price_per_hour: Callable[[Recipe], float | None] | None = None
+    price_text: Callable[[Recipe], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,16 @@ class TrainingSection(Section):
     )
 
     @property
+    def types(self) -> tuple[str, ...]:
+        """Machines that the job may have, the preferred first; empty where it has those that serve."""
+        return (self.instance_type,) if self.instance_type else ()
+
+    @property
+    def types_key(self) -> str:
+        """The key of a recipe that names them."""
+        return "training.instance_type"
+
+    @property
     def sources(self) -> list[str]:
         """Where the data lies."""
         return [item.source if isinstance(item, SharedSource) else item for item in self.data]

@@ -77,6 +77,10 @@ VALUES: Mapping[str, Any] = {
     "training.start_from": "org/another",
     "training.max_length": 256,
     "training.instance_type": "ml.g6e.12xlarge",
+    "training.instance_types": ["ml.p5.48xlarge", "ml.p4d.24xlarge"],
+    "training.instance_types.*.type": "ml.p5e.48xlarge",
+    "training.instance_types.*.training_plan": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours",
+    "training.training_plan": "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours",
     "kubernetes training.instance_type": "g6e.12xlarge",
     "engine.version": "0.29.0",
     "engine.max_model_len": 512,
@@ -139,6 +143,9 @@ BESIDES: Mapping[str, Document] = {
         "platform": {"kubernetes": {"weights_claim": "models"}},
     },
     "training.max_wait_hours": {"training": {"spot": True}},
+    "training.training_plan": {"training": {"instance_type": "ml.p5.48xlarge"}},
+    "kubernetes-vllm training.instance_types": {"training": {"instance_type": None}},
+    "training.instance_types.*": {"training": {"instance_types": [{"type": "ml.p5.48xlarge"}, "ml.p4d.24xlarge"]}},
     "container.python": {"container": {"base": "registry.example/vllm:1"}},
     "container.bake_drafter": {"speculation": {"model": "./drafter"}},
     "local platform.run": {"container": {"base": "registry.example/vllm:1"}},
@@ -176,6 +183,7 @@ NOTHING_RUNS: Mapping[str, str] = {
 
 NO_REQUEST: Mapping[str, str] = {
     "sagemaker platform.role": "the account is asked for the role of that name: tests/aws/test_account_role.py",
+    "kubernetes training.instance_types.*": "of a list that has no effect there, which a check says of all of it",
     **{
         f"local {key}": "of SageMaker, whose recipes are rehearsed on this machine as they are"
         for key in (
@@ -191,10 +199,13 @@ NO_REQUEST: Mapping[str, str] = {
             "observability.log_retention_days",
             "observability.metrics_seconds",
             "observability.notify",
+            "training.encrypt_traffic",
             "training.instance_count",
-            "training.instance_type",
+            "training.instance_type",  # and instance_types
+            "training.keep_alive_minutes",
             "training.max_wait_hours",
             "training.spot",
+            "training.training_plan",
             "training.volume_gb",
         )
     },

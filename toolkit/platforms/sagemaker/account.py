@@ -28,7 +28,7 @@ from toolkit.platforms.sagemaker.kinds.image import image_uri, image_uris
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates
 from toolkit.platforms.sagemaker.kinds.role import ALARM_ACTION, sees_alarms
 from toolkit.platforms.sagemaker.permissions import SCALING_ROLE, hosts, permissions
-from toolkit.platforms.sagemaker.reading import Reading, read_quotas, read_subnets
+from toolkit.platforms.sagemaker.reading import Reading, read_plan, read_quotas, read_subnets
 from toolkit.platforms.sagemaker.role import STUDIO_METADATA, assumed_role, check_trust, find_role
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
 from toolkit.platforms.sagemaker.rules.checks.account import (
@@ -38,6 +38,8 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Quota,
     check_account,
 )
+from toolkit.platforms.sagemaker.rules.checks.capacity import plan_uses
+from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.names import own_bucket, resource_ids
 from toolkit.recipe.recipe import Recipe
@@ -111,6 +113,7 @@ def examine(
         role_problem=role_problem,
         denied=denied,
         quotas=tuple(_quotas(reading, recipe, account)),
+        plans=dict(_plans(reading, recipe, region)),
         missing_image=missing_image,
         image_problem=image_problem,
         jumpstart_problem=jumpstart_problem,
@@ -221,6 +224,15 @@ def _quotas(reading: Reading, recipe: Recipe, account: Account) -> Iterator[Quot
     if aws(recipe).capacity_reservation is None and is_known:
         own = (endpoint_name(recipe), f"{endpoint_name(recipe)}-baseline")
         yield from read_quotas(reading, recipe.platform.types, own)
+
+
+def _plans(reading: Reading, recipe: Recipe, region: str) -> Iterator[tuple[str, BoughtPlan | None]]:
+    """Those of this region, which alone can be asked for."""
+    for arn in sorted({use.arn for use in plan_uses(recipe) if use.arn.split(":")[3] == region}):
+        read = partial(read_plan, reading.clients, arn)
+        found = reading.ask("the training plan", "sagemaker:DescribeTrainingPlan", read)
+        if found is not None:
+            yield arn, found[0]
 
 
 def _with_jumpstart(reading: Reading, recipe: Recipe, account: Account) -> tuple[Recipe, Account, ToolkitError | None]:

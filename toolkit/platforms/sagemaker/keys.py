@@ -12,6 +12,11 @@ from toolkit.recipe.schema import NetworkSection, ObservabilitySection, Platform
 from toolkit.recipe.section import NonEmptyStr, PositiveInt, RecipeName, Section
 from toolkit.recipe.training_schema import LONGEST_HOURS, TrainingSection
 
+# botocore 1.44.5: TrainingPlanArn, and MlReservationArn for the plans of endpoints.
+PlanArn = Annotated[
+    StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:[a-z0-9-]+:[0-9]{12}:training-plan/.+$")
+]
+
 ANY_TYPE = "ml.m7i.large"
 """Stands in an endpoint configuration, which must have a type, where types mean nothing."""
 
@@ -67,9 +72,9 @@ class AwsPlatform(PlatformSection):
     prefix_routing: PrefixRoutingSection | None = Field(
         None, description="settings of `routing: prefix-aware`; default: those of an empty section"
     )
-    capacity_reservation: (
-        Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:sagemaker:.+:training-plan/.+$")] | None
-    ) = Field(None, description="ARN of the reserved capacity to run on, and on nothing else")
+    capacity_reservation: PlanArn | None = Field(
+        None, description="ARN of the reserved capacity to run on, and on nothing else"
+    )
     kms_key: NonEmptyStr | None = Field(
         None, description="KMS key, id or ARN, that encrypts staged weights, the instances' volumes and built images"
     )
@@ -152,10 +157,40 @@ class AwsObservability(ObservabilitySection):
     )
 
 
+InstanceCount = Annotated[StrictInt, Field(ge=1, le=64)]
+
+
+class JobInstances(Section):
+    """One choice of machines for a training job."""
+
+    type: NonEmptyStr = Field(description="instance type")
+    count: InstanceCount | None = Field(
+        None, description="machines that train together, if it is this type; default: training.instance_count"
+    )
+    training_plan: PlanArn | None = Field(
+        None, description="ARN of the training plan whose machines these are; default: machines on demand"
+    )
+
+
 class AwsTraining(TrainingSection):
     """The instances of a training job on SageMaker."""
 
-    instance_count: Annotated[StrictInt, Field(ge=1, le=64)] = Field(1, description="machines that train together")
+    instance_types: Annotated[list[NonEmptyStr | JobInstances], Field(min_length=1, max_length=5)] | None = Field(
+        None,
+        description="machines that the job may have, instead of `instance_type`: the first that has capacity",
+    )
+    instance_count: InstanceCount = Field(1, description="machines that train together")
+    training_plan: PlanArn | None = Field(
+        None, description="ARN of the training plan on whose reserved machines the job runs, and on no others"
+    )
+    keep_alive_minutes: Annotated[StrictInt, Field(ge=1, le=360)] | None = Field(
+        None,
+        description="how long the job's machines are kept, and billed, for the next job like it (a warm pool); "
+        "default: not at all",
+    )
+    encrypt_traffic: StrictBool = Field(
+        False, description="what the job's machines send each other is encrypted; training may take longer"
+    )
     spot: StrictBool = Field(
         False, description="SageMaker's managed spot training: cheaper, may be interrupted, goes on from a checkpoint"
     )
@@ -165,6 +200,24 @@ class AwsTraining(TrainingSection):
     volume_gb: Annotated[StrictInt, Field(ge=1, le=16384)] = Field(
         500, description="disk of the job on SageMaker for data and hidden states, GB"
     )
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Machines that the job may have, the preferred first; empty where it has those that serve."""
+        if self.instance_types is None:
+            return super().types
+        return tuple(item if isinstance(item, str) else item.type for item in self.instance_types)
+
+    @property
+    def types_key(self) -> str:
+        """The key of a recipe that names them."""
+        return "training.instance_types" if self.instance_types else super().types_key
+
+    @model_validator(mode="after")
+    def _one_list(self) -> AwsTraining:
+        if self.instance_type and self.instance_types:
+            raise ValueError("`instance_type` and `instance_types` both say what the job runs on: remove one")
+        return self
 
     @model_validator(mode="after")
     def _waits_for_spot(self) -> AwsTraining:

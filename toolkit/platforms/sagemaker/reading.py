@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from toolkit.errors import PlatformError
+from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.observe import read_endpoint
 from toolkit.platforms.sagemaker.rules.checks.account import Quota, Subnet, Unread
+from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef
@@ -49,6 +51,18 @@ class Reading:
     def note(self, message: str, action: str) -> None:
         """Something remains unknown."""
         self.unread.append(Unread(message, action))
+
+
+def read_plan(clients: Clients, arn: str) -> tuple[BoughtPlan | None]:
+    """The training plan, None where there is none of that name; in a tuple, for `Reading.ask` has None for unread."""
+    name = arn.rpartition("/")[2]
+    found = unless_missing(clients, lambda: clients.sagemaker.describe_training_plan(TrainingPlanName=name))
+    if found is None:
+        return (None,)
+    machines: Counter[str] = Counter()
+    for capacity in found.get("ReservedCapacitySummaries", []):
+        machines[capacity["InstanceType"]] = max(machines[capacity["InstanceType"]], capacity["TotalInstanceCount"])
+    return (BoughtPlan(found["Status"], tuple(found.get("TargetResources", [])), machines),)
 
 
 def read_subnets(reading: Reading, names: Sequence[str], region: str) -> tuple[tuple[Subnet, ...], tuple[str, ...]]:

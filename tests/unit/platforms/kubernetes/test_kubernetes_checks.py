@@ -55,7 +55,7 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
         (("kms_key: mine",), ("",), "recipe.no-effect", "error", "platform.kms_key"),
         (("inference_component: {}",), ("",), "recipe.no-effect", "error", "platform.inference_component"),
         (("routing: random",), ("",), "recipe.no-effect", "error", "platform.routing"),
-        (("capacity_reservation: 'arn:aws:sagemaker:us-east-1:1:training-plan/p'",), ("",),
+        (("capacity_reservation: 'arn:aws:sagemaker:us-east-1:111122223333:training-plan/p'",), ("",),
          "recipe.no-effect", "error", "platform.capacity_reservation"),
         (("", "rollout: {update: canary}"), ("",), "recipe.no-effect", "error", "rollout.update"),
         (("", "rollout: {shadow: true}"), ("",), "recipe.no-effect", "error", "rollout.shadow"),

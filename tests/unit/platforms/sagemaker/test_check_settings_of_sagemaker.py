@@ -23,6 +23,7 @@ ON = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_t
 ROLLING = "rollout: {update: rolling}"
 COMPONENT = "inference_component: {}"
 PLAN = "capacity_reservation: 'arn:aws:sagemaker:us-east-1:111122223333:training-plan/p4'"
+WEST = PLAN.replace("us-east-1", "us-west-2")
 
 
 def report(
@@ -55,7 +56,11 @@ def report(
          ("", f"tags: {dict.fromkeys(map(str, range(46)), '')}"), "sagemaker.tags", "error", "tags"),
         (("", "scaling: {min_instances: 0}"), (COMPONENT, "scaling: {min_instances: 0}"),
          "sagemaker.scale-to-zero", "error", "scaling.min_instances"),
-        ((PLAN, "", "[ml.g6.xlarge, ml.g6.2xlarge]"), (PLAN,),
+        ((PLAN, "", "[ml.p5.4xlarge, ml.g6.2xlarge]"), (PLAN, "", "[ml.p5.4xlarge]"),
+         "sagemaker.capacity-reservation", "error", "platform.capacity_reservation"),
+        ((PLAN,), (PLAN, "", "[ml.p5.4xlarge]"),
+         "sagemaker.capacity-reservation", "warning", "platform.capacity_reservation"),
+        ((f"{PLAN}, region: us-west-2", "", "[ml.p5.4xlarge]"), (f"{WEST}, region: us-west-2", "", "[ml.p5.4xlarge]"),
          "sagemaker.capacity-reservation", "error", "platform.capacity_reservation"),
         (("", "", "[ml.g6.xlarge, ml.g6.xlarge]"), ("", "", "[ml.g6.xlarge, ml.g6.2xlarge]"),
          "sagemaker.same-type", "error", "platform.instance_types.1"),

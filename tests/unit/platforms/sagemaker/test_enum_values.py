@@ -68,6 +68,7 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("network", "private_registry"): {"network": VPC},
     ("engine", "compile"): TRAINIUM,
     ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
+    ("training", "encrypt_traffic"): TRAINING,
     ("training", "responses"): TRAINING,
     ("training", "spot"): TRAINING,
     ("training", "strict"): TRAINING,

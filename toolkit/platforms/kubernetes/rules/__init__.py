@@ -54,7 +54,11 @@ class KubernetesRules:
     def parts(self) -> PlatformParts:
         from toolkit.platforms.parts import HeadTraining, PlatformParts, Trial
 
-        training = HeadTraining(lambda recipe, account: train_job.train_job(recipe), train_job.notes)
+        training = HeadTraining(
+            lambda recipe, account: train_job.train_job(recipe),
+            train_job.notes,
+            price_text=lambda recipe: notes.price_text(recipe.on(train_job.instance_type(recipe))),
+        )
         trial = Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
         return PlatformParts(
             kept_for_rollback=rollback.kept_for_rollback,

@@ -115,9 +115,14 @@ def _folder(recipe: Recipe) -> str:
     return f"training/{job_name(recipe)}"
 
 
+def instance_type(recipe: Recipe) -> str:
+    """What the recipe says that its job runs on."""
+    return section(recipe).instance_type or recipe.platform.types[0]
+
+
 def _on_its_machine(recipe: Recipe) -> Recipe:
     """The recipe on the job's instance type, with all of its GPUs."""
-    name = ec2_name(section(recipe).instance_type or recipe.platform.types[0])
+    name = ec2_name(instance_type(recipe))
     hardware = node_type(name)
     if hardware is None or not hardware.compute_capability:
         raise UsageError(f"{name} has no NVIDIA GPU", hint="Set `training.instance_type` to one that has.")

@@ -34,7 +34,7 @@ def _builds(recipe: Recipe) -> bool:
 
 
 def _training_disk(recipe: Recipe) -> Disk:
-    from toolkit.platforms.sagemaker.rules.head_training import disk
+    from toolkit.platforms.sagemaker.rules.job_machines import disk
 
     return disk(recipe)
 
@@ -83,9 +83,11 @@ class SageMakerRules(AwsRules):
 
 def _training() -> HeadTraining:
     from toolkit.platforms.parts import HeadTraining
-    from toolkit.platforms.sagemaker.rules import head_training
+    from toolkit.platforms.sagemaker.rules import head_training, job_machines
 
-    return HeadTraining(head_training.training_resources, head_training.notes, head_training.price_per_hour)
+    return HeadTraining(
+        head_training.training_resources, head_training.notes, job_machines.price_per_hour, job_machines.price_text
+    )
 
 
 RULES = SageMakerRules("sagemaker", _FACTS, SECTIONS, check_sagemaker)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from toolkit.errors import UsageError
 from toolkit.home import containers_dir
@@ -18,13 +17,12 @@ from toolkit.images.spec import ContextFile, ImageSpec
 from toolkit.planning.kinds import in_order
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import ROOT, render, store_of
-from toolkit.platforms.sagemaker.keys import AwsTraining, aws
 from toolkit.platforms.sagemaker.kinds import ORDER
 from toolkit.platforms.sagemaker.kinds.bucket import made_bucket, staged
 from toolkit.platforms.sagemaker.kinds.image import built_image, repository
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
-from toolkit.platforms.sagemaker.rules import price
+from toolkit.platforms.sagemaker.rules import job_machines
 from toolkit.platforms.sagemaker.rules.compilation import (
     CHECKPOINTS_DIR,
     INPUT_DIR,
@@ -33,11 +31,11 @@ from toolkit.platforms.sagemaker.rules.compilation import (
     channels,
     output,
 )
+from toolkit.platforms.sagemaker.rules.job_machines import has_encrypted_volume, job_section, resource_config
 from toolkit.platforms.sagemaker.rules.model_data import ModelData, files_data, source_data, text_data
 from toolkit.platforms.sagemaker.rules.names import TRAINING_PREFIX, bucket_name, tags, trainer
 from toolkit.recipe.content import ContentHash, WeightsFile, manifest
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import Disk
 from toolkit.recipe.schema import ContainerSection
 from toolkit.recipe.source import ModelSource, model_source
 from toolkit.recipe.training_schema import LONGEST_HOURS
@@ -77,46 +75,19 @@ def training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]
 
 
 def _role(recipe: Recipe, account: Account, data: list[ModelData]) -> list[Resource]:
-    volume = ["kms:CreateGrant"] if _has_encrypted_volume(recipe) else []
+    volume = ["kms:CreateGrant"] if has_encrypted_volume(recipe) else []
     return job_role(recipe, account, data, trainer(recipe.name), _prefix(recipe), ["s3:AbortMultipartUpload"], volume)
 
 
 def notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan of `toolkit train`."""
-    training = _section(recipe)
-    if training.spot:
-        yield "Spot instances cost less than that: by how much, AWS says of the job that has ended"
-    yield f"The job is stopped after {training.max_hours:g} h, with a checkpoint from which the same command goes on"
-
-
-def price_per_hour(recipe: Recipe) -> float | None:
-    """US dollars per hour of the job's instances on demand: the price of hosting, which AWS also asks for training."""
-    training = _section(recipe)
-    each = price.price_of(instance_type(recipe), recipe.region)
-    return None if each is None else recipe.discounted(each * training.instance_count)
-
-
-def instance_type(recipe: Recipe) -> str:
-    """The type of the job's instances."""
-    return section(recipe).instance_type or recipe.platform.types[0]
-
-
-def _section(recipe: Recipe) -> AwsTraining:
-    return AwsTraining.of(section(recipe))
-
-
-def disk(recipe: Recipe) -> Disk:
-    """The job's volume, or the disks that its instances bring."""
-    instance = recipe.platform_rules.instance(instance_type(recipe))
-    if instance and instance.local_nvme_gb:
-        name, more = f"{instance.name} with its own disks", "Set another `instance_type`"
-        return Disk(name, round(instance.local_nvme_gb * 1e9), "training.instance_type", more)
-    size = _section(recipe).volume_gb
-    return Disk("the job's volume", round(size * 1e9), "training.volume_gb", "Set a larger `volume_gb`")
+    yield from job_machines.notes(recipe)
+    hours = section(recipe).max_hours
+    yield f"The job is stopped after {hours:g} h, with a checkpoint from which the same command goes on"
 
 
 def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: str) -> Resource:
-    training, address = _section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
+    training, address = job_section(recipe), f"s3://{bucket_name(account)}/{_prefix(recipe)}"
     name, folder = job_name(recipe), f"{INPUT_DIR}/{JOB_CHANNEL}"
     seconds = round(training.max_hours * 3600)
     waits = round((training.max_wait_hours or min(2 * training.max_hours, LONGEST_HOURS)) * 3600)
@@ -130,33 +101,18 @@ def _resource(recipe: Recipe, account: Account, data: list[ModelData], image: st
         **channels(data),
         "OutputDataConfig": output(recipe, f"{address}output", CompressionType="NONE"),
         "CheckpointConfig": {"S3Uri": f"{address}checkpoints", "LocalPath": CHECKPOINTS_DIR},
-        "ResourceConfig": _machines(recipe),
+        "ResourceConfig": resource_config(recipe),
         "StoppingCondition": {
             "MaxRuntimeInSeconds": seconds,
             **({"MaxWaitTimeInSeconds": waits} if training.spot else {}),
         },
         **({"EnableManagedSpotTraining": True} if training.spot else {}),
+        **({"EnableInterContainerTrafficEncryption": True} if training.encrypt_traffic else {}),
         **isolated,
         **network(recipe),
         "Tags": tags(recipe),
     }
     return Resource("TrainingJob", name, request)
-
-
-def _machines(recipe: Recipe) -> dict[str, Any]:
-    training, name = _section(recipe), instance_type(recipe)
-    return {
-        "InstanceType": name,
-        "InstanceCount": training.instance_count,
-        "VolumeSizeInGB": training.volume_gb,
-        **({"VolumeKmsKeyId": aws(recipe).kms_key} if _has_encrypted_volume(recipe) else {}),
-    }
-
-
-def _has_encrypted_volume(recipe: Recipe) -> bool:
-    """SageMaker refuses a key for the volume of types that have disks of their own, which encrypt by themselves."""
-    instance = recipe.platform_rules.instance(instance_type(recipe))
-    return bool(aws(recipe).kms_key) and not (instance and instance.local_nvme_gb)
 
 
 def _prefix(recipe: Recipe) -> str:

@@ -18,10 +18,10 @@ from toolkit.platforms.sagemaker.rules.arms import candidates, instances, varian
 from toolkit.recipe.recipe import Recipe
 
 _PAGE = "https://aws.amazon.com/sagemaker/ai/pricing"
-_RESERVED = (
+RESERVED = (
     "? $/h: reserved capacity is paid in advance, at the price of its offer (UpfrontFee of `aws sagemaker "
     "describe-training-plan`, see https://docs.aws.amazon.com/sagemaker/latest/dg/reserve-capacity-with-training-plans"
-    ".html); to see it here, give its difference from the price on demand: toolkit plan --discount PERCENT"
+    ".html); to see it here, give its difference from the price on demand: --discount PERCENT"
 )
 
 
@@ -57,10 +57,10 @@ def price_text(recipe: Recipe) -> str:
     It may cost as much as the most expensive of its types does, at the most instances of its autoscaling.
     """
     if _has_no_list_price(recipe):
-        return _RESERVED
+        return RESERVED
     known = tuple(name for name in recipe.platform.types if price_of(name, recipe.region) is not None)
     unknown = [name for name in recipe.platform.types if name not in known]
-    ask = f": {_why_unknown(unknown, recipe.region)}" if unknown else ""
+    ask = f": {why_unknown(unknown, recipe.region)}" if unknown else ""
     now = price_per_hour(recipe)
     most = recipe.discounted(_price(recipe, known, max(1, recipe.scaling.max_instances))) if known else None
     first = _find_price(recipe.platform.types[0], recipe.region)
@@ -76,7 +76,7 @@ def price_text(recipe: Recipe) -> str:
     return f"{now:.2f} $/h ({source}){at_most}{ask}"
 
 
-def _why_unknown(names: Sequence[str], region: str | None) -> str:
+def why_unknown(names: Sequence[str], region: str | None) -> str:
     """Why the catalogue has no price of these types, what is known of them, and where to look."""
     reasons: dict[str, list[str]] = {}
     for name in names:

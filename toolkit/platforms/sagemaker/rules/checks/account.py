@@ -12,6 +12,7 @@ from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.environment import check_types
+from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan, check_plans
 from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"
@@ -92,6 +93,7 @@ class AccountFacts:
         role_problem: why the role named by the recipe or the environment cannot be used.
         denied: permissions for a deployment that the caller's policies do not grant.
         quotas: quotas of the recipe's instance types.
+        plans: the training plans that the recipe names, by ARN; None is one that does not exist.
         missing_image: the recipe's image, if its registry does not have it.
         image_problem: why no image is known.
         jumpstart_problem: why JumpStart's hub cannot serve what the recipe names.
@@ -109,6 +111,7 @@ class AccountFacts:
     role_problem: ToolkitError | None = None
     denied: tuple[Permission, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    plans: Mapping[str, BoughtPlan | None] = field(default_factory=dict)
     missing_image: str = ""
     image_problem: ToolkitError | None = None
     jumpstart_problem: ToolkitError | None = None
@@ -133,6 +136,7 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     yield from _role(recipe, facts)
     yield from _permissions(facts)
     yield from _types(recipe, facts, facts.region)
+    yield from check_plans(recipe, facts.plans)
     yield from _image(recipe, facts)
     yield from _buckets(recipe, facts, facts.region)
     yield from _network(recipe, facts, facts.region)

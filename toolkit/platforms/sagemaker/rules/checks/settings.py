@@ -12,6 +12,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import aws, aws_network
+from toolkit.platforms.sagemaker.rules.checks.capacity import check_capacity
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting, check_region
 from toolkit.platforms.sagemaker.rules.names import ML
@@ -37,7 +38,8 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_quoting(recipe)
     yield from _instance_types(recipe, models)
     yield from _network(recipe)
-    yield from _capacity(recipe)
+    yield from _routing(recipe)
+    yield from check_capacity(recipe)
     yield from _key(recipe)
     yield from check_component(recipe)
     yield from check_rollout(recipe)
@@ -142,12 +144,7 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("sagemaker.private-registry", message, "network.private_registry", hint=hint, severity="warning")
 
 
-def _capacity(recipe: Recipe) -> Iterator[Finding]:
-    """Findings on reserved capacity, and on routing among instances."""
-    if aws(recipe).capacity_reservation and len(recipe.platform.types) > 1:
-        message = "a capacity reservation has one instance type, and an endpoint uses one reservation"
-        hint = "Keep only the reserved type in platform.instance_types."
-        yield Finding("sagemaker.capacity-reservation", message, "platform.capacity_reservation", hint=hint)
+def _routing(recipe: Recipe) -> Iterator[Finding]:
     if aws(recipe).routing in ("prefix-aware", "kv-aware") and recipe.scaling.max_instances == 1:
         message = f"`{aws(recipe).routing}` chooses between instances, but the endpoint never has more than one"
         hint = "Remove it, or raise scaling.max_instances."
