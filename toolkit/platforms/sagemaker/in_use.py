@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from toolkit.planning.names import without_digest
 from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless, unless_missing
 from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, Pace
 from toolkit.platforms.sagemaker.objects import BucketLease
-from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, registered_group
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -70,14 +70,28 @@ class InUse:
     @cached_property
     def models(self) -> tuple[Mapping[str, Any], ...]:
         """Descriptions of all models."""
-        pace, sagemaker = Pace(DETAILED_SECONDS), self.clients.sagemaker
+        describe = self.clients.sagemaker.describe_model
+        return self._described(lambda name: describe(ModelName=name), self.model_names)
 
-        def describe(name: str) -> Mapping[str, Any] | None:
-            ask = partial(sagemaker.describe_model, ModelName=name)
-            return unless_missing(self.clients, lambda: pace.call(ask))
+    @cached_property
+    def groups(self) -> frozenset[str]:
+        """Names of the model registry's groups."""
+        pages = self.clients.sagemaker.get_paginator("list_model_package_groups").paginate(PaginationConfig=_PAGES)
+        listed = unless(self.clients, lambda: [*pages], is_unknown_operation) or []
+        return frozenset(
+            item["ModelPackageGroupName"] for page in listed for item in page["ModelPackageGroupSummaryList"]
+        )
 
-        with ThreadPoolExecutor(_THREADS) as threads:
-            return tuple(model for model in threads.map(describe, self.model_names) if model)
+    @cached_property
+    def versions(self) -> tuple[Mapping[str, Any], ...]:
+        """Descriptions of all registered versions."""
+        pages = self.clients.sagemaker.get_paginator("list_model_packages").paginate(
+            ModelPackageType="Versioned", PaginationConfig=_PAGES
+        )
+        listed = unless(self.clients, lambda: [*pages], is_unknown_operation) or []
+        arns = [item["ModelPackageArn"] for page in listed for item in page["ModelPackageSummaryList"]]
+        describe = self.clients.sagemaker.describe_model_package
+        return self._described(lambda arn: describe(ModelPackageName=arn), arns)
 
     @cached_property
     def images(self) -> frozenset[str]:
@@ -107,6 +121,8 @@ class InUse:
             return f"{owner} is being changed"
         if owner in self.names:
             return f"endpoint {owner} exists"
+        if (group := registered_group(owner)) in self.groups:
+            return f"versions in the registry: model package group {group} exists"
         if owner in self.owners_of_models:
             return f"models of {owner} remain; remove all of it: toolkit destroy {owner}"
         return ""
@@ -120,6 +136,18 @@ class InUse:
     def _containers(self) -> Iterator[Mapping[str, Any]]:
         for model in self.models:
             yield from filter(None, (model.get("PrimaryContainer"), *model.get("Containers", ())))
+        for version in self.versions:
+            yield from version.get("InferenceSpecification", {}).get("Containers", ())
+
+    def _described(self, describe: Callable[[str], Any], names: Iterable[str]) -> tuple[Mapping[str, Any], ...]:
+        """What `describe` says of each name that is still there."""
+        pace = Pace(DETAILED_SECONDS)
+
+        def ask(name: str) -> Mapping[str, Any] | None:
+            return unless_missing(self.clients, lambda: pace.call(partial(describe, name)))
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return tuple(found for found in threads.map(ask, names) if found)
 
 
 def time_of(answer: Mapping[str, Any]) -> datetime:
