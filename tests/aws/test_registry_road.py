@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cfnlint.config import ConfigMixIn
+from cfnlint.decode.decode import decode_str
+from cfnlint.runner import Runner
+from documented_commands import blocks
 from pairs import HUB_RECIPE, write_pair, write_recipe
 from reports import example
 from rights import not_allowed
@@ -260,3 +264,22 @@ def test_what_cannot_be_registered_is_said(recipe: Path) -> None:
 def test_the_recipe_is_kept_in_the_cache(recipe: Path) -> None:
     registered(recipe, status="Approved")
     assert Path(toolkit.plan(ARN).recipe).is_relative_to(cache())
+
+
+def test_the_template_of_the_page_is_taken_and_hears_of_an_approval() -> None:
+    (text,) = blocks("docs/howto/model-registry.md", "yaml")
+    decoded, mistakes = decode_str(text)
+    assert not mistakes
+    assert decoded is not None
+    found = Runner(ConfigMixIn(regions=["us-west-2"])).validate_template(decoded)
+    assert [f"{match.rule.id}: {match.message}" for match in found] == []
+    pattern = decoded["Resources"]["Approved"]["Properties"]["EventPattern"]
+    # Of the event in the developer guide, automating-sagemaker-with-eventbridge, "Model package state change".
+    event = {"ModelPackageGroupName": "chat", "ModelApprovalStatus": "Approved", "ModelPackageArn": ARN}
+    assert pattern["detail-type"] == ["SageMaker Model Package State Change"]
+    assert pattern["detail"].keys() <= event.keys()
+    (target,) = decoded["Resources"]["Approved"]["Properties"]["Targets"]
+    given = target["InputTransformer"]["InputTemplate"].replace("<version>", json.dumps(event["ModelPackageArn"]))
+    (variable,) = json.loads(given)["environmentVariablesOverride"]
+    spec = decoded["Resources"]["Deploy"]["Properties"]["Source"]["BuildSpec"]
+    assert f'toolkit deploy "${variable["name"]}" --yes' in spec

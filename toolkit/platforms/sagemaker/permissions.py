@@ -3,8 +3,8 @@
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
 allowed to do is another matter: kinds/role.py. ecr:BatchGetImage and ecr:DescribeRepositories are not in it:
 without them images are not pinned, and the images of a destroyed endpoint are not named. Rights on KMS keys, which the
-key's own policy may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are
-not needed.
+key's own policy may give too, rights that only the first build with CodeBuild takes, and rights on the model registry
+say in `unless` when they are not needed.
 """
 
 from __future__ import annotations
