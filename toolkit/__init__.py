@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
     from toolkit.api.proposing import new as new
-    from toolkit.api.registering import RegisteredVersion as RegisteredVersion
     from toolkit.api.registering import register as register
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.removal import pause as pause
@@ -69,7 +68,6 @@ _MODULES = {
     "PlatformError": "toolkit.errors",
     "Recipe": "toolkit.recipe.recipe",
     "RecipeError": "toolkit.errors",
-    "RegisteredVersion": "toolkit.api.registering",
     "ToolkitError": "toolkit.errors",
     "UsageError": "toolkit.errors",
     "bench": "toolkit.api.measuring",

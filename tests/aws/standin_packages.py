@@ -38,7 +38,6 @@ class Packages:
         return {
             "sagemaker:CreateModelPackageGroup": self._create_group,
             "sagemaker:DescribeModelPackageGroup": self._describe_group,
-            "sagemaker:ListModelPackageGroups": self._list_groups,
             "sagemaker:DeleteModelPackageGroup": self._delete_group,
             "sagemaker:CreateModelPackage": self._create,
             "sagemaker:DescribeModelPackage": self._describe,
@@ -68,19 +67,6 @@ class Packages:
             "CreatedBy": {},
             "ModelPackageGroupStatus": "Completed",
         }
-
-    def _list_groups(self, call: Call) -> object:
-        found = [
-            {
-                "ModelPackageGroupName": name,
-                "ModelPackageGroupArn": _group_arn(call, name),
-                "CreationTime": now(),
-                "ModelPackageGroupStatus": "Completed",
-            }
-            for region, name in self._groups
-            if region == call.region
-        ]
-        return page("ModelPackageGroupSummaryList", found, call, most=100)
 
     def _delete_group(self, call: Call) -> object:
         if self._versions(call):  # botocore, DeleteModelPackageGroup of the guide: versions first; unverified wording

@@ -284,7 +284,8 @@ def test_nobody_needs_more_rights_than_the_page_lists(standin: StandIn, capsys: 
     allowed = {action for statement in listed["Statement"] for action in statement["Action"]}
     assert taken <= allowed
     # Needed where there are models, versions and jobs.
-    assert allowed - taken <= {f"sagemaker:Describe{what}" for what in ("Model", "ModelPackage", "TrainingJob")}
+    describing = {f"sagemaker:Describe{what}" for what in ("Model", "ModelPackage", "TrainingJob")}
+    assert allowed - taken <= {*describing, "sagemaker:ListModelPackages"}
 
 
 def test_many_endpoints_take_few_calls(standin: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

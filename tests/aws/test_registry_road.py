@@ -19,6 +19,7 @@ from standin import ACCOUNT, StandIn
 
 import toolkit
 from toolkit.api.deployment import read_plan
+from toolkit.api.registering import RegisteredVersion
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
@@ -50,7 +51,7 @@ def sagemaker(standin: StandIn) -> Any:
     return standin.session().client("sagemaker")
 
 
-def registered(recipe: Path, **options: Any) -> toolkit.RegisteredVersion:
+def registered(recipe: Path, **options: Any) -> RegisteredVersion:
     return toolkit.register(recipe, group=GROUP, progress=Silent(), **options)
 
 
@@ -175,7 +176,7 @@ def test_destroying_the_endpoint_keeps_what_a_version_needs(recipe: Path, standi
     assert toolkit.deploy(ARN, progress=Silent()).status().status == "InService"
 
 
-def test_cleaning_keeps_it_while_there_is_the_group(recipe: Path, standin: StandIn, sagemaker: Any) -> None:
+def test_cleaning_keeps_it_while_there_is_a_version(recipe: Path, standin: StandIn, sagemaker: Any) -> None:
     registered(recipe)
 
     def needed() -> list[bool]:
@@ -184,7 +185,6 @@ def test_cleaning_keeps_it_while_there_is_the_group(recipe: Path, standin: Stand
 
     assert needed() == [True, True, True]
     sagemaker.delete_model_package(ModelPackageName=ARN)
-    sagemaker.delete_model_package_group(ModelPackageGroupName=GROUP)
     assert needed() == [False, False, False]
 
 

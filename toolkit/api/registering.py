@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolkit.api import jobs
 from toolkit.api.context import complete_recipe, find_unpinned, open_for, record_of
-from toolkit.api.training import train_plan
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.errors import ToolkitError, UsageError
@@ -21,11 +20,12 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.parts import ModelRegistry, Version
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import as_trained
 from toolkit.registry import rules_of
 from toolkit.text import inert
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import AwsSession
+    from toolkit.platforms.rules import AwsSession, Platform
 
 Status = Literal["PendingManualApproval", "Approved", "Rejected"]
 _GROUP = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
@@ -82,7 +82,7 @@ def register(
         opened = open_for(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
-        version = Version(group, status, proof, _training_job(loaded))
+        version = Version(group, status, proof, _training_job(loaded, opened))
         rules, owner = rules_of(opened.name), registry.owner(group)
         resources = registry.resources(complete, account, version)
         plan = make_plan(
@@ -119,11 +119,15 @@ def _registry(recipe: Recipe) -> ModelRegistry:
     return registry()
 
 
-def _training_job(recipe: Recipe) -> str:
+def _training_job(recipe: Recipe, platform: Platform) -> str:
     """The job that has trained the recipe's head; empty if it has none that is done, or it cannot be known here."""
-    if recipe.training is None:
+    training = rules_of(platform.name).parts.training
+    if recipe.training is None or training is None:
         return ""
     with suppress(ToolkitError):  # such as data that this machine does not have: the version is made without
-        (job,) = jobs.jobs_of(train_plan(recipe))
+        complete, account = complete_recipe(as_trained(recipe), platform)
+        resources = training().resources(complete, account)
+        plan = jobs.job_plan(complete, resources, account, platform, price_per_hour=None, notes=())
+        (job,) = jobs.jobs_of(plan)
         return job.name if job.verb == "reuse" else ""
     return ""

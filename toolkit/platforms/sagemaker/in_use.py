@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import without_digest
 from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless, unless_missing
+from toolkit.platforms.sagemaker.kinds.model_package import group_versions
 from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, Pace
 from toolkit.platforms.sagemaker.objects import BucketLease
-from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, registered_group
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, registered_group
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -74,22 +75,13 @@ class InUse:
         return self._described(lambda name: describe(ModelName=name), self.model_names)
 
     @cached_property
-    def groups(self) -> frozenset[str]:
-        """Names of the model registry's groups."""
-        pages = self.clients.sagemaker.get_paginator("list_model_package_groups").paginate(PaginationConfig=_PAGES)
-        listed = unless(self.clients, lambda: [*pages], is_unknown_operation) or []
-        return frozenset(
-            item["ModelPackageGroupName"] for page in listed for item in page["ModelPackageGroupSummaryList"]
-        )
-
-    @cached_property
     def versions(self) -> tuple[Mapping[str, Any], ...]:
-        """Descriptions of all registered versions."""
-        pages = self.clients.sagemaker.get_paginator("list_model_packages").paginate(
-            ModelPackageType="Versioned", PaginationConfig=_PAGES
-        )
-        listed = unless(self.clients, lambda: [*pages], is_unknown_operation) or []
-        arns = [item["ModelPackageArn"] for page in listed for item in page["ModelPackageSummaryList"]]
+        """Descriptions of the versions in the model registry, of the groups that the toolkit has registered any in."""
+        pages = self.clients.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=USES_PREFIX)
+        listed = unless_missing(self.clients, lambda: [*pages]) or []
+        users = {item["Key"].rpartition("/")[2] for page in listed for item in page.get("Contents", [])}
+        groups = sorted(filter(None, map(registered_group, users)))
+        arns = [item["ModelPackageArn"] for group in groups for item in group_versions(self.clients, group)]
         describe = self.clients.sagemaker.describe_model_package
         return self._described(lambda arn: describe(ModelPackageName=arn), arns)
 
@@ -121,8 +113,8 @@ class InUse:
             return f"{owner} is being changed"
         if owner in self.names:
             return f"endpoint {owner} exists"
-        if (group := registered_group(owner)) in self.groups:
-            return f"versions in the registry: model package group {group} exists"
+        if (group := registered_group(owner)) and any(item["ModelPackageGroupName"] == group for item in self.versions):
+            return f"model package group {group} has versions"
         if owner in self.owners_of_models:
             return f"models of {owner} remain; remove all of it: toolkit destroy {owner}"
         return ""

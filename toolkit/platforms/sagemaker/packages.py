@@ -16,7 +16,7 @@ from toolkit.files import whole_file, write_whole
 from toolkit.home import cache
 from toolkit.platforms.sagemaker.aws_errors import is_missing, unless
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.kinds.model_package import RECIPE, RECIPE_DIGEST, is_no_group, summaries
+from toolkit.platforms.sagemaker.kinds.model_package import RECIPE, RECIPE_DIGEST, group_versions, is_no_group
 from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.rules.names import PACKAGE_TAG
 from toolkit.platforms.sagemaker.rules.portable import RECIPE_FILE
@@ -72,10 +72,10 @@ def approved_recipe(clients: Clients, arn: PackageArn) -> Path:
 
 def _newest_approved(clients: Clients, arn: PackageArn) -> str:
     group = arn.group
-    approved = next(summaries(clients, ModelPackageGroupName=group, ModelApprovalStatus="Approved"), None)
+    approved = next(group_versions(clients, group, "Approved"), None)
     if approved is not None:
         return str(approved["ModelPackageArn"])
-    waiting = next(summaries(clients, ModelPackageGroupName=group), None)
+    waiting = next(group_versions(clients, group), None)
     if waiting is None:
         raise UsageError(f"{group} has no version", hint=f"Make one: toolkit register RECIPE --group {group}")
     raise UsageError(

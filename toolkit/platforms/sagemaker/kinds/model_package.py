@@ -89,9 +89,11 @@ def is_no_group(error: Any) -> bool:
     return "does not exist" in str(error.response["Error"].get("Message", ""))
 
 
-def summaries(clients: Clients, **wanted: Any) -> Iterator[Mapping[str, Any]]:
-    """Versions, the newest first; none where there is no such group."""
-    request: dict[str, Any] = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100, **wanted}
+def group_versions(clients: Clients, group: str, status: str = "") -> Iterator[Mapping[str, Any]]:
+    """Summaries of a group's versions, or those of that status, the newest first; none where there is no such group."""
+    wanted = {"ModelApprovalStatus": status} if status else {}
+    newest_first = {"SortBy": "CreationTime", "SortOrder": "Descending", "MaxResults": 100}
+    request: dict[str, Any] = {"ModelPackageGroupName": group, **newest_first, **wanted}
     while True:
         page = unless(clients, partial(clients.sagemaker.list_model_packages, **request), is_missing, is_no_group)
         if page is None:
@@ -103,5 +105,5 @@ def summaries(clients: Clients, **wanted: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _versions(clients: Clients, group: str) -> Iterator[Mapping[str, Any]]:
-    for item in summaries(clients, ModelPackageGroupName=group):
+    for item in group_versions(clients, group):
         yield clients.sagemaker.describe_model_package(ModelPackageName=item["ModelPackageArn"])
