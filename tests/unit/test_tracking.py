@@ -77,8 +77,9 @@ def test_a_run_has_parameters_figures_and_the_report(mlflow: Any, tmp_path: Path
 
 
 def test_a_server_that_refuses_loses_nothing(mlflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hidden@127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     saying = Saying()
     Tracker(saying).log("bench chat", {}, iter(()), {})
     assert saying.said[0].startswith("not tracked")
+    assert "hidden" not in saying.said[0]

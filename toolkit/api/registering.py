@@ -88,10 +88,10 @@ def register(
         plan = make_plan(
             str(loaded.path.resolve()), rules, [owner], resources, opened.observe(resources, ()), account=account
         )
-    if approve:
-        approve(plan)
     for line in find_unpinned(complete, account):
         progress.say(f"not pinned: {line}")
+    if approve:
+        approve(plan)
     with leased(opened, owner) as held:
         make(plan, rules.kinds, held, record_of(owner, progress), progress)
     made = registry.newest(opened.observe(resources, ()), group)

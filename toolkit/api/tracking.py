@@ -15,7 +15,7 @@ from typing import Any
 
 from toolkit.apply.progress import Progress
 from toolkit.errors import UsageError
-from toolkit.measure.headline import speedup_of
+from toolkit.measure.headline import comparable, speedup_of
 from toolkit.measure.report import BenchReport
 from toolkit.measure.tune_report import TuneReport
 from toolkit.measure.wording import load
@@ -23,6 +23,7 @@ from toolkit.version import __version__
 
 VARIABLE = "MLFLOW_TRACKING_URI"
 REPORT = "report.json"
+_CREDENTIALS = re.compile(r"//[^/@\s]+@")
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 
 
@@ -53,7 +54,8 @@ class Tracker:
                 mlflow.log_metrics({_NOT_IN_NAMES.sub("_", key): value for key, value in metrics})
                 mlflow.log_dict(dict(report), REPORT)
         except (MlflowException, OSError) as error:  # requests' errors are OSErrors
-            self.progress.say(f"not tracked, for the server that ${VARIABLE} names said: {error}")
+            said_why = _CREDENTIALS.sub("//", str(error))
+            self.progress.say(f"not tracked, for the server that ${VARIABLE} names said: {said_why}")
         else:
             self.progress.say(f"tracked in MLflow as run {run.info.run_id} ({name})")
 
@@ -74,7 +76,7 @@ def bench_metrics(report: BenchReport) -> Iterator[tuple[str, float]]:
     """Every figure of every arm, by workload, load and arm."""
     for arm in report.arms:
         at = f"{arm.workload}/{load(arm)}/{arm.arm}"
-        speedup = speedup_of(report, arm)
+        speedup = speedup_of(report, arm) if comparable(report) else None
         figures = {
             "output_tokens_per_second": arm.output_tokens_per_second,
             "acceptance_length": arm.acceptance_length,

@@ -57,8 +57,7 @@ def _staged(recipe: Recipe, account: Account) -> dict[str, str]:
                 f"{key}: a drafter of a folder lies in the image, which is built from that folder", hint=hint
             )
         data = source_data("" if key == "target.model" else DRAFTER_CHANNEL, source, recipe, account)
-        if data is None:
-            raise UsageError(f"{key} {source} is not staged in S3", hint="Write `platform: {weights: s3}`.")
+        assert data, "a folder is always staged"
         found[key] = data.uri
     return found
 
