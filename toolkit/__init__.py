@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from toolkit.api.listing import status as status
     from toolkit.api.measuring import bench as bench
     from toolkit.api.proposing import new as new
+    from toolkit.api.registering import register as register
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.removal import pause as pause
     from toolkit.api.training import train as train
@@ -87,6 +88,7 @@ _MODULES = {
     "pause": "toolkit.api.removal",
     "plan": "toolkit.api.deployment",
     "recipes": "toolkit.api.catalogue",
+    "register": "toolkit.api.registering",
     "render": "toolkit.api.export",
     "rollback": "toolkit.api.deployment",
     "status": "toolkit.api.listing",

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
@@ -117,6 +118,18 @@ def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entrie
     from toolkit.platforms.sagemaker.session import SageMakerSession
 
     return SageMakerSession(login).open(recipe.region).jumpstart_entries(recipe)
+
+
+def approved_recipe(arn: str, login: AwsSession | None = None) -> Path:
+    """The file of the recipe of an approved version in SageMaker's model registry, by its ARN or its group's.
+
+    Raises UsageError for one that is not approved, or PlatformError.
+    """
+    from toolkit.platforms.sagemaker.packages import PackageArn, approved_recipe
+    from toolkit.platforms.sagemaker.session import SageMakerSession
+
+    found = PackageArn.of(arn)
+    return approved_recipe(SageMakerSession(login).open(found.region).clients, found)
 
 
 def register_platform(name: str, entry: PlatformEntry) -> None:

@@ -14,6 +14,7 @@ from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
 from standin_iam import role_of
+from standin_packages import Packages
 from standin_runtime import Runtime
 from standin_scaling import Scaling
 from standin_training import Training
@@ -37,6 +38,7 @@ class Canned:
         self.runtime = Runtime(sagemaker)
         self.scaling = Scaling(account, sagemaker)
         self.training = Training(account)
+        self.packages = Packages()
         self._account = account
         self._operations: Mapping[str, Callable[[Call], object]] = {
             **self.cloudwatch.operations,
@@ -44,6 +46,7 @@ class Canned:
             **self.runtime.operations,
             **self.scaling.operations,
             **self.training.operations,
+            **self.packages.operations,
             "iam:SimulatePrincipalPolicy": self._simulate,
             "service-quotas:ListServiceQuotas": lambda call: page("Quotas", self._quotas(), call, most=100),
             "service-quotas:ListAWSDefaultServiceQuotas": lambda call: page("Quotas", [], call, most=100),
@@ -70,7 +73,7 @@ class Canned:
 
     def leftovers(self) -> list[str]:
         """What exists here."""
-        return self.scaling.leftovers()
+        return [*self.scaling.leftovers(), *self.packages.leftovers()]
 
     def _simulate(self, call: Call) -> HttpAnswer:
         """Of an execution role what its policies say, of anybody else that all is allowed but what tests deny."""

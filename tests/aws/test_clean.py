@@ -283,8 +283,9 @@ def test_nobody_needs_more_rights_than_the_page_lists(standin: StandIn, capsys: 
     listed = json.loads(PAGE.read_text(encoding="utf-8").partition("<!-- clean -->\n```json\n")[2].partition("```")[0])
     allowed = {action for statement in listed["Statement"] for action in statement["Action"]}
     assert taken <= allowed
-    # Needed where there are models and jobs.
-    assert allowed - taken <= {"sagemaker:DescribeModel", "sagemaker:DescribeTrainingJob"}
+    # Needed where there are models, versions and jobs.
+    describing = {f"sagemaker:Describe{what}" for what in ("Model", "ModelPackage", "TrainingJob")}
+    assert allowed - taken <= {*describing, "sagemaker:ListModelPackages"}
 
 
 def test_many_endpoints_take_few_calls(standin: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

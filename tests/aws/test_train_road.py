@@ -282,3 +282,15 @@ def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
     assert run(["train", str(recipe), "--deploy"]) == 2
     assert "Deploy this to" in capsys.readouterr().err
     assert toolkit.status(platform="sagemaker").endpoints == ()
+
+
+def test_a_registered_version_names_the_job_of_its_head(recipe: Path, standin: StandIn) -> None:
+    run = toolkit.train(recipe, progress=Silent())
+    made = toolkit.register(recipe, group="heads", progress=Silent())
+    sagemaker: Any = standin.session().client("sagemaker")
+    found = sagemaker.describe_model_package(ModelPackageName=made.arn)
+    job = sagemaker.describe_training_job(TrainingJobName=run.job)["TrainingJobArn"]
+    assert found["CustomerMetadataProperties"]["toolkit:training-job"] == job
+    card = json.loads(found["ModelCard"]["ModelCardContent"])
+    assert card["training_details"]["training_job_details"]["training_arn"] == job
+    assert found["SecurityConfig"] == {"KmsKeyId": "abc"}

@@ -16,13 +16,28 @@ from toolkit.platforms.image import by_digest
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import base_images, jumpstart_entries, open_platform, open_readable, rules_of, session_of
+from toolkit.registry import (
+    approved_recipe,
+    base_images,
+    jumpstart_entries,
+    open_platform,
+    open_readable,
+    rules_of,
+    session_of,
+)
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Account, Observer
     from toolkit.platforms.rules import AwsSession, Platform
+
+
+def load_named(recipe: RecipeLike, login: AwsSession | None = None) -> Recipe:
+    """As `load`; also that of an approved version in SageMaker's model registry, which its ARN or its group's names."""
+    if isinstance(recipe, str) and recipe.startswith("arn:"):
+        return load(approved_recipe(recipe, login))
+    return load(recipe)
 
 
 def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:

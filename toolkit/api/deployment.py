@@ -15,6 +15,7 @@ from toolkit.api.context import (
     find_platform,
     find_unpinned,
     in_service,
+    load_named,
     open_for,
     open_for_plan,
     recipe_or_none,
@@ -111,11 +112,13 @@ def plan(
 ) -> DeploymentPlan:
     """What `deploy` would do. Reads only; starts nothing. Raises RecipeError when a check finds an error.
 
+    `recipe` may also be the ARN of a registered version, or of its group, as for `deploy`.
+
     `discount_percent` comes off the list prices, as with a savings plan. `session` is a boto3.Session, or a Session of
     the SageMaker SDK, to use instead of the environment's. Without AWS credentials it is the plan for an account that
     holds nothing.
     """
-    loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
+    loaded = replace(on_platform(load_named(recipe, session), platform), discount_percent=discount_percent)
     require(loaded)
     opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
@@ -136,6 +139,9 @@ def deploy(
 ) -> Endpoint:
     """Check, plan and apply; returns when the endpoint is in service, unless `wait` is off.
 
+    `recipe` may also be the ARN of an approved version in SageMaker's model registry (see `register`), or of its group,
+    which means the newest approved version of it.
+
     `approve` sees the plan before anything changes, and raises to stop; `discount_percent` comes off its prices.
     `baseline` makes its twin without speculation too. Doing it again does nothing, or carries on where it was
     interrupted. `session` is a boto3.Session, or a Session of the SageMaker SDK, to use instead of the environment's:
@@ -146,7 +152,7 @@ def deploy(
     from toolkit.api.handles import planned_endpoint
 
     progress = progress or default_progress()
-    loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
+    loaded = replace(on_platform(load_named(recipe, session), platform), discount_percent=discount_percent)
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):

@@ -10,7 +10,8 @@ from typing import TypedDict
 from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
-from toolkit.apply.progress import Progress
+from toolkit.api.tracking import bench_metrics, find_tracker
+from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike
 from toolkit.measure.connection import require_address
@@ -61,6 +62,7 @@ def bench(
     fixed_length: bool = False,
     publish: bool = False,
     progress: Progress | None = None,
+    _track: bool = True,
 ) -> BenchReport:
     """Measure `what` and further `arms` against the baseline, by turns, at each concurrency and request rate.
 
@@ -71,9 +73,12 @@ def bench(
     it anew each time, as it would your users' prompts; with a `warm` one it finds it in its prefix cache. With a
     `journal` an interrupted measurement carries on where it stopped. `what_if` are acceptance lengths: the report then
     says how fast the arms would be at each, from their steps per second. With `fixed_length` every answer has exactly
-    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. Ctrl-C ends it
-    early, with what it has. Raises UsageError, EndpointNotFound or InvocationError.
+    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. Where
+    $MLFLOW_TRACKING_URI is set, they are a run there. Ctrl-C ends it early, with what it has.
+
+    Raises UsageError, EndpointNotFound or InvocationError.
     """
+    tracker = find_tracker(progress or default_progress()) if _track else None
     for named in (what, *arms, *([baseline] if baseline else [])):
         _require_spelled(named)
     first = _subject(what, model, platform)
@@ -92,9 +97,14 @@ def bench(
         seed=seed,
         cache=cache,
     )
-    return measure_endpoints(
+    report = measure_endpoints(
         design, subjects, compared, journal=journal, what_if=what_if, publish=publish, progress=progress
     )
+    if tracker:
+        loads = {"concurrency": list(concurrency), "rates": list(rates), "workloads": list(workloads)}
+        parameters = {**loads, "seconds": seconds, "max_tokens": max_tokens, "seed": seed, "cache": cache}
+        tracker.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
+    return report
 
 
 def require_arms(arms: Sequence[Subject], *, platform: str | None = None) -> None:

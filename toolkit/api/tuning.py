@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from toolkit.api.steps import STEPS, Steps
+from toolkit.api.tracking import find_tracker, tune_metrics
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import methods
@@ -70,9 +71,10 @@ def tune(
     removed again; so is the baseline, unless it was in service before. What was measured is kept, so a repeated call
     carries on. With several `concurrency` a K by batch size is measured too, if one follows. Only settings that meet
     the `slo` count. `write` changes the recipe's file.
-    Raises UsageError, RecipeError, PlatformError.
+    Where $MLFLOW_TRACKING_URI is set, the result is a run there. Raises UsageError, RecipeError, PlatformError.
     """
     progress = progress or default_progress()
+    tracker = find_tracker(progress)
     loaded = on_platform(load(recipe), platform)
     if write:
         _require_writable(loaded)
@@ -90,6 +92,9 @@ def tune(
             tuning.try_schedule()
         best = tuning.best()
     report = replace(tuning.result(best), notes=(*notes, *tuning.notes))
+    if tracker:
+        parameters = {"recipe": loaded.name, **asked, "goal": goal, "k": list(k), "winner": report.winner}
+        tracker.log(f"tune {loaded.name}", parameters, tune_metrics(report), report.to_dict())
     return _write(report, loaded, best) if write and best else report
 
 

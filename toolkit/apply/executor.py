@@ -101,7 +101,9 @@ def _execute(plan: Plan, actions: Sequence[Action], platform: Writer, record: Re
         except PlatformError as error:
             record.write(plan, action, "failed", error.message)
             done = f"{position} of {len(actions)} actions are done; they are recorded in {record.path}."
-            on = f"Run the same command again to resume, or remove everything: toolkit destroy {plan.endpoints[0]}"
+            name = plan.endpoints[0]
+            undo = "" if "." in name else f", or remove everything: toolkit destroy {name}"  # no endpoint has a dot
+            on = f"Run the same command again to resume{undo}"
             cause = diagnose((), error.message, platform.name)
             helps = error.hint or (cause.hint if cause else "")
             hint = f"{helps}\n  {done} {on}".strip()

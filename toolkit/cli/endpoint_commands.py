@@ -39,7 +39,8 @@ def deploy(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A recipe file, or a name from `toolkit recipes`; several of them, or a folder, are a fleet.",
+            help="A recipe file, a name from `toolkit recipes`, or the ARN of a registered version or its group; "
+            "several recipes, or a folder, are a fleet.",
             metavar="[RECIPE...]",
         ),
     ] = None,
@@ -100,7 +101,8 @@ def deploy(
             approve=approve,
             discount_percent=discount,
         )
-    finish(endpoint, waited=wait, proof=proof, as_json=as_json, called=None if platform else recipe)
+    named = None if platform or (recipe or "").startswith("arn:") else recipe
+    finish(endpoint, waited=wait, proof=proof, as_json=as_json, called=named)
 
 
 def finish(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.kinds import PlanParts
 from toolkit.planning.plan import Plan
-from toolkit.planning.resources import Account, Observed, Resource
+from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.recipe.recipe import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.measure.report import BenchReport
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,33 @@ class HeadTraining:
 
 
 @dataclass(frozen=True)
+class Version:
+    """A recipe as a version of a model in a registry.
+
+    `status` is its approval; None lets one wait for approval, and leaves one alone that is registered already. `proof`
+    is what was measured of it, `training_job` the name of the job that its head comes from.
+    """
+
+    group: str
+    status: str | None = None
+    proof: BenchReport | None = None
+    training_job: str = ""
+
+
+@dataclass(frozen=True)
+class ModelRegistry:
+    """A registry of models.
+
+    `resources` are all that a version takes, and raises UsageError; `owner` is the name that what they need is kept
+    under; `newest` is the version of that content as it was observed, with `Arn`, `Version` and `Status`.
+    """
+
+    resources: Callable[[Recipe, Account, Version], Sequence[Resource]]
+    owner: Callable[[str], str]
+    newest: Callable[[Observed, str], Existing | None]
+
+
+@dataclass(frozen=True)
 class Templates:
     """CloudFormation templates.
 
@@ -105,6 +135,7 @@ class PlatformParts(PlanParts):
     compilation: Compilation | None = None
     training: Callable[[], HeadTraining] | None = None
     templates: Callable[[], Templates] | None = None
+    registry: Callable[[], ModelRegistry] | None = None
     with_jumpstart: Callable[[Recipe, Mapping[str, Mapping[str, Any]]], Recipe] | None = None
     trial: Callable[[Recipe], Trial] | None = None
     rollback: Callable[[str, str, str, Observed], Plan] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.names import without_digest
 from toolkit.platforms.sagemaker.aws_errors import is_unknown_operation, unless, unless_missing
+from toolkit.platforms.sagemaker.kinds.model_package import group_versions
 from toolkit.platforms.sagemaker.listing import DETAILED_SECONDS, Pace
 from toolkit.platforms.sagemaker.objects import BucketLease
-from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
+from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX, USES_PREFIX, registered_group
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import PaginatorConfigTypeDef
@@ -70,14 +71,19 @@ class InUse:
     @cached_property
     def models(self) -> tuple[Mapping[str, Any], ...]:
         """Descriptions of all models."""
-        pace, sagemaker = Pace(DETAILED_SECONDS), self.clients.sagemaker
+        describe = self.clients.sagemaker.describe_model
+        return self._described(lambda name: describe(ModelName=name), self.model_names)
 
-        def describe(name: str) -> Mapping[str, Any] | None:
-            ask = partial(sagemaker.describe_model, ModelName=name)
-            return unless_missing(self.clients, lambda: pace.call(ask))
-
-        with ThreadPoolExecutor(_THREADS) as threads:
-            return tuple(model for model in threads.map(describe, self.model_names) if model)
+    @cached_property
+    def versions(self) -> tuple[Mapping[str, Any], ...]:
+        """Descriptions of the versions in the model registry, of the groups that the toolkit has registered any in."""
+        pages = self.clients.s3.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=USES_PREFIX)
+        listed = unless_missing(self.clients, lambda: [*pages]) or []
+        users = {item["Key"].rpartition("/")[2] for page in listed for item in page.get("Contents", [])}
+        groups = sorted(filter(None, map(registered_group, users)))
+        arns = [item["ModelPackageArn"] for group in groups for item in group_versions(self.clients, group)]
+        describe = self.clients.sagemaker.describe_model_package
+        return self._described(lambda arn: describe(ModelPackageName=arn), arns)
 
     @cached_property
     def images(self) -> frozenset[str]:
@@ -107,6 +113,8 @@ class InUse:
             return f"{owner} is being changed"
         if owner in self.names:
             return f"endpoint {owner} exists"
+        if (group := registered_group(owner)) and any(item["ModelPackageGroupName"] == group for item in self.versions):
+            return f"model package group {group} has versions"
         if owner in self.owners_of_models:
             return f"models of {owner} remain; remove all of it: toolkit destroy {owner}"
         return ""
@@ -120,6 +128,18 @@ class InUse:
     def _containers(self) -> Iterator[Mapping[str, Any]]:
         for model in self.models:
             yield from filter(None, (model.get("PrimaryContainer"), *model.get("Containers", ())))
+        for version in self.versions:
+            yield from version.get("InferenceSpecification", {}).get("Containers", ())
+
+    def _described(self, describe: Callable[[str], Any], names: Iterable[str]) -> tuple[Mapping[str, Any], ...]:
+        """What `describe` says of each name that is still there."""
+        pace = Pace(DETAILED_SECONDS)
+
+        def ask(name: str) -> Mapping[str, Any] | None:
+            return unless_missing(self.clients, lambda: pace.call(partial(describe, name)))
+
+        with ThreadPoolExecutor(_THREADS) as threads:
+            return tuple(found for found in threads.map(ask, names) if found)
 
 
 def time_of(answer: Mapping[str, Any]) -> datetime:

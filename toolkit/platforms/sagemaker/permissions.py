@@ -3,13 +3,14 @@
 The one list of them; a test holds it against the calls that are really made. What SageMaker's execution role must be
 allowed to do is another matter: kinds/role.py. ecr:BatchGetImage and ecr:DescribeRepositories are not in it:
 without them images are not pinned, and the images of a destroyed endpoint are not named. Rights on KMS keys, which the
-key's own policy may give too, and rights that only the first build with CodeBuild takes, say in `unless` when they are
-not needed.
+key's own policy may give too, rights that only the first build with CodeBuild takes, and rights on the model registry
+say in `unless` when they are not needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
@@ -58,7 +59,7 @@ def permissions(
     its endpoints have autoscaling, which an update removes if the recipe has none any more.
     """
     needed = [Permission(_EVERYWHERE, ("*",)), *_endpoint(recipe, account), *_storage(account), *_role(recipe, account)]
-    needed += [*_logs(recipe, account), *_monitoring(recipe, account)]
+    needed += [*_logs(recipe, account), *_monitoring(recipe, account), _registry(account)]
     if builds(recipe) or recipe.training:
         needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
@@ -146,6 +147,17 @@ def _training(account: Account) -> Iterator[Permission]:
     yield _allow("sagemaker", "CreateTrainingJob DescribeTrainingJob StopTrainingJob AddTags ListTags", *jobs)
     groups = _arns(account, "logs", "log-group:", TRAINING_LOG_GROUP, f"{TRAINING_LOG_GROUP}:*")
     yield _allow("logs", "DescribeLogStreams GetLogEvents", *groups)
+
+
+def _registry(account: Account) -> Permission:
+    """Versions of models: `toolkit register`, and `toolkit deploy` of their ARNs."""
+    groups = "CreateModelPackageGroup DescribeModelPackageGroup ListModelPackages"
+    versions = "CreateModelPackage DescribeModelPackage UpdateModelPackage"
+    both = (
+        *_arns(account, "sagemaker", "model-package-group/", "*"),
+        *_arns(account, "sagemaker", "model-package/", "*"),
+    )
+    return replace(_allow("sagemaker", f"{groups} {versions}", *both), unless="nothing is registered as a version")
 
 
 def _role(recipe: Recipe, account: Account) -> Iterator[Permission]:

@@ -14,6 +14,7 @@ from toolkit.platforms.sagemaker.kinds.image import ImageKind, RepositoryKind
 from toolkit.platforms.sagemaker.kinds.inference_component import InferenceComponentKind
 from toolkit.platforms.sagemaker.kinds.log_group import LogGroupKind, MetricFilterKind
 from toolkit.platforms.sagemaker.kinds.model import ModelKind
+from toolkit.platforms.sagemaker.kinds.model_package import ModelPackageGroupKind, ModelPackageKind
 from toolkit.platforms.sagemaker.kinds.monitoring import AlarmKind, DashboardKind
 from toolkit.platforms.sagemaker.kinds.role import RoleKind, RolePolicyKind
 from toolkit.platforms.sagemaker.kinds.scaling import ScalableTargetKind, ScalingPolicyKind
@@ -39,6 +40,8 @@ KINDS: tuple[type[AwsKind], ...] = (
     InferenceComponentKind,
     ScalableTargetKind,
     ScalingPolicyKind,
+    ModelPackageGroupKind,
+    ModelPackageKind,
 )
 """In order of creation."""
 

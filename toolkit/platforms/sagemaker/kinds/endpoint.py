@@ -34,6 +34,7 @@ from toolkit.platforms.sagemaker.rules.drivers import inference_ami
 from toolkit.platforms.sagemaker.rules.metrics import log_groups
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
+    PACKAGE_TAG,
     PREVIOUS_TAG,
     bucket_name,
     has_local_disk,
@@ -293,14 +294,19 @@ class EndpointKind(SageMakerKind):
             "Previous": ran_before(tags.get(PREVIOUS_TAG), answer["EndpointConfigName"]),
             "Ran": tags.get(PREVIOUS_TAG, ""),
             "Arn": answer["EndpointArn"],
+            "Package": tags.get(PACKAGE_TAG),
             "Tries": _tries_candidate(answer),
         }
         return tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
 
     def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
         state = existing.state if existing else {}
-        remembering = () if state.get("Tries", True) else (_remember(state["Arn"], state["Ran"], state["Running"]),)
-        return *remembering, ApiCall("sagemaker", "UpdateEndpoint", request)
+        tagged, update = _without_tags(request)
+        if state.get("Tries", True):
+            return (ApiCall("sagemaker", "UpdateEndpoint", update),)
+        package = _package(tagged, state.get("Package"))
+        remembering = _remember(state["Arn"], state["Ran"], state["Running"], package)
+        return remembering, ApiCall("sagemaker", "UpdateEndpoint", update)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["EndpointName"], request["EndpointConfigName"]
@@ -309,8 +315,10 @@ class EndpointKind(SageMakerKind):
         if running == wanted:  # an update that was in progress has led to this
             return
         # The trial of a candidate is not remembered: after it, a rollback does what it would have done before it.
+        tagged, request = _without_tags(request)
         if not _tries_candidate(described):
-            _remember(arn, sagemaker_tags(clients, arn).get(PREVIOUS_TAG), running).send(clients)
+            there = sagemaker_tags(clients, arn)
+            _remember(arn, there.get(PREVIOUS_TAG), running, _package(tagged, there.get(PACKAGE_TAG))).send(clients)
         try:
             clients.sagemaker.update_endpoint(**request)
         except clients.refusal:
@@ -344,6 +352,9 @@ def endpoint(recipe: Recipe, config: str) -> Resource:
     name = endpoint_name(recipe)
     create = {"EndpointName": name, "EndpointConfigName": config, "Tags": tags(recipe, name)}
     update: dict[str, Any] = {"EndpointName": name, "EndpointConfigName": config}
+    # An endpoint of inference components serves several recipes.
+    if (package := recipe.tags.get(PACKAGE_TAG)) and name == recipe.name:
+        update["Tags"] = [{"Key": PACKAGE_TAG, "Value": package}]
     if on_aws(recipe):
         kept_out = [{"VariantPropertyType": "DesiredWeight"}, {"VariantPropertyType": "DataCaptureConfig"}]
         update |= {"RetainAllVariantProperties": True, "ExcludeRetainedVariantProperties": kept_out}
@@ -386,7 +397,17 @@ def _tries_candidate(described: Mapping[str, Any]) -> bool:
     return any(variant["VariantName"] == CANDIDATE for variant in described.get("ProductionVariants", []))
 
 
-def _remember(arn: str, before: str | None, running: str) -> ApiCall:
+def _remember(arn: str, before: str | None, running: str, package: Sequence[Mapping[str, str]]) -> ApiCall:
     """Tag the endpoint with the configuration that it runs, before an update, as what a rollback brings back."""
     previous = {"Key": PREVIOUS_TAG, "Value": remembered(before, running)}
-    return ApiCall("sagemaker", "AddTags", {"ResourceArn": arn, "Tags": [previous]})
+    return ApiCall("sagemaker", "AddTags", {"ResourceArn": arn, "Tags": [previous, *package]})
+
+
+def _without_tags(request: Mapping[str, Any]) -> tuple[Sequence[Mapping[str, str]], dict[str, Any]]:
+    """The tags that an update gives the endpoint, which UpdateEndpoint does not take, and the rest of the request."""
+    return request.get("Tags", ()), {key: value for key, value in request.items() if key != "Tags"}
+
+
+def _package(wanted: Sequence[Mapping[str, str]], there: str | None) -> Sequence[Mapping[str, str]]:
+    """The tag of the registered version that is deployed; empty, where none is and the endpoint names one."""
+    return wanted or ([{"Key": PACKAGE_TAG, "Value": ""}] if there else ())

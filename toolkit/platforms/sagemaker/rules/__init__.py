@@ -23,7 +23,7 @@ from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.rules import Disk
 
 if TYPE_CHECKING:
-    from toolkit.platforms.parts import HeadTraining, PlatformParts, Templates
+    from toolkit.platforms.parts import HeadTraining, ModelRegistry, PlatformParts, Templates
 
 __all__ = ["RULES"]
 
@@ -65,6 +65,7 @@ class SageMakerRules(AwsRules):
             compilation=Compilation(compilation.compile_resources, compilation.job_notes, compilation.require_compiled),
             training=_training,
             templates=self._templates,
+            registry=_registry,
             price_now=price.price_now,
             price_text=price.price_text,
         )
@@ -79,6 +80,15 @@ class SageMakerRules(AwsRules):
             partial(cloudformation.template, kinds=self.kinds),
             partial(cloudformation.failures, kinds=self.kinds),
         )
+
+
+def _registry() -> ModelRegistry:
+    from toolkit.platforms.parts import ModelRegistry
+    from toolkit.platforms.sagemaker.kinds.model_package import newest
+    from toolkit.platforms.sagemaker.rules.names import registered
+    from toolkit.platforms.sagemaker.rules.registering import version_resources
+
+    return ModelRegistry(version_resources, registered, newest)
 
 
 def _training() -> HeadTraining:

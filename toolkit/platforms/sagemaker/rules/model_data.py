@@ -27,7 +27,7 @@ from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
-from toolkit.recipe.content import WeightsFile, digest, manifest_digest, model_manifest
+from toolkit.recipe.content import ContentHash, WeightsFile, digest, manifest_digest, model_manifest
 from toolkit.recipe.model_files import staged_names
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
@@ -131,8 +131,17 @@ def settings_data(settings: Mapping[str, Any], recipe: Recipe, account: Account)
 
 def text_data(channel: str, name: str, text: str, recipe: Recipe, account: Account) -> ModelData:
     """A file of that name and text."""
-    file = WeightsFile(name, len(text.encode()), hashlib.sha256(text.encode()).hexdigest())
-    return _from_weights(channel, _listed(channel, [file], {"Content": {name: text}}, recipe, account))
+    return texts_data(channel, {name: text}, recipe, account)
+
+
+def texts_data(channel: str, texts: Mapping[str, str], recipe: Recipe, account: Account) -> ModelData:
+    """Files by their names and texts."""
+    files = []
+    for name, text in sorted(texts.items()):
+        content = ContentHash(len(text.encode()))
+        content.update(text.encode())
+        files.append(WeightsFile(name, len(text.encode()), content.hexdigest()))
+    return _from_weights(channel, _listed(channel, files, {"Content": dict(texts)}, recipe, account))
 
 
 def source_data(channel: str, source: ModelSource, recipe: Recipe, account: Account) -> ModelData | None:

@@ -24,6 +24,9 @@ PREVIOUS_TAG = "toolkit:previous"
 PAUSED_TAG = "toolkit:paused"
 """Tag of the EndpointConfig of a paused endpoint: when it was paused, in seconds since 1970."""
 
+PACKAGE_TAG = "model-package"
+"""Tag of what is deployed from the model registry: the ARN of the version."""
+
 WEIGHTS_PREFIX = "weights/"
 USES_PREFIX = "uses/"
 """Prefixes in the toolkit's bucket: weights by content, and empty objects `uses/<weights>/<endpoint>`."""
@@ -49,6 +52,7 @@ TRACKING, FROM_ZERO = "concurrency", "from-zero"
 """Names of the policies."""
 
 COMPONENT = "inference-component/"
+_REGISTERED = "registered."
 
 
 def on_aws(recipe: Recipe) -> bool:
@@ -161,6 +165,16 @@ def scalable(resource_id: str) -> dict[str, Any]:
 def scale_from_zero_alarm(resource_id: str) -> str:
     """Name of the alarm that triggers the policy `from-zero`."""
     return f"toolkit-{resource_id.removeprefix(COMPONENT)}-{FROM_ZERO}"
+
+
+def registered(group: str) -> str:
+    """Who uses what the versions of a model package group need. No endpoint has a dot in its name."""
+    return f"{_REGISTERED}{group}"
+
+
+def registered_group(owner: str) -> str:
+    """The group that `registered` made the name for; empty for an endpoint's."""
+    return owner.removeprefix(_REGISTERED) if owner.startswith(_REGISTERED) else ""
 
 
 def sender_lease(prefix: str) -> str:

@@ -1,0 +1,133 @@
+"""Register a recipe as a version of a model in SageMaker's model registry, from which `deploy` takes it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from toolkit.api import jobs
+from toolkit.api.context import complete_recipe, find_unpinned, open_for, record_of
+from toolkit.apply.progress import Progress, default_progress
+from toolkit.checks.run import require
+from toolkit.errors import ToolkitError, UsageError
+from toolkit.loading import RecipeLike, load
+from toolkit.measure.report import BenchReport, load_report
+from toolkit.planning.plan import Plan
+from toolkit.planning.planner import make_plan
+from toolkit.platforms.parts import ModelRegistry, Version
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import as_trained
+from toolkit.registry import rules_of
+from toolkit.text import inert
+
+if TYPE_CHECKING:
+    from toolkit.platforms.rules import AwsSession, Platform
+
+Status = Literal["PendingManualApproval", "Approved", "Rejected"]
+_GROUP = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
+_WORDS = {"create": "registered", "update": "its status was changed", "reuse": "was registered already"}
+
+
+@dataclass(frozen=True)
+class RegisteredVersion:
+    """A version of a model in the registry: `done` says what was done, `training_job` where its head is from."""
+
+    group: str
+    version: int
+    arn: str
+    status: str
+    done: str
+    training_job: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON document of `toolkit register --json`."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return inert(f"<RegisteredVersion {self.version} of {self.group}: {self.status} ({self.arn})>")
+
+
+def register(
+    recipe: RecipeLike,
+    *,
+    group: str,
+    report: BenchReport | str | os.PathLike[str] | None = None,
+    status: Status | None = None,
+    progress: Progress | None = None,
+    approve: Callable[[Plan], object] | None = None,
+    session: AwsSession | None = None,
+) -> RegisteredVersion:
+    """Make the recipe a version of a model package group, with its weights and itself in S3; the group if it lacks.
+
+    `report` is what `prove` measured, or the file it was saved in. `status` is the version's approval, by default
+    PendingManualApproval. A recipe that is a version already stays that version: only its status is changed, if one is
+    given. `approve` sees the plan before anything changes, and raises to stop.
+
+    Raises RecipeError, UsageError where the platform has no registry, or ApplyError.
+    """
+    from toolkit.apply.executor import leased, make
+
+    _require_valid(group, status)
+    progress = progress or default_progress()
+    proof = report if report is None or isinstance(report, BenchReport) else load_report(report)
+    with progress.stage("check"):
+        loaded = load(recipe)
+        registry = _registry(loaded)
+        require(loaded)
+    with progress.stage(f"open platform {loaded.platform.name}"):
+        opened = open_for(loaded, session)
+    with progress.stage("plan"):
+        complete, account = complete_recipe(loaded, opened)
+        version = Version(group, status, proof, _training_job(loaded, opened))
+        rules, owner = rules_of(opened.name), registry.owner(group)
+        resources = registry.resources(complete, account, version)
+        plan = make_plan(
+            str(loaded.path.resolve()), rules, [owner], resources, opened.observe(resources, ()), account=account
+        )
+    for line in find_unpinned(complete, account):
+        progress.say(f"not pinned: {line}")
+    if approve:
+        approve(plan)
+    with leased(opened, owner) as held:
+        make(plan, rules.kinds, held, record_of(owner, progress), progress)
+    made = registry.newest(opened.observe(resources, ()), group)
+    assert made, "it was made just now"
+    verb = next(action.verb for action in plan.actions if (action.kind, action.name) == (made.kind, made.name))
+    state = made.state
+    return RegisteredVersion(group, state["Version"], state["Arn"], state["Status"], _WORDS[verb], version.training_job)
+
+
+def _require_valid(group: str, status: str | None) -> None:
+    if _GROUP.fullmatch(group) is None:
+        hint = "Use 1 to 63 letters, digits and hyphens, such as my-model."
+        raise UsageError(f"group: {group} is no name of a model package group", hint=hint)
+    if status is not None and status not in get_args(Status):
+        raise UsageError(f"status: {status} is none", hint=f"Give one of {', '.join(get_args(Status))}.")
+
+
+def _registry(recipe: Recipe) -> ModelRegistry:
+    """The registry of its platform. Raises UsageError where there is none."""
+    registry = rules_of(recipe.platform.name).parts.registry
+    if registry is None:
+        where = f"{recipe.path}:{recipe.lines.get('platform.name', 1)}"
+        message = f"{where}: platform.name: `{recipe.platform.name}` has no model registry"
+        raise UsageError(message, hint="Write `platform: {name: sagemaker}`.")
+    return registry()
+
+
+def _training_job(recipe: Recipe, platform: Platform) -> str:
+    """The job that has trained the recipe's head; empty if it has none that is done, or it cannot be known here."""
+    training = rules_of(platform.name).parts.training
+    if recipe.training is None or training is None:
+        return ""
+    with suppress(ToolkitError):  # such as data that this machine does not have: the version is made without
+        complete, account = complete_recipe(as_trained(recipe), platform)
+        resources = training().resources(complete, account)
+        plan = jobs.job_plan(complete, resources, account, platform, price_per_hour=None, notes=())
+        (job,) = jobs.jobs_of(plan)
+        return job.name if job.verb == "reuse" else ""
+    return ""
