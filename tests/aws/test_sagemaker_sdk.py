@@ -111,7 +111,7 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(
     recipe: Path, standin: StandIn, session: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     endpoint = toolkit.deploy(recipe, session=session, progress=Silent())
-    monkeypatch.setitem(sys.modules, "sagemaker.core.resources", None)
+    monkeypatch.setitem(sys.modules, "sagemaker.core", None)
 
     with pytest.raises(MissingPackage) as caught:
         endpoint.sagemaker()
@@ -120,4 +120,4 @@ def test_without_the_sdk_the_command_that_installs_it_is_named(
 
 def test_an_endpoint_on_a_cluster_is_none_of_the_sdks() -> None:
     with pytest.raises(UsageError, match="llm is on a cluster, which the SageMaker SDK does not know"):
-        object.__new__(KubernetesPlatform).sdk_endpoint("llm")
+        object.__new__(KubernetesPlatform).sdk_object("llm", "endpoint")
