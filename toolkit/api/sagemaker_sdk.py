@@ -10,6 +10,7 @@ from toolkit.api.importing import ImportedRecipe, read_document, write_imported
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load
+from toolkit.planning.planner import make_plan
 from toolkit.registry import rules_of
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def from_sagemaker(
 
     described = sdk.describe(source, session)
     imported = read_document(described)
-    imported.source = f"endpoint {source}" if isinstance(source, str) else f"a {type(source).__name__} of the SDK"
+    imported.source = f"endpoint {source}" if isinstance(source, str) else f"the SDK's {type(source).__name__}"
     platform = platform or ("local" if sdk.is_local(source) else "sagemaker")
     return write_imported(imported, out, platform, name, by="toolkit.from_sagemaker")
 
@@ -48,7 +49,7 @@ def to_sagemaker(recipe: RecipeLike, *, session: AwsSession | None = None) -> Mo
 
     That is the model and its endpoint alone: no alarms, no claim, no proof, and no `toolkit status`. A role that the
     recipe lets the toolkit create is left to the SDK. Makes nothing. Needs the package `sagemaker`. Raises RecipeError
-    when a check finds an error, UsageError for a recipe that needs what only `deploy` makes, such as staged weights.
+    when a check finds an error, UsageError for a recipe whose weights or image only `deploy` puts where they are read.
     """
     from toolkit.platforms.sagemaker import sdk
     from toolkit.platforms.sagemaker.rules.hosting import builder_arguments
@@ -61,5 +62,8 @@ def to_sagemaker(recipe: RecipeLike, *, session: AwsSession | None = None) -> Mo
     require(loaded)
     opened = SageMakerSession(session).open(loaded.region)
     complete, account = complete_recipe(loaded, opened)
-    wanted = rules_of("sagemaker").desired([complete], account)
-    return sdk.model_builder(*builder_arguments(loaded.path, wanted), opened.clients, session)
+    rules = rules_of("sagemaker")
+    wanted = rules.desired([complete], account)
+    made = make_plan(str(loaded.path), rules, [complete.name], wanted, opened.observe(wanted, [complete.name]))
+    actions = [action for action in made.actions if action.verb != "delete"]
+    return sdk.model_builder(*builder_arguments(loaded.path, actions), opened.clients, session)

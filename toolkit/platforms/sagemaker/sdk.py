@@ -5,6 +5,7 @@ Its package is optional, and `sagemaker.serve`, which has ModelBuilder, more so 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LOCAL_TYPES = ("local", "local_gpu")
 _LOCAL_MODES = ("LOCAL_CONTAINER", "IN_PROCESS")
+# What `build` names where there is no model data (sagemaker-serve 1.27, _get_serve_setting).
+_EMPTY = re.compile(r"/model-builder/[^/]+/[0-9a-f]{32}/$")
 _BUILDER = ("image_uri", "env_vars", "sagemaker_session")
 _ACCEPTED = "Pass a ModelBuilder, a Model or an Endpoint of the SageMaker SDK's version 3, or an endpoint's name."
 
@@ -92,7 +95,8 @@ def _describe_builder(builder: Any) -> dict[str, Any]:
         hint = f"Run: toolkit new jumpstart:{model}"
         raise UsageError(f"{model} is a model of JumpStart, which is read from its own entry", hint=hint)
     data = next((uri for uri in (model, builder.model_path) if str(uri).startswith("s3://")), None)
-    data = builder.s3_model_data_url or data
+    if builder.s3_model_data_url and not _EMPTY.search(str(builder.s3_model_data_url)):
+        data = builder.s3_model_data_url
     container: dict[str, Any] = {
         "Image": builder.image_uri,
         "Environment": {**(builder.env_vars or {})},

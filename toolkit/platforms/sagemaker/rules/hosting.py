@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.planning.resources import Resource
+from toolkit.planning.plan import Action
 from toolkit.recipe.imported import Imported
 
 _CONTAINERS = ("PrimaryContainer", "Containers")
@@ -17,7 +17,7 @@ _CONTAINERS = ("PrimaryContainer", "Containers")
 _READ = {"InstanceType", "InstancePools", "InitialInstanceCount", "ContainerStartupHealthCheckTimeoutInSeconds"}
 _DESCRIPTIVE = {"VariantName", "ModelName", "InitialVariantWeight"}
 _CHOSEN = {"InferenceAmiVersion", "VolumeSizeInGB", "ModelDataDownloadTimeoutInSeconds"}
-_DEPLOY = "or deploy the recipe, and take the objects of its endpoint: endpoint.sagemaker_model()."
+_ONLY_OURS = {"Weights": "a copy of files in S3", "Image": "an image"}
 
 
 def is_hosted(document: Mapping[str, Any]) -> bool:
@@ -68,27 +68,28 @@ def _add_variant(imported: Imported, variant: Mapping[str, Any]) -> None:
             imported.leave_out(f"{key}: {variant[key]}", why)
 
 
-def builder_arguments(path: object, wanted: Sequence[Resource]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ModelBuilder is made with, and what is set on it afterwards, of all that a recipe wants on SageMaker.
+def builder_arguments(path: object, actions: Sequence[Action]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ModelBuilder is made with, and what is set on it afterwards, of the actions that would deploy a recipe.
 
     Raises UsageError where the recipe is more than one model on one instance type, or needs what only `deploy` makes.
     """
-    for kind, what, hint in (
-        ("Weights", "files that `deploy` copies to S3", f"Write `weights: hub` into `platform`, {_DEPLOY}"),
-        ("Image", "an image that is built for it", _DEPLOY.capitalize()),
-        ("InferenceComponent", "an inference component", f"Take `inference_component` out of `platform`, {_DEPLOY}"),
-    ):
-        if made := next((item for item in wanted if item.kind == kind), None):
-            raise UsageError(f"{path}: ModelBuilder does not make {made.name}: {what}", hint=hint)
-    models = [item.request for item in wanted if item.kind == "Model"]
-    config = next(item.request for item in wanted if item.kind == "EndpointConfig")
+    for action in actions:
+        if action.verb != "reuse" and action.kind in _ONLY_OURS:
+            hint = "Deploy the recipe once: what is in S3 and ECR stays as long as an endpoint of the toolkit uses it."
+            raise UsageError(f"{path}: ModelBuilder does not make {_ONLY_OURS[action.kind]}, {action.name}", hint=hint)
+    models = [action.request for action in actions if action.kind == "Model"]
+    config = next(action.request for action in actions if action.kind == "EndpointConfig")
     variants = [*config["ProductionVariants"], *config.get("ShadowProductionVariants", ())]
-    if len(models) != 1 or len(variants) != 1 or "InstanceType" not in variants[0]:
-        hint = f"Leave one instance type and `rollout.speculative_percent: 100`, {_DEPLOY}"
-        raise UsageError(f"{path}: ModelBuilder makes one model on one instance type", hint=hint)
+    if len(models) != 1 or len(variants) != 1 or not {"InstanceType", "ModelName"} <= variants[0].keys():
+        hint = "Deploy it, and take the objects of its endpoint: endpoint.sagemaker_model()."
+        raise UsageError(f"{path}: ModelBuilder makes one model, without component, on one instance type", hint=hint)
+    if "ModelDataSource" not in models[0]["PrimaryContainer"]:
+        hint = "Write `weights: s3` into `platform` and deploy it once, or name the target as s3://bucket/prefix/."
+        what = "without model data in S3 ModelBuilder names a folder that is empty, which AWS refuses (sagemaker 3.27)"
+        raise UsageError(f"{path}: {what}", hint=hint)
     (model,), (variant,) = models, variants
     container, vpc = model["PrimaryContainer"], model.get("VpcConfig", {})
-    makes_role = any(item.kind == "Role" for item in wanted)
+    makes_role = any(action.kind == "Role" and action.verb != "reuse" for action in actions)
     network = {
         "subnets": vpc.get("Subnets"),
         "security_group_ids": vpc.get("SecurityGroupIds"),
@@ -97,7 +98,7 @@ def builder_arguments(path: object, wanted: Sequence[Resource]) -> tuple[dict[st
     arguments = {
         "image_uri": container["Image"],
         "env_vars": container["Environment"],
-        "s3_model_data_url": container.get("ModelDataSource"),
+        "s3_model_data_url": container["ModelDataSource"],
         "role_arn": None if makes_role else model["ExecutionRoleArn"],
         "instance_type": variant["InstanceType"],
         "image_config": container.get("ImageConfig"),
