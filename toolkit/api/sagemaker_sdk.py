@@ -56,13 +56,13 @@ def to_sagemaker(recipe: RecipeLike, *, session: AwsSession | None = None) -> Mo
     from toolkit.platforms.sagemaker.session import SageMakerSession
 
     loaded = load(recipe)
-    if loaded.platform.name != "sagemaker":
+    rules = rules_of(loaded.platform.name)
+    if rules.parts.templates is None:
         hint = "Write `platform: {name: sagemaker}`. The SDK's local mode needs Docker; toolkit deploy does not."
         raise UsageError(f"{loaded.name} runs on platform `{loaded.platform.name}`, not on SageMaker", hint=hint)
     require(loaded)
     opened = SageMakerSession(session).open(loaded.region)
     complete, account = complete_recipe(loaded, opened)
-    rules = rules_of("sagemaker")
     wanted = rules.desired([complete], account)
     made = make_plan(str(loaded.path), rules, [complete.name], wanted, opened.observe(wanted, [complete.name]))
     actions = [action for action in made.actions if action.verb != "delete"]
