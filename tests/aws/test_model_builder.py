@@ -146,6 +146,8 @@ def test_the_model_of_a_model_builder(given: dict[str, Any], target: str, tmp_pa
 
 def test_what_the_sdk_made_up_is_not_taken_over(tmp_path: Path) -> None:
     made_up = f"s3://sagemaker-us-west-2-123456789012/model-builder/model/{'0a' * 16}/"
+    with pytest.raises(UsageError, match="the container names no model"):
+        toolkit.from_sagemaker(builder(s3_model_data_url=made_up))
     given = builder(model="Qwen/Qwen3-8B", s3_model_data_url=made_up, _user_provided_instance_type=False)
     made = _read(toolkit.from_sagemaker(given, out=tmp_path / "theirs.yaml").path)
     assert (made["target"]["model"], "instance_types" in made["platform"]) == ("Qwen/Qwen3-8B", False)

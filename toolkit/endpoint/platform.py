@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Protocol
 
+from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import LogLine, Waitable
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
@@ -49,6 +50,13 @@ class EndpointPlatform(Waitable, Protocol):
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         """Add measured figures to the platform's monitoring; where they are. Raises UsageError where it has none."""
+
+    def benchmark(self, endpoint: str, settings: Mapping[str, Any] | None, progress: Progress, role: str = "") -> Any:
+        """The profile that the platform's own benchmark makes of an endpoint, AIPerf's JSON; None without settings.
+
+        `role` is what it runs as, by default the endpoint's own. Raises UsageError where there is no such benchmark,
+        PlatformError.
+        """
 
     def captured_traffic(self, endpoint: str) -> str | None:
         """The prefix in S3 of what the endpoint captures of its requests; None if it captures nothing.

@@ -126,9 +126,11 @@ def test_the_settings_of_lmi(tmp_path: Path) -> None:
 
 def test_flags_of_a_file_are_not_read_and_a_named_revision_is(tmp_path: Path) -> None:
     environment = {"SM_VLLM_MODEL": "Qwen/Qwen3-8B", "SM_VLLM_REVISION": "v2", "SM_VLLM_CONFIG": "/opt/ml/model/e.json"}
-    recipe, made = imported(hosted(environment={**environment, "HF_MODEL_ID": "other/model"}), tmp_path)
+    others = {"HF_MODEL_ID": "other/model", "SM_VLLM_TENSOR_PARALLEL_SIZE": "4", "TENSOR_PARALLEL_DEGREE": "2"}
+    recipe, made = imported(hosted(environment={**environment, **others}), tmp_path)
 
     assert recipe["target"] == {"model": "Qwen/Qwen3-8B", "revision": "v2"}
+    assert recipe["engine"]["args"] == {"tensor-parallel-size": 4}
     assert "SM_VLLM_CONFIG=/opt/ml/model/e.json: the flags of that file are not read" in left_out(made)
 
 

@@ -53,7 +53,8 @@ def read_container(container: Mapping[str, Any]) -> VllmSettings:
     image = str(container.get("Image") or "")
     if image:
         _image(image, variables, imported)
-    for name, text in sorted(variables.items()):
+    # What an image reads by other names comes first: its own settings go before that.
+    for name, text in sorted(variables.items(), key=lambda item: (item[0] not in _OTHER_NAMES, item[0])):
         _variable(name, text, places, imported)
     if "model" not in imported.target and MODEL_DIR in places:
         imported.target["model"] = places[MODEL_DIR]
@@ -116,8 +117,7 @@ def _variable(name: str, text: str, places: Mapping[str, str], imported: VllmSet
     if name.startswith(PREFIX):
         _flag(name.removeprefix(PREFIX), name, text, places, imported)
     elif name in _OTHER_NAMES:
-        if _OTHER_NAMES[name] not in imported.target:
-            _flag(_OTHER_NAMES[name], name, text, places, imported)
+        _flag(_OTHER_NAMES[name], name, text, places, imported)
     elif name.startswith(_LMI_PREFIX):
         key = name.removeprefix(_LMI_PREFIX).lower().replace("_", "-")
         if key == _DEAD:

@@ -175,6 +175,9 @@ class KubernetesPlatform:
         hint = "Leave out --publish; --json prints them for a monitoring of yours."
         raise UsageError(f"the figures of {name} cannot be published from a cluster", hint=hint)
 
+    def benchmark(self, endpoint: str, settings: object, progress: Progress, role: str = "") -> NoReturn:
+        raise UsageError(f"AWS does not benchmark {endpoint}: it is on a cluster", hint="Leave out --also.")
+
     def sdk_object(self, endpoint: str, kind: SdkKind) -> NoReturn:
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)

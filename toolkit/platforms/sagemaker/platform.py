@@ -326,6 +326,13 @@ class SageMakerPlatform:
     def pause_between_arms(self, endpoint: str) -> float:
         return 0.0
 
+    def benchmark(self, endpoint: str, settings: Mapping[str, Any] | None, progress: Progress, role: str = "") -> Any:
+        from toolkit.platforms.sagemaker.benchmark_job import BenchmarkJob
+
+        with _found(endpoint):
+            job = BenchmarkJob(self.clients, endpoint, role, partial(self.sleep, self.poll_seconds))
+            return job.run(settings, progress) if settings else None
+
     def captured_traffic(self, endpoint: str) -> str | None:
         """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
         settings = self._describe(endpoint).get("DataCaptureConfig")
