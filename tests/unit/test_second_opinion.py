@@ -96,8 +96,8 @@ def test_both_arms_are_asked_with_the_same_settings_and_stand_in_one_table() -> 
 
 
 def test_a_job_that_fails_loses_no_report() -> None:
-    with streaming(ANSWER) as server:
-        report = measured(Hosted(server.url, failing="hub-baseline"))
+    with streaming(ANSWER) as server, streaming(PLAIN) as baseline:
+        report = measured(Hosted(server.url, baseline.url, failing="hub-baseline"))
 
     assert report.arms
     assert [told.arm for told in report.opinions] == ["speculative"]

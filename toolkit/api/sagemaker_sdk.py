@@ -36,8 +36,9 @@ def from_sagemaker(
     `sagemaker`, or `local` for the SDK's local mode.
     """
     from toolkit.platforms.sagemaker import sdk  # brings boto3
+    from toolkit.platforms.sagemaker.session import SageMakerSession
 
-    described = sdk.describe(source, session)
+    described = sdk.describe(source, lambda: SageMakerSession(session).open().clients)
     imported = read_document(described)
     imported.source = f"endpoint {source}" if isinstance(source, str) else f"the SDK's {type(source).__name__}"
     platform = platform or ("local" if sdk.is_local(source) else "sagemaker")

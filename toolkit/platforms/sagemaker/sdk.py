@@ -6,14 +6,13 @@ Its package is optional, and `sagemaker.serve`, which has ModelBuilder, more so 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from toolkit.errors import EndpointNotFound, MissingPackage, UsageError
 from toolkit.platforms.sagemaker.aws_errors import is_missing
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.session import SageMakerSession
 
 if TYPE_CHECKING:
     from sagemaker.serve import ModelBuilder
@@ -59,13 +58,13 @@ def _model_of(config: Any) -> str:
     return str(name)
 
 
-def describe(source: object, session: AwsSession | None) -> dict[str, Any]:
+def describe(source: object, clients: Callable[[], Clients]) -> dict[str, Any]:
     """DescribeModel's answer for an object of the SDK, or for the endpoint of that name, with its variants.
 
-    Nothing is run, and only an endpoint is asked for. Raises UsageError for anything else, EndpointNotFound.
+    Nothing is run, and `clients` are opened for an endpoint only. Raises UsageError for anything else, EndpointNotFound.
     """
     if isinstance(source, str):
-        return _describe_endpoint(source, session)
+        return _describe_endpoint(source, clients())
     if all(hasattr(source, name) for name in _BUILDER):
         return _describe_builder(source)
     if hasattr(source, "primary_container"):
@@ -73,7 +72,7 @@ def describe(source: object, session: AwsSession | None) -> dict[str, Any]:
 
         return dict(serialize(source))
     if hasattr(source, "endpoint_config_name") and hasattr(source, "endpoint_name"):
-        return _describe_endpoint(str(source.endpoint_name), session)
+        return _describe_endpoint(str(source.endpoint_name), clients())
     raise UsageError(f"{type(source).__name__} is nothing that becomes a recipe", hint=_ACCEPTED)
 
 
@@ -121,8 +120,7 @@ def _describe_builder(builder: Any) -> dict[str, Any]:
     }
 
 
-def _describe_endpoint(name: str, session: AwsSession | None) -> dict[str, Any]:
-    clients = SageMakerSession(session).open().clients
+def _describe_endpoint(name: str, clients: Clients) -> dict[str, Any]:
     sagemaker = clients.sagemaker
     with aws_errors(f"reading endpoint {name}"):
         try:
