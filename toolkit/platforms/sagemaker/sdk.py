@@ -61,7 +61,7 @@ def _model_of(config: Any) -> str:
 def describe(source: object, clients: Callable[[], Clients]) -> dict[str, Any]:
     """DescribeModel's answer for an object of the SDK, or for the endpoint of that name, with its variants.
 
-    Nothing is run, and `clients` are opened for an endpoint only. Raises UsageError for anything else, EndpointNotFound.
+    Nothing is run, and `clients` are opened for an endpoint only. Raises UsageError, EndpointNotFound.
     """
     if isinstance(source, str):
         return _describe_endpoint(source, clients())
