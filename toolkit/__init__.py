@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from toolkit.api.registering import register as register
     from toolkit.api.removal import destroy as destroy
     from toolkit.api.removal import pause as pause
+    from toolkit.api.sagemaker_sdk import from_sagemaker as from_sagemaker
+    from toolkit.api.sagemaker_sdk import to_sagemaker as to_sagemaker
     from toolkit.api.training import train as train
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
@@ -81,6 +83,7 @@ _MODULES = {
     "endpoints": "toolkit.api.handles",
     "explain": "toolkit.apply.diagnose",
     "fit": "toolkit.api.fitting",
+    "from_sagemaker": "toolkit.api.sagemaker_sdk",
     "improve": "toolkit.api.improvement",
     "load": "toolkit.loading",
     "load_report": "toolkit.measure.report",
@@ -93,6 +96,7 @@ _MODULES = {
     "rollback": "toolkit.api.deployment",
     "status": "toolkit.api.listing",
     "to_parquet": "toolkit.measure.parquet",
+    "to_sagemaker": "toolkit.api.sagemaker_sdk",
     "train": "toolkit.api.training",
     "train_plan": "toolkit.api.training",
     "tune": "toolkit.api.tuning",

@@ -22,6 +22,7 @@ from botocore.config import Config
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.moto_api._internal.models import moto_api_backend
 from standin_account import AccountRules
+from standin_benchmarks import Benchmarks
 from standin_caller import accesses_of
 from standin_canned import Canned, hub_content
 from standin_codebuild import CodeBuild
@@ -178,6 +179,11 @@ class StandIn:
     def training(self) -> Training:
         """Training jobs: how the next ones go, and which were started."""
         return self._canned.training
+
+    @property
+    def benchmarks(self) -> Benchmarks:
+        """SageMaker's own benchmark jobs: what they find, and which were started."""
+        return self._canned.benchmarks
 
     @property
     def promql(self) -> dict[str, float]:

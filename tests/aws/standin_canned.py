@@ -10,6 +10,7 @@ from typing import Any
 
 from moto.s3.models import FakeMultipart, s3_backends
 from standin_account import AccountRules, digest_of, trusts_sagemaker
+from standin_benchmarks import Benchmarks
 from standin_cloudwatch import CloudWatch
 from standin_codebuild import CodeBuild
 from standin_http import Call, HttpAnswer, json_answer, page, xml_answer
@@ -39,8 +40,10 @@ class Canned:
         self.scaling = Scaling(account, sagemaker)
         self.training = Training(account)
         self.packages = Packages()
+        self.benchmarks = Benchmarks(account)
         self._account = account
         self._operations: Mapping[str, Callable[[Call], object]] = {
+            **self.benchmarks.operations,
             **self.cloudwatch.operations,
             **self.codebuild.operations,
             **self.runtime.operations,
@@ -73,7 +76,7 @@ class Canned:
 
     def leftovers(self) -> list[str]:
         """What exists here."""
-        return [*self.scaling.leftovers(), *self.packages.leftovers()]
+        return [*self.scaling.leftovers(), *self.packages.leftovers(), *self.benchmarks.leftovers()]
 
     def _simulate(self, call: Call) -> HttpAnswer:
         """Of an execution role what its policies say, of anybody else that all is allowed but what tests deny."""

@@ -72,7 +72,7 @@ def test_what_needs_an_extra_names_the_command_that_installs_it(
     ("extra", "program"),
     [
         ("openai", "from toolkit.api.endpoint import _openai_package as package; package()"),
-        ("sagemaker", "from toolkit.platforms.sagemaker.clients import sdk_endpoint; sdk_endpoint(None, 'llm')"),
+        ("sagemaker", "from toolkit.platforms.sagemaker.sdk import sdk_object; sdk_object(None, 'llm', 'endpoint')"),
     ],
 )
 def test_other_clients_are_extras_too(installed: Path, tmp_path: Path, extra: str, program: str) -> None:

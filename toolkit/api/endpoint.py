@@ -26,6 +26,8 @@ from toolkit.text import inert
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, OpenAI
     from sagemaker.core.resources import Endpoint as SdkEndpoint
+    from sagemaker.core.resources import EndpointConfig as SdkEndpointConfig
+    from sagemaker.core.resources import Model as SdkModel
 
 Route = Literal["invocations", "openai"]
 """The route of a request: the platform's own API, or the endpoint's OpenAI route."""
@@ -101,7 +103,18 @@ class Endpoint(Served):
 
         Needs the extra `sagemaker`. Its `invoke` wants `inference_component_name=endpoint.component` for a component.
         """
-        return self.platform.sdk_endpoint(self.name)
+        theirs: SdkEndpoint = self.platform.sdk_object(self.name, "endpoint")
+        return theirs
+
+    def sagemaker_config(self) -> SdkEndpointConfig:
+        """The configuration that it runs, as the SDK's `EndpointConfig`. Needs the extra `sagemaker`."""
+        theirs: SdkEndpointConfig = self.platform.sdk_object(self.name, "config")
+        return theirs
+
+    def sagemaker_model(self) -> SdkModel:
+        """The model of its first variant, or of its component, as the SDK's `Model`. Needs the extra `sagemaker`."""
+        theirs: SdkModel = self.platform.sdk_object(self.address, "model")
+        return theirs
 
     def connect_info(self) -> ConnectInfo:
         """What other clients need: base URL, model and a token. Printed, it shows ready lines for some of them."""

@@ -16,6 +16,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.findings import Finding
+from toolkit.platforms.sagemaker.rules import hosting
 from toolkit.proposal.text import data_text
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.load import plain_yaml
@@ -71,11 +72,21 @@ def import_recipe(
     version, instance type) stays open: it is chosen when the recipe is read. Raises UsageError for a text that is none
     of these, and if the file exists.
     """
-    imported = _read(text, variant)
+    return write_imported(_read(text, variant), out, platform, name)
+
+
+def write_imported(
+    imported: Imported,
+    out: str | os.PathLike[str] | None,
+    platform: str,
+    name: str | None,
+    by: str = "toolkit import",
+) -> ImportedRecipe:
+    """Write a recipe of the sections that were read; `by` made it."""
     data = _recipe(imported, platform, name)
     _require_fit(data)
     path = Path(out) if out else Path(f"{data['name']}.yaml")
-    origin = f"Made by `toolkit import` from {imported.source} on {current_day()}."
+    origin = f"Made by `{by}` from {imported.source} on {current_day()}."
     text = data_text(data, [origin, *(finding.message for finding in imported.findings)])
     if path == STDOUT:
         return ImportedRecipe(path, imported.source, (), tuple(imported.findings), text)
@@ -84,11 +95,26 @@ def import_recipe(
     return ImportedRecipe(path, imported.source, check(path).findings, tuple(imported.findings))
 
 
-def _read(text: str, variant: str | None) -> Imported:
+def read_document(document: Mapping[str, Any]) -> Imported:
+    """The sections of what SageMaker says of a model, as DescribeModel answers. Raises UsageError."""
+    imported = _settings(hosting.container_of(document), None)
+    if imported is None:
+        hint = "Start it from the model: toolkit new MODEL."
+        raise UsageError(f"{lookup.default_engine()} cannot read a container of SageMaker", hint=hint)
+    hosting.add_hosting(imported, document)
+    return imported
+
+
+def _settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     rules: EngineRules = engine_registry.engine_rules(lookup.default_engine())
+    return rules.import_settings(settings, variant) if rules.import_settings else None
+
+
+def _read(text: str, variant: str | None) -> Imported:
     document = _yaml(text)
-    read = rules.import_settings
-    if read and (imported := read(text if document is None else document, variant)):
+    if document and hosting.is_hosted(document):
+        return read_document(document)
+    if imported := _settings(text if document is None else document, variant):
         return imported
     if document and "target" in document and "speculation" in document:
         raise UsageError("this is a recipe of the toolkit already", hint="Check it: toolkit check FILE")
@@ -135,9 +161,9 @@ def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, An
     model = str(imported.target["model"])
     written = name or f"{model.rstrip('/').rpartition('/')[2]}-{speculation['method']}".removesuffix("-none")
     _leave_out_version(imported, platform)
-    settings = imported.platform if platform == "sagemaker" else {}
-    for key, value in imported.platform.items():
-        if key not in settings:
+    settings, network = (imported.platform, imported.network) if platform == "sagemaker" else ({}, {})
+    for key, value in {**imported.platform, **imported.network}.items():
+        if key not in settings and key not in network:
             imported.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
     return {
         "name": recipe_name(written),
@@ -145,4 +171,5 @@ def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, An
         "speculation": speculation,
         "engine": imported.engine,
         "platform": {"name": platform, **settings},
+        **({"network": network} if network else {}),
     }

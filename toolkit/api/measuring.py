@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
@@ -61,6 +61,8 @@ def bench(
     what_if: Sequence[float] = (),
     fixed_length: bool = False,
     publish: bool = False,
+    also: Literal["aws"] | None = None,
+    also_role: str = "",
     progress: Progress | None = None,
     _track: bool = True,
 ) -> BenchReport:
@@ -73,8 +75,10 @@ def bench(
     it anew each time, as it would your users' prompts; with a `warm` one it finds it in its prefix cache. With a
     `journal` an interrupted measurement carries on where it stopped. `what_if` are acceptance lengths: the report then
     says how fast the arms would be at each, from their steps per second. With `fixed_length` every answer has exactly
-    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. Where
-    $MLFLOW_TRACKING_URI is set, they are a run there. Ctrl-C ends it early, with what it has.
+    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. `also="aws"` has
+    SageMaker's own benchmark ask each arm afterwards, at the lowest concurrency, as the role `also_role` or the
+    endpoint's own: `report.opinions`. Where $MLFLOW_TRACKING_URI is set, the figures are a run there. Ctrl-C ends it
+    early, with what it has.
 
     Raises UsageError, EndpointNotFound or InvocationError.
     """
@@ -98,7 +102,14 @@ def bench(
         cache=cache,
     )
     report = measure_endpoints(
-        design, subjects, compared, journal=journal, what_if=what_if, publish=publish, progress=progress
+        design,
+        subjects,
+        compared,
+        journal=journal,
+        what_if=what_if,
+        publish=publish,
+        second_role=also_role if also else None,
+        progress=progress,
     )
     if tracker:
         loads = {"concurrency": list(concurrency), "rates": list(rates), "workloads": list(workloads)}

@@ -216,6 +216,13 @@ def bench(
         bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
     ] = False,
     publish: Publish = False,
+    also: Annotated[
+        Literal["aws"] | None,
+        typer.Option(help="Have SageMaker's own benchmark ask each arm afterwards: a second opinion."),
+    ] = None,
+    also_role: Annotated[
+        str, typer.Option(help="ARN of the role it runs as.  [default: the endpoint's own]", metavar="ARN")
+    ] = "",
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -233,8 +240,10 @@ def bench(
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
-    if what_if_acceptance and (arm or resume):
-        raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: leave out --arm and --resume")
+    if what_if_acceptance and (arm or resume or also):
+        raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: no --arm, --resume or --also")
+    if also_role and not also:
+        raise typer.BadParameter("--also-role is for --also")
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
@@ -264,6 +273,8 @@ def bench(
             seconds=seconds,
             fixed_length=fixed_length,
             journal=resume,
+            also=also,
+            also_role=also_role,
             platform=platform,
             **options,
         )

@@ -10,6 +10,7 @@ from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.compare import ARM_COLUMNS, SPEEDUP_COLUMNS, Comparison, arm_rows, speedup_rows
 from toolkit.measure.headline import comparable, headline, speedup_of
 from toolkit.measure.measurement import WhatIf
+from toolkit.measure.opinion import OPINIONS, opinion_in_words, opinion_rows
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import (
     COLUMNS,
@@ -42,6 +43,7 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
         if comparable(report)
         else "",
         _what_if(report.what_if, room) if report.what_if and comparable(report) else "",
+        _opinions(report, room) if report.opinions else "",
         wrapped([*small_print(report), "; ".join(LEGEND)], room),
     ]
     return "\n\n".join(filter(None, parts))
@@ -73,6 +75,12 @@ def _verdicts(report: BenchReport, room: int) -> str:
 def _what_if(answers: WhatIf, room: int) -> str:
     sentences = wrapped(break_even_acceptance_in_words(answers), room)
     return f"What if drafts were accepted otherwise\n{table(WHAT_IF, what_if_rows(answers), room)}\n\n{sentences}"
+
+
+def _opinions(report: BenchReport, room: int) -> str:
+    rows = table(OPINIONS, opinion_rows(report), room)
+    title = f"A second opinion, at {report.opinions[0].concurrency} at a time"
+    return f"{title}\n{rows}\n\n{wrapped(opinion_in_words(report), room)}"
 
 
 def _figures(report: BenchReport, workload: str, room: int) -> str:

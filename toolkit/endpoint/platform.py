@@ -5,15 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Literal, Protocol
 
+from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import LogLine, Waitable
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
 
-if TYPE_CHECKING:
-    from sagemaker.core.resources import Endpoint as SdkEndpoint
-
+SdkKind = Literal["endpoint", "config", "model"]
+"""Which of the SageMaker SDK's objects of an endpoint."""
 
 PAUSED = "Paused"
 """The status of an endpoint of which nothing runs until it is deployed again."""
@@ -40,9 +40,9 @@ class EndpointPlatform(Waitable, Protocol):
     def openai_access(self, endpoint: str) -> OpenAIAccess:
         """The OpenAI route of an endpoint, or of `endpoint/component`. Raises PlatformError."""
 
-    def sdk_endpoint(self, endpoint: str) -> SdkEndpoint:
-        """The endpoint as the SageMaker Python SDK has it. Raises MissingPackage, PlatformError, and UsageError where
-        there is no SageMaker.
+    def sdk_object(self, endpoint: str, kind: SdkKind) -> Any:
+        """The endpoint, its configuration or its model as the SageMaker Python SDK has it. Raises MissingPackage,
+        PlatformError, and UsageError where there is no SageMaker.
         """
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
@@ -50,6 +50,13 @@ class EndpointPlatform(Waitable, Protocol):
 
     def publish(self, name: str, figures: Sequence[Figure]) -> str:
         """Add measured figures to the platform's monitoring; where they are. Raises UsageError where it has none."""
+
+    def benchmark(self, endpoint: str, settings: Mapping[str, Any] | None, progress: Progress, role: str = "") -> Any:
+        """The profile that the platform's own benchmark makes of an endpoint, AIPerf's JSON; None without settings.
+
+        `role` is what it runs as, by default the endpoint's own. Raises UsageError where there is no such benchmark,
+        PlatformError.
+        """
 
     def captured_traffic(self, endpoint: str) -> str | None:
         """The prefix in S3 of what the endpoint captures of its requests; None if it captures nothing.

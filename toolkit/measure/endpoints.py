@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +24,7 @@ from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design
 from toolkit.measure.journal import Journal
+from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.time_series import figures_of
@@ -31,6 +33,7 @@ from toolkit.recipe.recipe import EngineRules
 KEY_VARIABLE = "OPENAI_API_KEY"
 """The environment variable with the key of servers that want one."""
 
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _T = TypeVar("_T")
 
 
@@ -52,14 +55,18 @@ def measure_endpoints(
     journal: Path | None = None,
     what_if: Sequence[float] = (),
     publish: bool = False,
+    second_role: str | None = None,
     progress: Progress | None = None,
 ) -> BenchReport:
     """Run a design, whose arms are still to be connected, on these; `compared` is the baseline.
 
-    `journal`, `what_if` and `publish` are those of `toolkit.bench`. Raises UsageError, EndpointNotFound or
+    `journal`, `what_if` and `publish` are those of `toolkit.bench`. `second_role` is what the platform's own benchmark
+    runs as, empty for the endpoint's own role; None: it is not asked. Raises UsageError, EndpointNotFound or
     InvocationError.
     """
     progress, first = progress or default_progress(), subjects[0]
+    named = {**({"baseline": compared} if compared else {}), **_names(subjects)}
+    second = _Second(named, design, second_role) if second_role is not None else None
     if publish:
         _publish(first, [])  # says whether it can, before a minute of measuring
     if what_if and compared is None:
@@ -74,6 +81,8 @@ def measure_endpoints(
         work = _measure(design, subjects, compared, title, lambda state: progress.update(str(state)), saved, what_if)
         report = run_to_end(work)
     report = replace(report, setting={**first.served_with, "cache": design.cache, "date": date.today().isoformat()})
+    if second:
+        report = second.asked(report, progress)
     if publish:
         try:
             progress.say(f"the figures are in {_publish(first, figures_of(report))}")
@@ -115,6 +124,37 @@ def _publish(subject: Served | Server, figures: Sequence[Figure]) -> str:
     if isinstance(subject, Server):
         raise UsageError(f"{subject.address} belongs to no platform with monitoring", hint="Leave out --publish.")
     return subject.platform.publish(subject.component or subject.name, figures)
+
+
+class _Second:
+    """The platform's own benchmark of these, by their names. Raises UsageError where there is none."""
+
+    def __init__(self, arms: Mapping[str, Served | Server], design: Design, role: str) -> None:
+        self._arms = {name: one for name, one in arms.items() if isinstance(one, Served)}
+        self._role, first = role, next(iter(arms.values()))
+        if len(self._arms) < len(arms):
+            raise UsageError(f"AWS does not benchmark {first.address}: it is a URL", hint="Leave out --also.")
+        for one in self._arms.values():
+            one.platform.benchmark(one.address, None, default_progress())
+        tokenizer = next(iter(self._arms.values())).target.partition("@")[0]
+        if not _HUB_ID.fullmatch(tokenizer):
+            hint = "Leave out --also, or start a job by hand: docs/explain/aws-2026.md."
+            raise UsageError(f"AWS's benchmark needs a tokenizer of the hub; the target is {tokenizer!r}", hint=hint)
+        concurrency = min((int(load.value) for load in design.loads if not load.open_loop), default=1)
+        self._settings = settings_of(tokenizer, concurrency, design.max_tokens)
+
+    def asked(self, report: BenchReport, progress: Progress) -> BenchReport:
+        """The report with what it says; if it fails, with that."""
+        opinions, notes = [], []
+        for name, one in self._arms.items():
+            with progress.stage(f"AWS's benchmark of {one.address}"):
+                try:
+                    profile = one.platform.benchmark(one.address, self._settings, progress, self._role)
+                except PlatformError as error:
+                    notes.append(f"no second opinion on {name}: {error}")
+                else:
+                    opinions.append(opinion(name, self._settings, profile))
+        return replace(report, opinions=tuple(opinions), notes=(*report.notes, *notes))
 
 
 def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:

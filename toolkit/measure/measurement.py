@@ -65,6 +65,24 @@ class ArmReport:
 
 
 @dataclass(frozen=True)
+class Opinion:
+    """What the platform's own benchmark says of an arm: rates a second, and times in seconds at the median.
+
+    `profile` are the settings that it was asked with. A figure is None where it does not tell.
+    """
+
+    arm: str
+    by: str
+    concurrency: int
+    requests: float | None
+    output_tokens_per_second: float | None
+    ttft: float | None
+    itl: float | None
+    e2e: float | None
+    profile: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Speedup:
     """How many times faster an arm is than the baseline, with a 95 % interval.
 
@@ -172,7 +190,7 @@ class Measurement:
     `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
     `points` is how many speedups were to be measured; fewer may have come of it. `machine` tells what disturbed the one
     that measured. `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with
-    nothing to measure.
+    nothing to measure. `opinions` are those of another benchmark, if one was asked.
     """
 
     title: str
@@ -189,6 +207,7 @@ class Measurement:
     between_arms: tuple[ArmSpeedup, ...] = ()
     points: int = 0
     machine: tuple[str, ...] = ()
+    opinions: tuple[Opinion, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -12,7 +12,7 @@ from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.measurement import Measurement, Verdict
-from toolkit.measure.tables import figures_html, what_if_html
+from toolkit.measure.tables import figures_html, opinions_html, what_if_html
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html
 
@@ -61,6 +61,7 @@ def page_html(report: Measurement) -> str:
         f'<div class="row">{_verdicts(report.verdicts)}{break_even}</div>',
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
         f"<section>{what_if_html(report)}</section>",
+        f"<section>{opinions_html(report)}</section>",
         f'<section><h2>All figures</h2><div class="scroll">{figures_html(report)}</div>{legend}</section>',
         f"<section><h2>How it was measured</h2>{bullets(small_print(report))}</section>",
     )

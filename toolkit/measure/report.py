@@ -12,7 +12,7 @@ from toolkit.display import Tone, bullets, card, data_frame, fold, prose
 from toolkit.errors import UsageError
 from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
-from toolkit.measure.tables import figures_html, verdicts_html, what_if_html
+from toolkit.measure.tables import figures_html, opinions_html, verdicts_html, what_if_html
 from toolkit.measure.wording import (
     sign,
     small_print,
@@ -43,6 +43,7 @@ class BenchReport(Measurement):
             verdicts_html(self),
             figures_html(self),
             what_if_html(self),
+            opinions_html(self),
             fold("how it was measured", bullets(small_print(self))),
         )
         return card(short.title, *parts, says=self.title, tone=_TONES[short.answer])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from toolkit.display import Fragment, Tone, bullets, in_tone, on_one_line, table
 from toolkit.measure.headline import CLAIMS, comparable, speedup_of
 from toolkit.measure.measurement import Measurement
+from toolkit.measure.opinion import OPINIONS, opinion_in_words, opinion_rows
 from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
@@ -34,6 +35,14 @@ def figures_html(report: Measurement) -> Fragment:
     head, rows = drop_empty_columns(("workload", *COLUMNS, *LATENCIES[2:]), rows)
     between = bullets(between_arms_in_words(report) if comparable(report) else ())
     return Fragment(f"{table((map(on_one_line, row) for row in rows), head)}{between}")
+
+
+def opinions_html(report: Measurement) -> Fragment:
+    """What another benchmark says of the same arms, as a table; empty if none was asked."""
+    if not report.opinions:
+        return Fragment("")
+    rows = [tuple(map(on_one_line, row)) for row in opinion_rows(report)]
+    return Fragment(f"<h2>A second opinion</h2>{table(rows, OPINIONS)}{bullets(opinion_in_words(report))}")
 
 
 def what_if_html(report: Measurement) -> Fragment:

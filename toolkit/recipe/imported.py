@@ -20,6 +20,7 @@ class Imported:
     speculation: dict[str, Any] = field(default_factory=dict)
     engine: dict[str, Any] = field(default_factory=dict)
     platform: dict[str, Any] = field(default_factory=dict)
+    network: dict[str, Any] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
     def leave_out(self, what: str, why: str, hint: str = "") -> None:

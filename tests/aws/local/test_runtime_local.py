@@ -77,7 +77,7 @@ def test_the_answer_in_one_piece(platform: LocalPlatform) -> None:
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning")  # in the SDK's own code
 def test_aws_own_sdk_invokes_it_too(platform: LocalPlatform) -> None:
-    theirs = platform.sdk_endpoint("ask")
+    theirs = platform.sdk_object("ask", "endpoint")
 
     assert theirs.endpoint_status == "InService"
     answer = theirs.invoke(body=b'{"do": "echo", "number": 5}', content_type="application/json")

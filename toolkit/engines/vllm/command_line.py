@@ -293,7 +293,7 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
 
 def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> Any:
     """The value of a flag, or of `inner`, a key of its JSON, from its texts; None where it is left out."""
-    values = [_value(text) for text in texts]
+    values = [decoded(text) for text in texts]
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     name = f"{flag}.{inner}" if inner else flag
     if imported.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
@@ -312,7 +312,7 @@ def _nested(before: Any, keys: Sequence[str], value: Any) -> dict[str, Any]:
     return known
 
 
-def _value(text: str) -> Any:
+def decoded(text: str) -> Any:
     """A word as JSON if it is a number, an object or a list; else as the text that it is."""
     try:
         value = documents.decode(text)

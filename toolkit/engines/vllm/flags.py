@@ -22,7 +22,7 @@ PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parall
 _CACHED_TOKENS = "enable-prompt-tokens-details"
 
 # The library looks for the script in the model's folder, and nothing lies below /dev/null.
-_NO_MODEL_CODE = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py", "STANDARD_AUTO_INSTALL_REQ": "false"}
+NO_MODEL_CODE = {"CUSTOM_SCRIPT_FILENAME": "/dev/null/none.py", "STANDARD_AUTO_INSTALL_REQ": "false"}
 
 OWN_FLAGS: Mapping[str, str] = lookup.read("engines/vllm.json")["own_flags"]
 """Flags that the toolkit sets itself, and the recipe key to use instead."""
@@ -72,7 +72,7 @@ def run_no_model_code(recipe: Recipe) -> dict[str, str]:
     By default model-hosting-container-standards 0.1.16, which AWS's images and vLLM have, runs `model.py` of the
     model's folder, and its supervisor installs what `requirements.txt` there lists, or fails without a network.
     """
-    return {name: value for name, value in _NO_MODEL_CODE.items() if name not in recipe.engine.env}
+    return {name: value for name, value in NO_MODEL_CODE.items() if name not in recipe.engine.env}
 
 
 def ranks(args: Mapping[str, Any]) -> int:

@@ -2,7 +2,8 @@
 
 A command line; YAML of github vllm-project/recipes, or for `vllm serve --config`; a recipe of AWS's inference benchmark
 suite (github aws-samples/sagemaker-genai-hosting-examples@089da29d, 07-benchmark/sagemaker-inference-benchmark-suite/
-recipes), whose `deployment` has model, instance, container, vllm, speculative_decoding, prefix_caching and endpoint.
+recipes), whose `deployment` has model, instance, container, vllm, speculative_decoding, prefix_caching and endpoint; a
+container of SageMaker.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, other_engine, read_arguments, read_command
 from toolkit.engines.vllm.flags import PREFIX
+from toolkit.engines.vllm.importing_container import read_container
 from toolkit.errors import UsageError
 from toolkit.recipe.imported import Imported
 from toolkit.secret_values import secret_keys
@@ -38,6 +40,8 @@ def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imp
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
     if isinstance(settings, str):
         return read_command(settings)
+    if isinstance(settings.get("Environment"), Mapping):
+        return read_container(settings)
     model, deployment = settings.get("model"), settings.get("deployment")
     deployed = deployment.get("model") if isinstance(deployment, Mapping) else None
     if isinstance(deployed, Mapping) and "id" in deployed:

@@ -15,7 +15,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Found, any_name
+from toolkit.endpoint.platform import Found, SdkKind, any_name
 from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
@@ -175,7 +175,10 @@ class KubernetesPlatform:
         hint = "Leave out --publish; --json prints them for a monitoring of yours."
         raise UsageError(f"the figures of {name} cannot be published from a cluster", hint=hint)
 
-    def sdk_endpoint(self, endpoint: str) -> NoReturn:
+    def benchmark(self, endpoint: str, settings: object, progress: Progress, role: str = "") -> NoReturn:
+        raise UsageError(f"AWS does not benchmark {endpoint}: it is on a cluster", hint="Leave out --also.")
+
+    def sdk_object(self, endpoint: str, kind: SdkKind) -> NoReturn:
         hint = "Use `endpoint.openai()`, or the lines that `endpoint.connect_info()` prints."
         raise UsageError(f"{endpoint} is on a cluster, which the SageMaker SDK does not know", hint=hint)
 

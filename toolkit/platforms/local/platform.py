@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit import documents
 from toolkit.apply.progress import Progress
@@ -37,6 +37,9 @@ class LocalPlatform(SageMakerPlatform):
     name: str = "local"
     rules: AwsRules = RULES
     poll_seconds: float = 0.5
+
+    def benchmark(self, endpoint: str, settings: object, progress: Progress, role: str = "") -> NoReturn:
+        raise UsageError(f"AWS does not benchmark {endpoint}: it is on this machine", hint="Leave out --also.")
 
     def pause_between_arms(self, endpoint: str) -> float:
         """Arms share the machine, and a vLLM whose worker is a process of its own spins after a request."""

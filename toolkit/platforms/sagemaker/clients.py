@@ -15,14 +15,12 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.loaders import JSONFileLoader
 
-from toolkit.errors import MissingPackage
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.answers import check_answers
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 from toolkit.version import __version__
 
 if TYPE_CHECKING:
-    from sagemaker.core.resources import Endpoint
     from types_boto3_application_autoscaling import ApplicationAutoScalingClient
     from types_boto3_cloudwatch import CloudWatchClient
     from types_boto3_codebuild import CodeBuildClient
@@ -174,12 +172,3 @@ class Clients:
             retries={"mode": "standard", "total_max_attempts": self.attempts},
             user_agent_extra=f"toolkit/{__version__}",
         )
-
-
-def sdk_endpoint(clients: Clients, name: str) -> Endpoint:
-    """An endpoint in version 3 of the SDK, with the session of `clients`. Raises MissingPackage or ClientError."""
-    try:
-        from sagemaker.core.resources import Endpoint
-    except ImportError as error:
-        raise MissingPackage("version 3 of the SageMaker Python SDK is not installed", extra="sagemaker") from error
-    return Endpoint.get(endpoint_name=name, session=clients.session, region=clients.session.region_name)

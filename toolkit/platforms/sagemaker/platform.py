@@ -19,7 +19,7 @@ from toolkit.apply.training import TrainingJob
 from toolkit.apply.waiter import EndpointStatus, LogLine, wait_deleted, wait_settled
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
-from toolkit.endpoint.platform import Found, any_name
+from toolkit.endpoint.platform import Found, SdkKind, any_name
 from toolkit.engines.arguments import builds
 from toolkit.errors import EndpointFailed, EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
@@ -29,7 +29,7 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.lease import lease, turn
 from toolkit.platforms.sagemaker import execute, images, objects, observe, runtime
 from toolkit.platforms.sagemaker.aws_errors import is_missing
-from toolkit.platforms.sagemaker.clients import Clients, sdk_endpoint
+from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.images import image_digest, scan_findings
 from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
@@ -54,7 +54,6 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.text import without_colours
 
 if TYPE_CHECKING:
-    from sagemaker.core.resources import Endpoint as SdkEndpoint
     from types_boto3_logs.type_defs import OutputLogEventTypeDef
     from types_boto3_sagemaker.type_defs import DescribeEndpointOutputTypeDef, DescribeInferenceComponentOutputTypeDef
 
@@ -326,6 +325,13 @@ class SageMakerPlatform:
     def pause_between_arms(self, endpoint: str) -> float:
         return 0.0
 
+    def benchmark(self, endpoint: str, settings: Mapping[str, Any] | None, progress: Progress, role: str = "") -> Any:
+        from toolkit.platforms.sagemaker.benchmark_job import BenchmarkJob
+
+        with _found(endpoint):
+            job = BenchmarkJob(self.clients, endpoint, role, partial(self.sleep, self.poll_seconds))
+            return job.run(settings, progress) if settings else None
+
     def captured_traffic(self, endpoint: str) -> str | None:
         """SageMaker writes to `<destination>/<endpoint>/<variant>/<year>/…` (guide, model-monitor-data-capture)."""
         settings = self._describe(endpoint).get("DataCaptureConfig")
@@ -336,9 +342,11 @@ class SageMakerPlatform:
     def read_objects(self, prefix: str) -> Iterator[tuple[str, bytes]]:
         return read_objects(self.clients, prefix)
 
-    def sdk_endpoint(self, endpoint: str) -> SdkEndpoint:
+    def sdk_object(self, endpoint: str, kind: SdkKind) -> Any:
+        from toolkit.platforms.sagemaker.sdk import sdk_object
+
         with _found(endpoint):
-            return sdk_endpoint(self.clients, endpoint)
+            return sdk_object(self.clients, endpoint, kind)
 
     def metrics(self, endpoint: str, minutes: int) -> Metrics:
         variants = self._describe(endpoint.partition("/")[0]).get("ProductionVariants", [])

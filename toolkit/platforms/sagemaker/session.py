@@ -125,6 +125,9 @@ def _unwrap(login: AwsSession, region: str | None) -> boto3.Session:
     """The boto3 session that a user passed, by itself or in a session of the SageMaker SDK."""
     import boto3
 
+    if getattr(login, "local_mode", False):  # with it the SDK runs everything here
+        hint = 'Deploy on this machine: platform="local". Or pass a Session of the SDK.'
+        raise UsageError(f"session: a {type(login).__name__} is for the SDK's local mode, and AWS is asked", hint=hint)
     session = getattr(login, "boto_session", login)
     if not isinstance(session, boto3.Session):
         hint = "Pass a boto3.Session, or a Session of the SageMaker SDK."
