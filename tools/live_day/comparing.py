@@ -30,6 +30,16 @@ _NOT_PLAYED = frozenset(
     f"ecr:{name}"
     for name in ("BatchDeleteImage", "BatchGetImage", "DescribeImages", "DescribeImageScanFindings", "StartImageScan")
 )
+_ENDPOINT = "EndpointName", "DescribeEndpoint", "EndpointStatus"
+_COMPONENT = "InferenceComponentName", "DescribeInferenceComponent", "InferenceComponentStatus"
+# Of what a call makes or updates: the key of its name, what describes it, and where the status stands.
+_STATUS = {
+    "CreateEndpoint": _ENDPOINT,
+    "UpdateEndpoint": _ENDPOINT,
+    "CreateInferenceComponent": _COMPONENT,
+    "UpdateInferenceComponent": _COMPONENT,
+    "CreateTrainingJob": ("TrainingJobName", "DescribeTrainingJob", "SecondaryStatus"),
+}
 _GIVEN_ANEW = ("ETag", "UploadId")
 
 
@@ -197,28 +207,33 @@ class _World:
     def __init__(self, calls: Sequence[Recorded], standin: Any) -> None:
         self._calls, self._standin = calls, standin
         self._training = importlib.import_module("standin_training")
+        self._written = {call.request.get("Key") for call in calls if not _is_reading(call)}
+        registry = standin.account.registry
+        registry.host, registry.has = "pushed.invalid", lambda *_: True  # whatever was pushed is there
 
     def before(self, index: int) -> None:
         """Bring it about that the stand-in can answer this call as AWS did."""
         call = self._calls[index]
-        if call.error:
-            return
-        if call.operation in ("CreateEndpoint", "UpdateEndpoint"):
-            statuses, reason = self._statuses(index, "EndpointName", "DescribeEndpoint", "EndpointStatus")
-            if statuses:
-                self._standin.script(call.request["EndpointName"], statuses, reason, region=call.region)
-        elif call.operation in ("CreateInferenceComponent", "UpdateInferenceComponent"):
-            key, described = "InferenceComponentName", "DescribeInferenceComponent"
-            statuses, reason = self._statuses(index, key, described, "InferenceComponentStatus")
-            if statuses:
-                self._standin.script_component(call.request[key], statuses, reason, region=call.region)
-        elif call.operation == "CreateTrainingJob":
-            stages, reason = self._statuses(index, "TrainingJobName", "DescribeTrainingJob", "SecondaryStatus")
-            self._standin.training.script = self._training.JobScript(tuple(stages), reason=reason)
-        elif call.operation == "DescribeInferenceComponent":
+        if not call.error and call.operation in _STATUS:
+            self._script(index)
+        elif not call.error and call.operation == "DescribeInferenceComponent":
             self._scale(call)
-        elif call.operation in ("GetObject", "HeadObject"):
-            self._put(call)
+        elif not call.error and call.operation in ("GetObject", "HeadObject"):
+            self._put(call, call.request["Key"])
+        elif call.operation == "ListObjectsV2":
+            for item in call.answer.get("Contents", []):
+                self._put(call, item["Key"])
+
+    def _script(self, index: int) -> None:
+        """What is made or updated now goes as it went on AWS."""
+        call = self._calls[index]
+        key, described, status = _STATUS[call.operation]
+        statuses, reason = self._statuses(index, key, described, status)
+        if described == "DescribeTrainingJob":
+            self._standin.training.script = self._training.JobScript(tuple(statuses), reason=reason)
+        elif statuses:
+            script = self._standin.script if key == "EndpointName" else self._standin.script_component
+            script(call.request[key], statuses, reason, region=call.region)
 
     def _statuses(self, index: int, key: str, described: str, status: str) -> tuple[list[str], str]:
         """What was seen of it until it was changed again, and why it failed."""
@@ -245,10 +260,11 @@ class _World:
             sagemaker.update_inference_component_runtime_config(**named, DesiredRuntimeConfig={"CopyCount": copies})
             self._standin.settle()
 
-    def _put(self, call: Recorded) -> None:
-        """A file of AWS's own, or of the user's."""
-        s3 = self._standin.session(call.region).client("s3")
-        named = {"Bucket": call.request["Bucket"], "Key": call.request["Key"]}
+    def _put(self, call: Recorded, key: str) -> None:
+        """A file of AWS's own, or of the user's: no call of the recording wrote it."""
+        if key in self._written:
+            return
+        s3, named = self._standin.session(call.region).client("s3"), {"Bucket": call.request["Bucket"], "Key": key}
         try:
             s3.head_object(**named)
         except ClientError as error:

@@ -124,18 +124,19 @@ class Day:
         for item in platform.observe((), [*names, *(f"{name}-baseline" for name in names)]).existing:
             if item.kind != "Bucket":  # goes with the last endpoint; others may use it
                 yield f"{item.kind} {item.name}"
-        for kept in toolkit.clean(dry_run=True, platform="sagemaker", session=self.session).items:
-            if NAME in kept.name:
-                yield f"{kept.kind} {kept.name}"
+        kept = toolkit.clean(dry_run=True, platform="sagemaker", session=self.session)
+        yield from (f"{thing.kind} {thing.name}" for thing in kept.items if NAME in thing.name)
+        yield from (f"perhaps more: {why}" for why in kept.unread)
 
     def _remove_what_stays(self) -> None:
         """What `toolkit destroy` keeps on purpose: logs, captured requests, the image and output of the training."""
         cleaner = session_of("sagemaker", self.session).cleaner(None)
         assert cleaner
-        for item in cleaner.find().items:
-            if NAME in item.name and not item.needed:
-                self.say(f"{item.kind} {item.name} is removed")
-                cleaner.remove(item)
+        for _ in range(2):  # a repository is empty once its images have gone
+            for item in cleaner.find().items:
+                if NAME in item.name and not item.needed:
+                    self.say(f"{item.kind} {item.name} is removed")
+                    cleaner.remove(item)
 
     def _mark(self, step: Step) -> None:
         if step.name not in self.finished:
