@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +23,16 @@ from tools.live_day.comparing import compare, mark
 from tools.live_day.recording import Recorded, Recorder, read
 from tools.live_day.steps import STEPS, Means, Step
 
+# Connections are kept until their clients are collected.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
+]
 KEY, SECRET = "AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 
 
 @pytest.fixture
-def day(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+def day(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
     """Runs the program in an account whose keys look like real ones, and whose autoscaling takes the last copy away."""
     keys = {
         "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -37,15 +44,18 @@ def day(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     standin.serve(three_tokens)
 
     def to_zero(_: float) -> None:
-        standin.session().client("sagemaker").update_inference_component_runtime_config(
-            InferenceComponentName="live-day-component", DesiredRuntimeConfig={"CopyCount": 0}
-        )
+        with closing(standin.session().client("sagemaker")) as sagemaker:
+            sagemaker.update_inference_component_runtime_config(
+                InferenceComponentName="live-day-component", DesiredRuntimeConfig={"CopyCount": 0}
+            )
+        standin.settle()
 
     def run(steps: Sequence[Step], *more: str, answer: str = "n") -> int:
         arguments = ["--account", ACCOUNT, "--out", str(tmp_path / "out"), *more]
         return main(arguments, steps=steps, ask=lambda _: answer, pause=to_zero, progress=Silent())
 
-    return run
+    yield run
+    gc.collect()  # while the marks above hold
 
 
 def first(name: str, do: Callable[[Means], object]) -> list[Step]:

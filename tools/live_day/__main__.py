@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,8 @@ def _open(
     """The day in the caller's account. Raises ToolkitError if that is not the account that was named."""
     session = boto3.Session(region_name=asked.region)
     recorder = Recorder(asked.out / "recording.jsonl")
-    identity = session.client("sts").get_caller_identity()  # before anything is recorded: it has the caller's name
+    with closing(session.client("sts")) as sts:
+        identity = sts.get_caller_identity()  # before anything is recorded: it has the caller's name
     if identity["Account"] != asked.account:
         raise ToolkitError(f"your credentials are of account {identity['Account']}, and --account is {asked.account}")
     recorder.know_caller(identity)

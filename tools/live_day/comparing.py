@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ _STATUS = {
     "UpdateInferenceComponent": _COMPONENT,
     "CreateTrainingJob": ("TrainingJobName", "DescribeTrainingJob", "SecondaryStatus"),
 }
+_ENDS = ("InService", "Failed", "Completed", "Stopped")
 _GIVEN_ANEW = ("ETag", "UploadId")
 
 
@@ -86,7 +88,13 @@ def open_standin() -> Any:
 def compare(calls: Sequence[Recorded], standin: Any) -> Comparison:
     """Ask the stand-in, which is empty, what AWS was asked, and hold its answers against AWS's."""
     standin.account.iam.late = 0.0  # what was late on AWS is seen in the recording
-    world, player, found = _World(calls, standin), _Player(standin), Comparison()
+    with closing(_Player(standin)) as player:
+        return _compare(calls, standin, player)
+
+
+def _compare(calls: Sequence[Recorded], standin: Any, player: _Player) -> Comparison:
+    found = Comparison()
+    world = _World(calls, standin, player.client)
     for index, call in enumerate(calls):
         if not call.status or str(call) in _NOT_PLAYED:
             continue
@@ -174,16 +182,24 @@ class _Player:
 
     def play(self, call: Recorded) -> tuple[str, str, Mapping[str, Any]]:
         """Code and message of the error that the stand-in answers, both empty if it takes it, and its answer."""
-        key = call.region, call.service
-        if key not in self._clients:
-            session = self._standin.session(call.region)
-            self._clients[key] = session.client(call.service, config=_AS_RECORDED)
         try:
-            answer = getattr(self._clients[key], xform_name(call.operation))(**self._filled(call.request))
+            answer = getattr(self.client(call, call.service), xform_name(call.operation))(**self._filled(call.request))
         except ClientError as error:
             return error.response["Error"]["Code"], error.response["Error"].get("Message", ""), {}
         self._learn(call.answer, answer)
         return "", "", answer
+
+    def close(self) -> None:
+        """Close its connections."""
+        for client in self._clients.values():
+            client.close()
+
+    def client(self, call: Recorded, service: str) -> Any:
+        """A client of a service in the region of a call."""
+        key = call.region, service
+        if key not in self._clients:
+            self._clients[key] = self._standin.session(call.region).client(service, config=_AS_RECORDED)
+        return self._clients[key]
 
     def _filled(self, value: Any) -> Any:
         """A request as it can be sent: another body, this stand-in's ids, and nothing that was hidden."""
@@ -204,8 +220,8 @@ class _Player:
 class _World:
     """What AWS did by itself, or what was there before, by what the recording says of it."""
 
-    def __init__(self, calls: Sequence[Recorded], standin: Any) -> None:
-        self._calls, self._standin = calls, standin
+    def __init__(self, calls: Sequence[Recorded], standin: Any, client: Callable[[Recorded, str], Any]) -> None:
+        self._calls, self._standin, self._client = calls, standin, client
         self._training = importlib.import_module("standin_training")
         self._written = {call.request.get("Key") for call in calls if not _is_reading(call)}
         registry = standin.account.registry
@@ -236,7 +252,7 @@ class _World:
             script(call.request[key], statuses, reason, region=call.region)
 
     def _statuses(self, index: int, key: str, described: str, status: str) -> tuple[list[str], str]:
-        """What was seen of it until it was changed again, and why it failed."""
+        """What was seen of it until that was over, and why it failed."""
         name, found, reason = self._calls[index].request[key], list[str](), ""
         for call in self._calls[index + 1 :]:
             if call.request.get(key) != name or call.error:
@@ -244,6 +260,8 @@ class _World:
             if call.operation == described:
                 found.append(call.answer[status])
                 reason = call.answer.get("FailureReason", "")
+                if found[-1] in _ENDS:
+                    break
             elif call.operation.startswith(("Create", "Update", "Delete")):
                 break
         return found, reason
@@ -253,7 +271,7 @@ class _World:
         copies = call.answer.get("RuntimeConfig", {}).get("CurrentCopyCount")
         if copies is None or call.answer["InferenceComponentStatus"] != "InService":
             return  # each look at it brings the stand-in's next status
-        sagemaker = self._standin.session(call.region).client("sagemaker")
+        sagemaker = self._client(call, "sagemaker")
         named = {"InferenceComponentName": call.request["InferenceComponentName"]}
         here = sagemaker.describe_inference_component(**named)
         if here["InferenceComponentStatus"] == "InService" and copies != here["RuntimeConfig"]["CurrentCopyCount"]:
@@ -264,7 +282,7 @@ class _World:
         """A file of AWS's own, or of the user's: no call of the recording wrote it."""
         if key in self._written:
             return
-        s3, named = self._standin.session(call.region).client("s3"), {"Bucket": call.request["Bucket"], "Key": key}
+        s3, named = self._client(call, "s3"), {"Bucket": call.request["Bucket"], "Key": key}
         try:
             s3.head_object(**named)
         except ClientError as error:

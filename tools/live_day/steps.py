@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,15 +100,17 @@ def _component(means: Means) -> None:
 def _scale_to_zero(means: Means) -> None:
     """Nobody asks until AWS has taken the last copy away; then a request is refused, and wakes it."""
     endpoint = means.deploy("component")
-    sagemaker = means.session.client("sagemaker")
-    for _ in range(_ZERO_POLLS):
-        described = sagemaker.describe_inference_component(InferenceComponentName=endpoint.component or "")
-        if described.get("RuntimeConfig", {}).get("CurrentCopyCount") == 0:
-            break
-        means.pause(_POLL_SECONDS)
-    else:
-        minutes = _ZERO_POLLS * _POLL_SECONDS / 60
-        raise NotAsWanted(f"{endpoint.address} has not scaled to zero in {minutes:.0f} minutes without a request")
+    assert endpoint.component
+    with closing(means.session.client("sagemaker")) as sagemaker:
+        for _ in range(_ZERO_POLLS):
+            described = sagemaker.describe_inference_component(InferenceComponentName=endpoint.component)
+            copies = described.get("RuntimeConfig", {}).get("CurrentCopyCount")
+            if (described["InferenceComponentStatus"], copies) == ("InService", 0):
+                break
+            means.pause(_POLL_SECONDS)
+        else:
+            minutes = _ZERO_POLLS * _POLL_SECONDS / 60
+            raise NotAsWanted(f"{endpoint.address} has not scaled to zero in {minutes:.0f} minutes without a request")
     try:
         endpoint.chat(_QUESTION, max_tokens=16)
     except InvocationError as error:
