@@ -50,7 +50,7 @@ def running(folder: Path, passwords: Path | None = None) -> Iterator[str]:
     config.write_text(
         "version: 0.1\n"
         "log: {level: info, accesslog: {disabled: true}}\n"
-        f"storage: {{filesystem: {{rootdirectory: {folder / 'blobs'}}}}}\n"
+        f"storage: {{filesystem: {{rootdirectory: {folder / 'blobs'}}}, delete: {{enabled: true}}}}\n"
         'http: {addr: "127.0.0.1:0"}\n' + auth
     )
     # it takes every such variable for a setting of its own

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import botocore.session
 import pytest
 from botocore.client import ClientCreator
 from botocore.model import ServiceModel
 from botocore.retries.standard import ExponentialBackoff
+from loopback_registry import running
 from moto import backends
 from standin import StandIn
 from standin_user import User
+
+from toolkit.platforms.sagemaker.rules.head_training import pins
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -51,3 +56,22 @@ def standin(_standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 @pytest.fixture
 def user(standin: StandIn) -> User:
     return User(standin)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("ecr")) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of the right names, with nothing in them."""
+    folder = tmp_path_factory.mktemp("wheels")
+    for name, _, version in (pin.partition("==") for pin in pins()):
+        stem = f"{name.replace('-', '_')}-{version}"
+        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+            wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+            wheel.writestr(f"{stem}.dist-info/RECORD", "")
+    return folder

@@ -10,9 +10,11 @@ from moto.ecr.models import ecr_backends
 from standin_http import Call
 
 from toolkit.images.manifest import SCHEMA_2
-from toolkit.platforms.local.aws import ACCOUNT, ServiceError
+from toolkit.platforms.local.aws import ACCOUNT, ServiceError, now
 
 _PASSWORD = "first"
+# Bills of materials and signatures too.
+_ANY = f"{SCHEMA_2}, application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json"
 
 
 class OwnRegistry:
@@ -26,6 +28,7 @@ class OwnRegistry:
         self.findings: dict[str, int] = {}
         self.operations = {
             "ecr:GetAuthorizationToken": self._token,
+            "ecr:BatchDeleteImage": self._delete,
             "ecr:DescribeImages": self._images,
             "ecr:DescribeImageScanFindings": self._scan,
         }
@@ -47,13 +50,28 @@ class OwnRegistry:
         if repository not in ecr_backends[ACCOUNT][call.region].repositories:
             raise ServiceError(f"The repository {repository} does not exist", code="RepositoryNotFoundException")
         details: list[dict[str, Any]] = []
-        for wanted in call.request["imageIds"]:
-            answer = self._head(repository, wanted["imageTag"])
+        wanted = [item["imageTag"] for item in call.request.get("imageIds", [])]
+        for tag in wanted or self._tags(repository):
+            answer = self._head(repository, tag, SCHEMA_2 if wanted else _ANY)
             if answer.status_code == httpx.codes.NOT_FOUND:
-                raise ServiceError(f"The image {wanted} does not exist", code="ImageNotFoundException")
+                raise ServiceError(f"The image {tag} does not exist", code="ImageNotFoundException")
             digest = answer.headers["Docker-Content-Digest"]
-            details.append({"repositoryName": repository, "imageDigest": digest, "imageTags": [wanted["imageTag"]]})
+            detail = {"repositoryName": repository, "imageDigest": digest, "imageTags": [tag], "imagePushedAt": now()}
+            details.append(detail)
         return {"imageDetails": details}
+
+    def _delete(self, call: Call) -> object:
+        if self.host is None:
+            return None
+        repository = call.request["repositoryName"]
+        for item in call.request["imageIds"]:
+            url = f"http://{self.host}/v2/{repository}/manifests/{item['imageDigest']}"
+            httpx.delete(url, trust_env=False).raise_for_status()
+        return {"imageIds": call.request["imageIds"], "failures": []}
+
+    def _tags(self, repository: str) -> list[str]:
+        answer = httpx.get(f"http://{self.host}/v2/{repository}/tags/list", trust_env=False)
+        return [] if answer.status_code == httpx.codes.NOT_FOUND else answer.json()["tags"] or []
 
     def _scan(self, call: Call) -> object:
         if self.host is None:
@@ -63,6 +81,6 @@ class OwnRegistry:
             "imageScanFindings": {"findings": [], "findingSeverityCounts": self.findings},
         }
 
-    def _head(self, repository: str, selector: str) -> httpx.Response:
+    def _head(self, repository: str, selector: str, accept: str = SCHEMA_2) -> httpx.Response:
         url = f"http://{self.host}/v2/{repository}/manifests/{selector}"
-        return httpx.head(url, headers={"Accept": SCHEMA_2}, trust_env=False)
+        return httpx.head(url, headers={"Accept": accept}, trust_env=False)

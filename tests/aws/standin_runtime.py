@@ -40,6 +40,13 @@ def echo(invocation: Invocation) -> Reply:
     return Reply((json.dumps(invocation.body).encode(),))
 
 
+# SageMaker's own words, as others saw them in 2026-08; the code is unverified.
+_NO_COPY = (
+    "Inference Component has no capacity to process this request. ApplicationAutoScaling may be in-progress (if "
+    "configured) or try to increase the capacity by invoking UpdateInferenceComponentRuntimeConfig API."
+)
+
+
 class Runtime:
     """`container` is what runs behind every endpoint; tests put their own function there."""
 
@@ -89,7 +96,9 @@ class Runtime:
         if variant and variant not in [target.variant for target in targets]:
             raise ServiceError(f"Variant {variant} of endpoint {name} not found.", "ValidationError")
         if component:
-            sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": component})
+            described = sagemaker.answer("DescribeInferenceComponent", {"InferenceComponentName": component})
+            if described["RuntimeConfig"] == {"DesiredCopyCount": 0, "CurrentCopyCount": 0}:
+                raise ServiceError(_NO_COPY, "ValidationError")
         elif is_for_components(in_service(sagemaker.endpoints, name)):
             raise ServiceError(
                 "Inference Component Name header is required for endpoints to which you plan to deploy inference "

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback_registry import running
 from reports import example
 from rights import needless, never_allowed, not_allowed
 from small_images import push_base
@@ -24,7 +22,6 @@ from toolkit.cli.main import run
 from toolkit.errors import RecipeError, ToolkitError
 from toolkit.images.registry import Registry
 from toolkit.loading import load
-from toolkit.platforms.sagemaker.rules.head_training import pins
 from toolkit.training.job import TrainingJob
 
 MODELS = Path(__file__).parents[2] / "recipes" / "tiny" / "models"
@@ -49,25 +46,6 @@ container: {{base: '{host}/base:1'}}
 platform: {{name: sagemaker, role: create, instance_types: [ml.g6e.2xlarge], kms_key: abc}}
 """
 INTERRUPTED = ("Starting", "Training", "Interrupted", "Starting", "Training", "Uploading", "Completed")
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(tmp_path_factory.mktemp("ecr")) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Packages of the right names, with nothing in them."""
-    folder = tmp_path_factory.mktemp("wheels")
-    for name, _, version in (pin.partition("==") for pin in pins()):
-        stem = f"{name.replace('-', '_')}-{version}"
-        with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-            wheel.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-            wheel.writestr(f"{stem}.dist-info/RECORD", "")
-    return folder
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ class Desk:
         self.standin.controllers.script = Script(steps)
 
     def train(self, **more: Any) -> TrainingRun:
-        outside = Outside(open_trainer=lambda recipe: self.platform)
+        outside = Outside(open_trainer=lambda *_: self.platform)
         return train_with(self.recipe, **{"_outside": outside, "progress": Silent(), **more})
 
     def objects(self, plural: str) -> list[dict[str, Any]]:

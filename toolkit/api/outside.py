@@ -21,7 +21,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.registry import session_of
 
 if TYPE_CHECKING:
-    from toolkit.platforms.rules import TrainingPlatform
+    from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
 _HUB_SECONDS, _WEB_SECONDS = 5.0, 120.0
 
@@ -37,9 +37,9 @@ def open_web() -> httpx.Client:
     return httpx.Client(timeout=_WEB_SECONDS)
 
 
-def open_trainer(recipe: Recipe) -> TrainingPlatform:
-    """What trains on the recipe's platform."""
-    session = session_of(recipe.platform.name)
+def open_trainer(recipe: Recipe, login: AwsSession | None = None) -> TrainingPlatform:
+    """What trains on the recipe's platform, with `login` for AWS if it is given."""
+    session = session_of(recipe.platform.name, login)
     return session.trainer(session.scope(recipe))
 
 
@@ -56,7 +56,7 @@ class Outside:
     open_hub: Callable[[], httpx.Client | None] = open_hub
     open_web: Callable[[], httpx.Client] = open_web
     sources: Sources = SOURCES
-    open_trainer: Callable[[Recipe], TrainingPlatform] = open_trainer
+    open_trainer: Callable[[Recipe, AwsSession | None], TrainingPlatform] = open_trainer
     free_bytes: Callable[[], int] = free_bytes
     today: Callable[[], date] = current_day
 

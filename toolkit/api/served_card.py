@@ -45,7 +45,7 @@ def write_served(
         before = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else run.card
         write_whole(path, with_served(before, section))
         return str(path)
-    opened = _outside.open_trainer(recipe)
+    opened = _outside.open_trainer(recipe, None)
     with TemporaryDirectory(prefix="toolkit-") as scratch:
         write_whole(Path(scratch) / CARD, with_served(run.card, section))
         opened.put_head(Path(scratch), str(recipe.drafter), progress or default_progress())

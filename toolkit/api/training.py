@@ -41,7 +41,7 @@ from toolkit.training.plan import section
 
 if TYPE_CHECKING:
     from toolkit.platforms.parts import HeadTraining
-    from toolkit.platforms.rules import TrainingPlatform
+    from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
 _T = TypeVar("_T")
 _ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
@@ -102,13 +102,15 @@ def train(
     wait: bool = True,
     progress: Progress | None = None,
     again: str | None = None,
+    session: AwsSession | None = None,
     _outside: Outside = OUTSIDE,
 ) -> TrainingRun:
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
     is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
-    `toolkit train`. Where $MLFLOW_TRACKING_URI is set, a head that was trained is a run there.
+    `toolkit train`. Where $MLFLOW_TRACKING_URI is set, a head that was trained is a run there. `session` is an AWS
+    session to use instead of the environment's.
 
     Raises UsageError for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put
     nowhere), ApplyError or TrainingJobFailed.
@@ -117,7 +119,7 @@ def train(
     tracker = find_tracker(progress)
     with progress.stage("check"):
         loaded = _trainable(recipe, platform)
-    opened = _outside.open_trainer(loaded)
+    opened = _outside.open_trainer(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)

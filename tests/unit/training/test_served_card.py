@@ -111,7 +111,7 @@ def test_of_a_head_in_s3_the_card_alone_is_written_again(recipe: Path) -> None:
     recipe.write_text(RECIPE.replace("HEAD", "s3://ours/head/").replace("local", "sagemaker, role: create"))
     bucket: Any = Bucket()
     assert (
-        write_served(run_of(recipe), report(), _outside=Outside(open_trainer=lambda _: bucket), progress=Silent())
+        write_served(run_of(recipe), report(), _outside=Outside(open_trainer=lambda *_: bucket), progress=Silent())
         == "s3://ours/head/README.md"
     )
     ((address, files),) = bucket.put.items()

@@ -59,7 +59,7 @@ class Desk:
         return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
 
     def train(self, trainer: LocalTrainer | None = None, **more: Any) -> training.TrainingRun:
-        outside = Outside(open_trainer=lambda _: trainer or self.trainer())
+        outside = Outside(open_trainer=lambda *_: trainer or self.trainer())
         return training.train(self.recipe, _outside=outside, **{"progress": Silent(), **more})
 
     def is_waiting(self) -> bool:

@@ -36,6 +36,7 @@ from toolkit.recipe.source import ModelSource
 COMPILED_CHANNEL = "compiled"
 
 _COMMIT_CHARACTERS = 12
+_KEY_CHARACTERS = 6
 _ORIGIN_CHARACTERS = 8
 
 
@@ -198,9 +199,12 @@ def _listed(
 
 
 def _resource(name: str, recipe: Recipe, account: Account, origin: Mapping[str, Any]) -> Resource:
+    """Under a name with a digest of the key, if there is one: with another, the weights are staged anew."""
+    key = aws(recipe).kms_key
+    if key:
+        name = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:_KEY_CHARACTERS]}"
     location = {"Bucket": bucket_name(account), "Prefix": f"{WEIGHTS_PREFIX}{name}/"}
-    key = {"KmsKeyId": aws(recipe).kms_key} if aws(recipe).kms_key else {}
-    return Resource("Weights", name, {**location, **origin, **key})
+    return Resource("Weights", name, {**location, **origin, **({"KmsKeyId": key} if key else {})})
 
 
 @dataclass(frozen=True)
