@@ -63,7 +63,7 @@ def complete(loaded: LoadedRecipe) -> Recipe:
     sections |= {
         "target": file.target.edit(model=model_source(file.target.model, folder).model),
         "speculation": _speculation(file.speculation, engine, engine_rules, folder),
-        "training": _training(file.training, folder),
+        "training": _training(file.training, file.speculation.method, folder),
         "engine": engine,
         "container": _container(file.container, folder),
         "platform": platform,
@@ -121,13 +121,13 @@ def _container(written: str | ContainerSection, folder: Path) -> ContainerSectio
     return written.edit(dockerfile=absolute(folder, written.dockerfile)) if written.dockerfile else written
 
 
-def _training(written: TrainingSection | None, folder: Path) -> TrainingSection | None:
+def _training(written: TrainingSection | None, method: str, folder: Path) -> TrainingSection | None:
     if written is None:
         return None
     data = [_data_source(item, folder) for item in written.data]
     start = model_source(written.start_from, folder).model if written.start_from else None
     head = model_source(written.head, folder).model if written.head else None
-    return written.edit(data=data, start_from=start, head=head)
+    return written.filled(method).edit(data=data, start_from=start, head=head)
 
 
 def _data_source(written: str | SharedSource, folder: Path) -> str | SharedSource:

@@ -6,7 +6,8 @@ Platforms declare what else their jobs take.
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
 
@@ -22,6 +23,32 @@ DataSource = Annotated[
 Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https?://[^\s@]+)$")]
 
 TRAINED_METHODS = ("p-eagle", "eagle3")
+
+# EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
+_OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}}
+
+# `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %.
+# `tiny`: what the tiny pair's heads are trained with. `quick`: a smaller head, half as long sequences, one epoch.
+_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "paper": {
+        "layers": 4,
+        "depth": 8,
+        "max_length": 8192,
+        "epochs": 20,
+        "batch_tokens": 64 * 8192,
+        "learning_rate": 1e-4,
+        "warmup": 0.0025,
+    },
+    "quick": {"layers": 1, "max_length": 2048, "epochs": 1},
+    "tiny": {
+        "layers": 2,
+        "depth": 16,
+        "max_length": 640,
+        "steps": 400,
+        "batch_tokens": 1024,
+        "learning_rate": 4e-3,
+    },
+}
 
 LONGEST_HOURS = 672
 """Of a training job on SageMaker: 28 days."""
@@ -68,9 +95,17 @@ class TrainingSection(Section):
     held_out: Annotated[float, Field(gt=0, lt=1)] = Field(
         0.05, description="share of the conversations that the head never learns from, and is measured on"
     )
-    layers: PositiveInt = Field(4, description="decoder layers of the head")
+    preset: Literal["paper", "quick", "tiny"] | None = Field(
+        None,
+        description="values of keys that are not written: `paper`, as P-EAGLE's authors trained (20 epochs, half a "
+        "million tokens a step, for several large GPUs); `quick`, to see that it works: one layer, one epoch of "
+        "sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million parameters",
+    )
+    layers: PositiveInt = Field(4, description="decoder layers of the head; default: 4, of `eagle3` 1")
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
-        8, description="draft tokens that the head learns to predict; more than speculation.num_speculative_tokens"
+        8,
+        description="draft tokens that the head learns to predict; of P-EAGLE more than "
+        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7",
     )
     draft_vocab_size: PositiveInt | None = Field(
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
@@ -88,6 +123,9 @@ class TrainingSection(Section):
     steps: PositiveInt | None = Field(None, description="optimizer steps, instead of `epochs`")
     batch_tokens: PositiveInt = Field(8192, description="tokens of one optimizer step")
     learning_rate: Annotated[float, Field(gt=0, lt=1)] = Field(1e-4, description="highest learning rate")
+    warmup: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.05, description="share of the steps in which the learning rate rises; after them it falls to 0"
+    )
     seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="decides the split, the order and the weights")
     start_from: ModelName | None = Field(
         None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
@@ -98,6 +136,14 @@ class TrainingSection(Section):
     max_hours: Annotated[float, Field(gt=0, le=LONGEST_HOURS)] = Field(
         24, description="the job is stopped after that time, which bounds what it costs"
     )
+
+    def filled(self, method: str) -> Self:
+        """With the values of its preset, else of the method, for keys that are not written."""
+        values = {**_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
+        written = self.model_fields_set
+        if written & {"epochs", "steps"}:
+            written = written | {"epochs", "steps"}
+        return self.edit(**{key: value for key, value in values.items() if key not in written})
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -56,6 +56,7 @@ class TrainingJob(BaseModel):
     steps: int | None = None
     batch_tokens: int = 8192
     learning_rate: float = 1e-4
+    warmup: float = 0.05
     seed: int = 0
     start_from: str | None = None
     dtype: Dtype = "auto"

@@ -29,7 +29,6 @@ from toolkit.training.learn import Learner, Outcome, lesson
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.samples import Samples
 
-WARMUP_SHARE = 0.05
 LONGEST_GRADIENT = 1.0
 EVALUATIONS = 20
 EVALUATED_TOKENS = 16_384
@@ -142,7 +141,7 @@ class Loop:
         """One optimizer step; its random numbers depend on the seed and its own number alone."""
         torch.manual_seed(seed_of(self._job.seed, step, self._rank, self._world))
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
-            group["lr"] = self._job.learning_rate * rate(step, len(self._batches))
+            group["lr"] = self._job.learning_rate * rate(step, len(self._batches), self._job.warmup)
         self._head.train()
         outcome = self._of_all(self._learn(self._batches[step][self._rank :: self._world]))
         norm = self._share_gradients(outcome.count)
@@ -378,9 +377,9 @@ def evaluated(lengths: Sequence[int], times: int = 1) -> list[int]:
     return [index for index in range(len(lengths)) if before[index] < tokens or index < samples]
 
 
-def rate(step: int, steps: int) -> float:
-    """Share of the learning rate: up in a line over the first steps, then down to nothing at the last."""
-    warmup = max(1, round(steps * WARMUP_SHARE))
+def rate(step: int, steps: int, share: float) -> float:
+    """Share of the learning rate: up in a line over that `share` of the steps, then down to nothing at the last."""
+    warmup = max(1, round(steps * share))
     return min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
 
 

@@ -1,4 +1,4 @@
-"""`training.data`: where it lies, and how much of each source is used."""
+"""`training`: where its data lie, how much of each source is used, and what it takes for keys that are not written."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from toolkit.loading import load
 from toolkit.training.plan import training_job, training_key
 
 
-def recipe(folder: Path, data: str) -> Path:
+def recipe(folder: Path, data: str = "[./own.jsonl]", more: str = "", method: str = "p-eagle") -> Path:
     path = write_pair(folder)
-    path.write_text(f"{path.read_text()}\ntraining: {{data: {data}}}\n")
+    text = path.read_text().replace("method: p-eagle", f"method: {method}")
+    path.write_text(f"{text}\ntraining: {{data: {data}{more}}}\n")
     for name in ("own.jsonl", "general.jsonl"):
         (folder / name).write_text('{"prompt": "a"}\n')
     return path
@@ -48,3 +49,38 @@ def test_what_cannot_be_mixed_is_refused_at_its_line(tmp_path: Path, data: str, 
     with pytest.raises(RecipeError, match="training") as error:
         load(recipe(tmp_path, data))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "written", "expected"),
+    [
+        ("p-eagle", "", {"layers": 4, "depth": 8, "epochs": 3, "batch_tokens": 8192, "warmup": 0.05}),
+        ("eagle3", "", {"layers": 1, "depth": 7, "epochs": 3}),
+        ("eagle3", ", depth: 5", {"layers": 1, "depth": 5}),
+        ("eagle3", ", preset: paper", {"layers": 4, "depth": 8}),
+        (
+            "p-eagle",
+            ", preset: paper",
+            {"max_length": 8192, "epochs": 20, "batch_tokens": 524_288, "warmup": 0.0025, "learning_rate": 1e-4},
+        ),
+        ("p-eagle", ", preset: paper, batch_tokens: 65536, warmup: 0", {"batch_tokens": 65536, "warmup": 0}),
+        ("p-eagle", ", preset: paper, steps: 10", {"steps": 10, "epochs": None}),
+        ("p-eagle", ", preset: tiny", {"steps": 400, "epochs": None, "layers": 2, "depth": 16}),
+        ("p-eagle", ", preset: tiny, epochs: 2", {"steps": None, "epochs": 2}),
+        ("p-eagle", ", preset: quick", {"layers": 1, "epochs": 1, "max_length": 2048, "depth": 8}),
+    ],
+)
+def test_what_is_not_written_is_the_presets_then_the_methods(
+    tmp_path: Path, method: str, written: str, expected: dict[str, object]
+) -> None:
+    job = training_job(load(recipe(tmp_path, more=written, method=method)))
+    assert {key: getattr(job, key) for key in expected} == expected
+
+
+def test_the_tiny_preset_is_how_the_tiny_heads_are_trained() -> None:
+    shipped, keys = load("tiny/train-p-eagle").training, ("layers", "depth", "max_length", "steps", "batch_tokens")
+    assert shipped
+    preset = type(shipped)(data=["a"], preset="tiny").filled("p-eagle")
+    assert [getattr(preset, key) for key in (*keys, "learning_rate")] == [
+        getattr(shipped, key) for key in (*keys, "learning_rate")
+    ]

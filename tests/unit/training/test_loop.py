@@ -256,11 +256,12 @@ def test_a_cpu_multiplies_in_bfloat16_only_if_it_has_such_arithmetic() -> None:
 
 
 def test_the_learning_rate_rises_then_falls_to_nothing() -> None:
-    rates = [rate(step, 100) for step in range(100)]
+    rates = [rate(step, 100, 0.05) for step in range(100)]
 
     assert rates[0] == pytest.approx(0.2)
     assert max(rates) == rates[4] == 1
     assert rates[-1] == pytest.approx(1 / 95)
+    assert [rate(step, 1000, 0.0025) for step in (0, 1, 2)] == pytest.approx([0.5, 1.0, 1.0])
 
 
 def test_progress_lines_are_json_that_a_log_and_a_file_both_have(
