@@ -12,7 +12,6 @@ from reports import example
 from toolkit.api.tracking import Tracker, bench_metrics, find_tracker, train_metrics
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
-from toolkit.errors import UsageError
 
 
 class Saying(Silent):
@@ -40,19 +39,22 @@ def test_without_the_variable_nothing_is_tracked() -> None:
 
 def test_the_plugin_for_an_arn_is_named() -> None:
     arn = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/ours"
-    with pytest.raises(UsageError, match="sagemaker-mlflow is not installed") as refused:
-        find_tracker(Silent(), {"MLFLOW_TRACKING_URI": arn})
-    assert "pip install" in refused.value.hint
-    assert "sagemaker-mlflow" in refused.value.hint
+    saying = Saying()
+    assert find_tracker(saying, {"MLFLOW_TRACKING_URI": arn}) is None
+    (said,) = saying.said
+    assert "pip install" in said
+    assert "sagemaker-mlflow" in said
 
 
 def test_a_missing_package_is_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/ours")
-    for command in (("bench", "http://127.0.0.1:9/v1"), ("tune", "tiny/p-eagle"), ("train", "tiny/train-p-eagle")):
-        assert run([*command]) == 2
-        assert "sagemaker-mlflow" in capsys.readouterr().err
+    for command in (("bench", "http://127.0.0.1:9/v1"), ("tune", "tiny/p-eagle", "--write"), ("train", "tiny/p-eagle")):
+        assert run([*command]) in (2, 3)
+        before, _, after = capsys.readouterr().err.partition("sagemaker-mlflow")
+        assert "error:" not in before
+        assert "error:" in after
 
 
 def test_every_figure_has_a_name_of_its_own() -> None:

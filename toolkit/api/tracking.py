@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from toolkit.apply.progress import Progress
-from toolkit.errors import UsageError
 from toolkit.measure.headline import comparable, speedup_of
 from toolkit.measure.report import BenchReport
 from toolkit.measure.tune_report import TuneReport
@@ -61,14 +60,17 @@ class Tracker:
 
 
 def find_tracker(progress: Progress, environ: Mapping[str, str] = os.environ) -> Tracker | None:
-    """What tracks, None where the environment names no server. Raises UsageError where its packages are missing."""
+    """What tracks; None where the environment names no server, or its packages are missing, which is said.
+
+    The variable may be there for something else, so that is no reason not to measure.
+    """
     if not (uri := environ.get(VARIABLE)):
         return None
     # SageMaker's own servers are named by ARN, which mlflow learns from a plugin.
     needed = {"mlflow": "mlflow-skinny", **({"sagemaker_mlflow": "sagemaker-mlflow"} if uri.startswith("arn:") else {})}
     if missing := [package for module, package in needed.items() if find_spec(module) is None]:
-        hint = f"Run: pip install {' '.join(missing)}. Or unset {VARIABLE}."
-        raise UsageError(f"${VARIABLE} is set, and {' and '.join(missing)} is not installed", hint=hint)
+        progress.say(f"not tracked: ${VARIABLE} is set, and this is not installed: pip install {' '.join(missing)}")
+        return None
     return Tracker(progress)
 
 
