@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from reports import example
 
+import toolkit
 from toolkit.api.tracking import Tracker, bench_metrics, find_tracker, train_metrics
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
@@ -50,11 +51,15 @@ def test_a_missing_package_is_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "arn:aws:sagemaker:us-west-2:123456789012:mlflow-app/ours")
-    for command in (("bench", "http://127.0.0.1:9/v1"), ("tune", "tiny/p-eagle", "--write"), ("train", "tiny/p-eagle")):
+    for command in (("bench", "http://127.0.0.1:9/v1"), ("tune", "tiny/p-eagle", "--write")):
         assert run([*command]) in (2, 3)
         before, _, after = capsys.readouterr().err.partition("sagemaker-mlflow")
         assert "error:" not in before
         assert "error:" in after
+    saying = Saying()
+    with pytest.raises(UsageError):
+        toolkit.train("tiny/p-eagle", progress=saying)
+    assert "sagemaker-mlflow" in saying.said[0]
 
 
 def test_every_figure_has_a_name_of_its_own() -> None:
