@@ -13,6 +13,7 @@ import toolkit
 from toolkit.api.tracking import Tracker, bench_metrics, find_tracker, train_metrics
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
+from toolkit.errors import UsageError
 
 
 class Saying(Silent):
