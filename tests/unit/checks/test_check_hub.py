@@ -350,7 +350,7 @@ def test_a_memory_finding_names_the_cheapest_types_that_fit(tmp_path: Path) -> N
 
 def test_every_code_has_a_case() -> None:
     tests = Path(__file__).parents[2]
-    files = [path for folder in ("unit", "security", "images") for path in (tests / folder).rglob("test_*.py")]
+    files = [path for folder in ("unit", "security", "images", "aws") for path in (tests / folder).rglob("test_*.py")]
     tested = "".join(path.read_text() for path in [*files, Path(__file__).with_name("known_threads.json")])
     named = json.loads((Path(run.__file__).with_name("codes.json")).read_text())
     short = {name: name.split(".")[1] for name in named}

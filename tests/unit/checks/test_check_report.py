@@ -19,10 +19,10 @@ from toolkit.checks.run import Report, require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load
+from toolkit.platforms.sagemaker.keys import AwsTraining
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import EngineRules, Recipe
 from toolkit.recipe.rules import EngineAnswer
-from toolkit.recipe.training_schema import TrainingSection
 
 ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")
 WARNING = Finding("lock.stale", "stale", "target.model", 3, severity="warning")
@@ -33,7 +33,7 @@ def test_every_code_that_the_source_gives_is_explained() -> None:
     text = "".join(source for path in folder.rglob("*.py") if "Finding(" in (source := path.read_text()))
     families = "|".join(dict.fromkeys(name.split(".")[0] for name in codes()))
     given = set(re.findall(rf'"((?:{families})\.(?!json)[a-z0-9-]+)"', text))
-    keys = {f"training.{key}" for key in TrainingSection.model_fields} | {
+    keys = {f"training.{key}" for key in AwsTraining.model_fields} | {
         "container.wheels"
     }  # some codes are called like the key at fault
     assert given - (keys - set(codes())) == set(codes())
