@@ -28,7 +28,7 @@ def test_the_tiny_pair_is_tuned_and_nothing_stays(endpoint: Endpoint, tmp_path: 
     recipe.write_text(shipped.read_text().replace(": ./", f": {shipped.parent}/").replace(str(PROMPTS), str(short)))
     before = {item.name for item in toolkit.endpoints()}
 
-    report = toolkit.tune(recipe, k=KS, workloads=["structured"], seconds=8, write=True, progress=Silent())
+    report = toolkit.tune(recipe, k=KS, workloads=["structured"], seconds=12, write=True, progress=Silent())
 
     assert report, report
     assert {item.name for item in toolkit.endpoints()} == before
