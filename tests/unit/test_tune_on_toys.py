@@ -64,8 +64,10 @@ class Bench:
     cut_at: int = 0
     by_batch: tuple[float, ...] = (1.0, 1.0)
     served: list[list[str]] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
 
-    def __call__(self, endpoint: Endpoint, *, concurrency: tuple[int, ...], **_: Any) -> BenchReport:
+    def __call__(self, endpoint: Endpoint, *, concurrency: tuple[int, ...], seed: int, **_: Any) -> BenchReport:
+        self.seeds.append(seed)
         self.served.append(sorted(name for kind, name in SESSION.box.holds if kind == "Top"))
         found = re.search(r"-k(\d+)$", endpoint.name)
         if not found:
@@ -96,6 +98,7 @@ def test_four_of_ten_k_are_measured_one_at_a_time_the_best_again_and_nothing_rem
     assert report.winner == "K=4"  # as all ten would show
     assert report.measured == 4
     assert bench.served == [["spinner-baseline", f"spinner-tune-k{k}"] for k in (10, 3, 4, 5, 4)]
+    assert bench.seeds == [0, 0, 0, 0, 1], "what is measured again is asked in another order"
     assert [row.setting for row in report.rows if row.ratio is None] == [f"K={k}" for k in (1, 2, 6, 7, 8, 9)]
     assert SESSION.box.holds == {}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, Platform
 
 Status = Literal["PendingManualApproval", "Approved", "Rejected"]
-_GROUP = re.compile(r"[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}")
 _WORDS = {"create": "registered", "update": "its status was changed", "reuse": "was registered already"}
 
 
@@ -71,19 +69,21 @@ def register(
     """
     from toolkit.apply.executor import leased, make
 
-    _require_valid(group, status)
+    if status is not None and status not in get_args(Status):
+        raise UsageError(f"status: {status} is none", hint=f"Give one of {', '.join(get_args(Status))}.")
     progress = progress or default_progress()
     proof = report if report is None or isinstance(report, BenchReport) else load_report(report)
     with progress.stage("check"):
         loaded = load(recipe)
         registry = _registry(loaded)
+        owner = registry.owner(group)
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):
         opened = open_for(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         version = Version(group, status, proof, _training_job(loaded, opened))
-        rules, owner = rules_of(opened.name), registry.owner(group)
+        rules = rules_of(opened.name)
         resources = registry.resources(complete, account, version)
         plan = make_plan(
             str(loaded.path.resolve()), rules, [owner], resources, opened.observe(resources, ()), account=account
@@ -99,14 +99,6 @@ def register(
     verb = next(action.verb for action in plan.actions if (action.kind, action.name) == (made.kind, made.name))
     state = made.state
     return RegisteredVersion(group, state["Version"], state["Arn"], state["Status"], _WORDS[verb], version.training_job)
-
-
-def _require_valid(group: str, status: str | None) -> None:
-    if _GROUP.fullmatch(group) is None:
-        hint = "Use 1 to 63 letters, digits and hyphens, such as my-model."
-        raise UsageError(f"group: {group} is no name of a model package group", hint=hint)
-    if status is not None and status not in get_args(Status):
-        raise UsageError(f"status: {status} is none", hint=f"Give one of {', '.join(get_args(Status))}.")
 
 
 def _registry(recipe: Recipe) -> ModelRegistry:

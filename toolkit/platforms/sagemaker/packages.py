@@ -18,17 +18,16 @@ from toolkit.platforms.sagemaker.aws_errors import is_missing, unless
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.kinds.model_package import RECIPE, RECIPE_DIGEST, group_versions, is_no_group
 from toolkit.platforms.sagemaker.objects import read_objects
-from toolkit.platforms.sagemaker.rules.names import PACKAGE_TAG
+from toolkit.platforms.sagemaker.rules.names import PACKAGE_GROUP, PACKAGE_TAG
 from toolkit.platforms.sagemaker.rules.portable import RECIPE_FILE
 from toolkit.platforms.sagemaker.rules.registering import content_digest
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
 
-_NAME = r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}"
 _ARN = re.compile(
     rf"arn:[a-z-]+:sagemaker:(?P<region>[a-z0-9-]+):(?P<account>\d{{12}}):"
-    rf"(?:model-package-group/(?P<group>{_NAME})|model-package/{_NAME}/\d+)"
+    rf"(?:model-package-group/(?P<group>{PACKAGE_GROUP})|model-package/{PACKAGE_GROUP}/\d+)"
 )
 
 

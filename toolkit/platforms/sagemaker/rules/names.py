@@ -27,6 +27,9 @@ PAUSED_TAG = "toolkit:paused"
 PACKAGE_TAG = "model-package"
 """Tag of what is deployed from the model registry: the ARN of the version."""
 
+PACKAGE_GROUP = r"[a-zA-Z0-9](?:-*[a-zA-Z0-9]){0,62}"
+"""Names of model package groups, as a pattern (botocore 1.44.5, ModelPackageGroupName)."""
+
 WEIGHTS_PREFIX = "weights/"
 USES_PREFIX = "uses/"
 """Prefixes in the toolkit's bucket: weights by content, and empty objects `uses/<weights>/<endpoint>`."""
@@ -168,7 +171,13 @@ def scale_from_zero_alarm(resource_id: str) -> str:
 
 
 def registered(group: str) -> str:
-    """Who uses what the versions of a model package group need. No endpoint has a dot in its name."""
+    """Who uses what the versions of a model package group need. No endpoint has a dot in its name.
+
+    Raises UsageError for no name of a group.
+    """
+    if re.fullmatch(PACKAGE_GROUP, group) is None:
+        hint = "Use 1 to 63 letters, digits and hyphens, such as my-model."
+        raise UsageError(f"group: {group} is no name of a model package group", hint=hint)
     return f"{_REGISTERED}{group}"
 
 
