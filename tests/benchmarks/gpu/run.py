@@ -11,10 +11,10 @@ It prints four tables, with hardware and versions:
 - K by K: one head at several K, with the acceptance length that its published curve gives for each.
 - sampler: speedups computed from steps per second at one acceptance against those measured at another.
 
-NOT PROVEN: this has never run on a GPU. `--rehearse` runs all of it on a CPU with a tiny shape: it shows that the code
-works, and nothing about speed. There the engine cannot accept drafts by chance, so speedups are computed from steps per
-second. What random weights cannot show: which experts real text needs (they may fall on fewer or on more), and
-acceptance itself. Fields of heads that nobody published are assumed, see shapes.json.
+What it showed is beside this file; no speedup yet. `--rehearse` runs all but the sampler on a CPU with a tiny shape: it
+shows that the code works, and nothing about speed. There the engine cannot accept drafts by chance, so speedups are
+computed from steps per second. What random weights cannot show: which experts real text needs (they may fall on fewer or
+on more), and acceptance itself. Fields of heads that nobody published are assumed, see shapes.json.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ import json
 import math
 import os
 import random
+import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from importlib.metadata import packages_distributions, version
+from itertools import chain, permutations
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from vllm_server import Engine, NotStarted, hardware, serving, write_model
+from vllm_server import Engine, NotStarted, engine_name, engine_version, gpu_gibibytes, hardware, serving, write_model
 
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.errors import InvocationError
@@ -43,7 +45,6 @@ from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
 from toolkit.measure.measurement import Interval
 from toolkit.measure.read_workloads import read_workloads
-from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
 from toolkit.measure.statistics import pairs_of, speedup
@@ -52,8 +53,11 @@ from toolkit.version import __version__
 
 HERE = Path(__file__).parent
 TINY = HERE.parents[2] / "recipes" / "tiny"
-PROMPT_TOKENS = 256
+PROMPT_TOKENS = 128
 PROMPTS = 64
+GIB = 1 << 30
+# Of Qwen3-8B: weights, a head, the cache, graphs.
+SERVER_GIBIBYTES = 26
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,20 @@ CURVE = (0.813, 0.59, 0.411, 0.279, 0.188, 0.128, 0.089)
 
 
 @dataclass(frozen=True)
+class Head:
+    """A drafter at one K. On a GPU its drafts are accepted by chance, `length` tokens for each target step."""
+
+    kind: str
+    k: int
+    length: float
+
+    def __str__(self) -> str:
+        return f"{self.kind} K={self.k} at {self.length:.2f}"
+
+
+@dataclass(frozen=True)
 class Settings:
-    """What differs between a GPU and the rehearsal."""
+    """What differs between a GPU and the rehearsal. `together` servers run at a time, the baseline among them."""
 
     shapes: tuple[str, ...]
     loads: tuple[int, ...]
@@ -92,16 +108,24 @@ class Settings:
     seconds: float
     tokens: int
     flags: dict[str, Any]
+    together: int
     on_gpu: bool
     logs: Path
     requests: int | None = None
 
 
 def gpu(args: argparse.Namespace, logs: Path) -> Settings:
-    """Both servers share one GPU, so each takes less than half of its memory."""
-    flags = {"dtype": "bfloat16", "max-model-len": 4096, "max-num-seqs": 128, "gpu-memory-utilization": 0.44}
+    """Servers start side by side: the cache is given in bytes, since none can measure what is free for it."""
+    flags = {
+        "dtype": "bfloat16",
+        "max-model-len": 1024,
+        "max-num-seqs": 64,
+        "gpu-memory-utilization": 0.1,
+        "kv-cache-memory-bytes": 6 * GIB,
+    }
     loads = tuple(map(int, args.loads.split(",")))
-    return Settings(tuple(args.shapes.split(",")), loads, (1, 3, 5, 7), args.seconds, 512, flags, True, logs)
+    together = int(gpu_gibibytes() // SERVER_GIBIBYTES)
+    return Settings(tuple(args.shapes.split(",")), loads, (1, 3, 5, 7), args.seconds, 192, flags, together, True, logs)
 
 
 def rehearsal(args: argparse.Namespace, logs: Path) -> Settings:
@@ -112,9 +136,9 @@ def rehearsal(args: argparse.Namespace, logs: Path) -> Settings:
         "max-num-seqs": 4,
         "max-num-batched-tokens": 2048,
         "enforce-eager": True,
-        "kv-cache-memory-bytes": 268435456,
+        "kv-cache-memory-bytes": GIB // 4,
     }
-    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, False, logs, requests=4)
+    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, 2, False, logs, requests=4)
 
 
 async def proof(settings: Settings) -> list[str]:
@@ -122,118 +146,113 @@ async def proof(settings: Settings) -> list[str]:
     rows = ["| VLLM_BATCH_INVARIANT | lossless | same answers | detail |", "|---|---|---|---|"]
     if not settings.on_gpu:
         rows.append("| 1 | skipped: batch invariance is for GPUs | | |")
-    for invariant in ("0", "1") if settings.on_gpu else ("0",):
-        env = {"VLLM_BATCH_INVARIANT": invariant}
-        head = {"method": "eagle3", "model": str(TINY / "models/p-eagle"), "parallel_drafting": True}
-        flags = {**settings.flags, "max-model-len": 1024}
-        baseline = Engine(TINY / "models/target", flags, env=env)
-        pair = (baseline, replace(baseline, speculation={**head, "num_speculative_tokens": 7}))
-        try:
-            report = await _proved(settings, pair, f"proof-{invariant}")
-        except (NotStarted, InvocationError) as error:
-            rows.append(f"| {invariant} | does not run | | {error} |")
-            continue
-        verdict = next(item for item in report.verdicts if item.claim == "lossless")
-        same = [row.identical for row in report.arms if row.identical is not None]
-        shown = ", ".join(f"{share:.0%}" for share in same)
-        rows.append(f"| {invariant} | {_WORDS[verdict.holds]} | {shown} | {verdict.detail} |")
-    return rows
+    return rows + list(await asyncio.gather(*(_proved(settings, how) for how in ("0", "1")[: 1 + settings.on_gpu])))
+
+
+async def _proved(settings: Settings, invariant: str) -> str:
+    head = {"method": "eagle3", "model": str(TINY / "models/p-eagle"), "parallel_drafting": True}
+    baseline = Engine(TINY / "models/target", settings.flags, env={"VLLM_BATCH_INVARIANT": invariant})
+    engines = {"baseline": baseline, "p-eagle": replace(baseline, speculation={**head, "num_speculative_tokens": 7})}
+    try:
+        async with started(settings, engines, f"proof-{invariant}", chat=True) as arms:
+            prompts = [TINY / "prompts/structured.jsonl", TINY / "prompts/open-ended.jsonl"]
+            workloads = [workload for path in prompts for workload in read_workloads(str(path))]
+            report = await measure(_design(settings, arms, workloads), "proof")
+    except (NotStarted, InvocationError) as error:
+        return f"| {invariant} | does not run | | {error} |"
+    verdict = next(item for item in report.verdicts if item.claim == "lossless")
+    shown = ", ".join(f"{row.identical:.0%}" for row in report.arms if row.identical is not None)
+    return f"| {invariant} | {_WORDS[verdict.holds]} | {shown} | {verdict.detail} |"
 
 
 _WORDS = {True: "yes", False: "NO", None: "not shown"}
 
 
-async def _proved(settings: Settings, pair: Sequence[Engine], name: str) -> BenchReport:
+@asynccontextmanager
+async def started(
+    settings: Settings, engines: Mapping[str, Engine], name: str, chat: bool
+) -> AsyncIterator[dict[str, Arm]]:
+    """An arm for each engine, all started at once and stopped at the end. Raises NotStarted if one does not start."""
+
+    async def start(arm: str, engine: Engine) -> Arm:
+        log = settings.logs / f"{name}-{arm.replace(' ', '-')}.log"
+        began = time.monotonic()
+        connection = await stack.enter_async_context(serving(engine, log, chat))
+        print(f"{name}: {arm} started in {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+        return Arm(arm, connection, engine.speculation is not None, scoring=SCORING)
+
     async with AsyncExitStack() as stack:
-        arms = await _arms(stack, settings, pair, name, chat=True)
-        design = Design(
-            arms=arms[1:],
-            baseline=arms[0],
-            workloads=tuple(workload for path in _prompts() for workload in read_workloads(path)),
-            loads=tuple(map(Load, settings.loads)),
-            seconds=settings.seconds,
-            requests=settings.requests,
-            max_tokens=settings.tokens,
-        )
-        return await measure(design, name)
+        arms = await asyncio.gather(*(start(*item) for item in engines.items()), return_exceptions=True)
+        for arm in arms:
+            if isinstance(arm, BaseException):
+                raise arm
+        yield dict(zip(engines, cast(list[Arm], arms), strict=True))
 
 
-def _prompts() -> Iterator[str]:
-    yield str(TINY / "prompts/structured.jsonl")
-    yield str(TINY / "prompts/open-ended.jsonl")
-
-
-async def _arms(
-    stack: AsyncExitStack, settings: Settings, engines: Sequence[Engine], name: str, chat: bool
-) -> tuple[Arm, ...]:
-    """The baseline and its arms, started one after the other: each measures how much memory is free."""
-    arms = []
-    for number, engine in enumerate(engines):
-        arm = "baseline" if engine.speculation is None else name
-        log = settings.logs / f"{name}-{number}.log"
-        arms.append(
-            Arm(arm, await stack.enter_async_context(serving(engine, log, chat)), arm != "baseline", scoring=SCORING)
-        )
-    return tuple(arms)
+def _design(settings: Settings, arms: Mapping[str, Arm], workloads: Sequence[Workload]) -> Design:
+    return Design(
+        arms=tuple(arm for arm in arms.values() if arm.speculative),
+        baseline=arms["baseline"],
+        workloads=tuple(workloads),
+        loads=tuple(map(Load, settings.loads)),
+        seconds=settings.seconds * len(arms),
+        requests=settings.requests,
+        max_tokens=settings.tokens,
+    )
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A head at one K, and its results against the baseline of random weights."""
+class Measured:
+    """A head's results against the baseline of random weights."""
 
     arm: Arm
     results: Sequence[RequestResult]
 
-    def speedup(self, length: float, load: int) -> Interval | None:
-        """Its speedup at an acceptance length."""
+    def at_length(self, length: float, load: int) -> Interval | None:
+        """Its speedup at an acceptance length, computed from its steps per second."""
         return predict_speedup([item for item in self.results if item.load == load], self.arm.name, "baseline", length)
 
-    def measured(self, load: int) -> Interval | None:
+    def speedup(self, load: int) -> Interval | None:
         """Its speedup as it was."""
         return speedup(pairs_of([item for item in self.results if item.load == load], self.arm.name, "baseline"))
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A target of random weights that is served as the baseline, for all its heads."""
-
-    name: str
-    settings: Settings
-    engine: Engine
-    baseline: Arm
-    configs: dict[str, Any]
-
-    async def tried(self, head: str, k: int, length: float) -> Tried:
-        """Measure a head with random weights; on a GPU drafts are accepted by chance."""
-        drafter = write_model(self.settings.logs / self.name / head, self.configs["heads"][head])
-        parallel = {"parallel_drafting": True} if head == "p-eagle" else {}
-        chance = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": length}
-        speculation = {"method": "eagle3", "model": str(drafter), "num_speculative_tokens": k, **parallel}
-        env = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
-        engine = self.engine.edit(speculation={**speculation, **(chance if self.settings.on_gpu else {})}, env=env)
-        async with AsyncExitStack() as stack:
-            (arm,) = await _arms(stack, self.settings, [engine], f"{self.name}-{head}-k{k}", chat=False)
-            design = Design(
-                arms=(arm,),
-                baseline=self.baseline,
-                workloads=(random_prompts(self.configs["target"]["vocab_size"]),),
-                loads=tuple(map(Load, self.settings.loads)),
-                seconds=self.settings.seconds,
-                requests=self.settings.requests,
-                max_tokens=self.settings.tokens,
-            )
-            return Tried(arm, (await run(design, sender())).results)
+Heads = Mapping[Head, "Measured | NotStarted | InvocationError"]
 
 
-@asynccontextmanager
-async def served(settings: Settings, shape: str) -> AsyncIterator[Shape]:
-    """The shape's target, while the block runs. Raises NotStarted."""
+async def batches(settings: Settings, shape: str, heads: Sequence[Head]) -> AsyncIterator[Heads]:
+    """Each head measured against the shape's baseline, or why it was not; as many side by side as the GPU holds."""
+    at_once = settings.together - 1
+    for first in range(0, len(heads), at_once):
+        batch = heads[first : first + at_once]
+        try:
+            measured = await _batch(settings, shape, batch, f"{shape}-{first}")
+        except (NotStarted, InvocationError) as error:
+            yield dict.fromkeys(batch, error)
+        else:
+            yield dict(zip(batch, measured, strict=True))
+
+
+async def _batch(settings: Settings, shape: str, heads: Sequence[Head], name: str) -> list[Measured]:
     configs = json.loads((HERE / "shapes.json").read_text())["shapes"][shape]
-    target = write_model(settings.logs / shape / "target", configs["target"], configs["target"]["vocab_size"])
-    engine = Engine(target, {**settings.flags, "load-format": "dummy"})
-    async with AsyncExitStack() as stack:
-        (baseline,) = await _arms(stack, settings, [engine], shape, chat=False)
-        yield Shape(shape, settings, engine, baseline, configs)
+    vocabulary = configs["target"]["vocab_size"]
+    target = write_model(settings.logs / shape / "target", configs["target"], vocabulary)
+    baseline = Engine(target, {**settings.flags, "load-format": "dummy"})
+    engines = {"baseline": baseline}
+    for head in heads:
+        drafter = write_model(settings.logs / shape / head.kind, configs["heads"][head.kind])
+        engines[str(head)] = _speculating(settings, baseline, head, drafter)
+    async with started(settings, engines, name, chat=False) as arms:
+        measured = await run(_design(settings, arms, [random_prompts(vocabulary)]), sender())
+    return [Measured(arms[str(head)], measured.results) for head in heads]
+
+
+def _speculating(settings: Settings, engine: Engine, head: Head, drafter: Path) -> Engine:
+    parallel = {"parallel_drafting": True} if head.kind == "p-eagle" else {}
+    chance = {"rejection_sample_method": "synthetic", "synthetic_acceptance_length": head.length}
+    speculation = {"method": "eagle3", "model": str(drafter), "num_speculative_tokens": head.k, **parallel}
+    env = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if parallel else {}
+    return replace(engine, speculation={**speculation, **(chance if settings.on_gpu else {})}, env=env)
 
 
 def random_prompts(tokens: int) -> Workload:
@@ -243,41 +262,39 @@ def random_prompts(tokens: int) -> Workload:
     return Workload("random", prompts_of(*texts), fixed_length=True)
 
 
-async def drafters(settings: Settings) -> list[str]:
+def drafters(settings: Settings, shape: str, heads: Heads) -> list[str]:
     """P-EAGLE over EAGLE-3 at published acceptance lengths, and each head's break-even."""
     rows = [
         "| shape | workload | load | EAGLE-3 | P-EAGLE | P-EAGLE / EAGLE-3 | published |",
         "|---|---|---|---|---|---|---|",
     ]
-    even = ["| shape, head, K | load | breaks even at acceptance length |", "|---|---|---|"]
-    for shape in settings.shapes:
-        known = PUBLISHED[shape]
-        try:
-            async with served(settings, shape) as target:
-                heads = {
-                    head: await target.tried(head, K[head], getattr(known[0], head.replace("-", "_"))) for head in K
-                }
-        except (NotStarted, InvocationError) as error:
-            rows.append(f"| {shape} | does not run: {error} | | | | | |")
-            continue
-        for item in known:
-            rows += (_compared(shape, item, load, heads) for load in settings.loads)
-        even += (row for found in heads.values() for row in _even(found))
-    return [*rows, "", *even]
+    even = ["", "| shape | head | load | breaks even at acceptance length |", "|---|---|---|---|"]
+    eagle3, p_eagle = map(heads.__getitem__, of_drafters(settings, shape))
+    if not (isinstance(eagle3, Measured) and isinstance(p_eagle, Measured)):
+        error = p_eagle if isinstance(eagle3, Measured) else eagle3
+        return [*rows, f"| {shape} | does not run: {error} | | | | | |"]
+    for item in PUBLISHED[shape]:
+        for load in settings.loads:
+            below, above = eagle3.at_length(item.eagle3, load), p_eagle.at_length(item.p_eagle, load)
+            ratio = _quotient(above, below) if above and below else None
+            known = f"{item.ratios[load]:.2f}" if load in item.ratios else ""
+            shown = f"{_shown(below)} | {_shown(above)} | {_shown(ratio)} | {known}"
+            rows.append(f"| {shape} | {item.workload} | {load} | {shown} |")
+    for head in (eagle3, p_eagle):
+        for row in other_acceptance(head.results, [head.arm], "baseline", ()).break_even:
+            at = f"{row.acceptance_length:.2f}" if row.acceptance_length else "none"
+            even.append(f"| {shape} | {row.arm} | {row.concurrency} | {at} |")
+    return rows + even
 
 
-def _compared(shape: str, item: Published, load: int, heads: dict[str, Tried]) -> str:
-    eagle3 = heads["eagle3"].speedup(item.eagle3, load)
-    p_eagle = heads["p-eagle"].speedup(item.p_eagle, load)
-    ratio = _quotient(p_eagle, eagle3) if p_eagle and eagle3 else None
-    published = f"{item.ratios[load]:.2f}" if load in item.ratios else ""
-    return (
-        f"| {shape} | {item.workload} | {load} | {_shown(eagle3)} | {_shown(p_eagle)} | {_shown(ratio)} | {published} |"
-    )
+def of_drafters(settings: Settings, shape: str) -> list[Head]:
+    """The heads that `drafters` compares."""
+    known = PUBLISHED[shape][0]
+    return [Head("eagle3", K["eagle3"], known.eagle3), Head("p-eagle", K["p-eagle"], known.p_eagle)]
 
 
 def _quotient(above: Interval, below: Interval) -> Interval:
-    """Both have their own baseline requests, so the variances of the logarithms add up."""
+    """Both have the same baseline requests, so this interval is rather too wide: the variances do not add up."""
     reach = math.hypot(math.log(above.high / above.ratio), math.log(below.high / below.ratio))
     ratio = above.ratio / below.ratio
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach))
@@ -287,49 +304,64 @@ def _shown(found: Interval | None) -> str:
     return f"{found.ratio:.2f} ({found.low:.2f}-{found.high:.2f})" if found else "not measured"
 
 
-def _even(found: Tried) -> Iterator[str]:
-    for row in other_acceptance(found.results, [found.arm], "baseline", ()).break_even:
-        at = f"{row.acceptance_length:.2f}" if row.acceptance_length else "none"
-        yield f"| {row.arm} | {row.concurrency} | {at} |"
-
-
-async def sampler(settings: Settings) -> list[str]:
-    """Whether steps per second give what the engine does at another acceptance."""
-    rows = ["| shape | measured at | steps/s of | load | computed | measured |", "|---|---|---|---|---|---|"]
-    shape = settings.shapes[-1]
-    try:
-        async with served(settings, shape) as target:
-            low, high = [await target.tried("p-eagle", K["p-eagle"], length) for length in SAMPLER]
-    except (NotStarted, InvocationError) as error:
-        return [*rows, f"| {shape} | does not run: {error} | | | | |"]
-    for source, of, other, length in ((low, SAMPLER[0], high, SAMPLER[1]), (high, SAMPLER[1], low, SAMPLER[0])):
-        for load in settings.loads:
-            computed, measured = source.speedup(length, load), other.measured(load)
-            rows.append(f"| {shape} | {length} | {of} | {load} | {_shown(computed)} | {_shown(measured)} |")
-    return rows
-
-
-async def k_by_k(settings: Settings) -> list[str]:
+def k_by_k(settings: Settings, shape: str, heads: Heads) -> list[str]:
     """P-EAGLE at several K, each with the acceptance length of the published curve."""
     rows = ["| shape | K | acceptance length | load | speedup |", "|---|---|---|---|---|"]
-    shape = settings.shapes[-1]
-    try:
-        async with served(settings, shape) as target:
-            for k in settings.ks:
-                rows += await _at_k(target, k)
-    except NotStarted as error:
-        rows.append(f"| {shape} | | does not run: {error} | | |")
+    for head in of_ks(settings, shape):
+        at, found = f"| {shape} | {head.k} | {head.length:.2f}", heads[head]
+        if isinstance(found, Measured):
+            rows += (f"{at} | {load} | {_shown(found.at_length(head.length, load))} |" for load in settings.loads)
+        else:
+            rows.append(f"{at} | does not run: {found} | |")
     return rows
 
 
-async def _at_k(target: Shape, k: int) -> list[str]:
-    length = 1 + sum(CURVE[:k])
-    try:
-        found = await target.tried("p-eagle", k, length)
-    except (NotStarted, InvocationError) as error:
-        return [f"| {target.name} | {k} | does not run: {error} | | |"]
-    at = f"| {target.name} | {k} | {length:.2f}"
-    return [f"{at} | {load} | {_shown(found.speedup(length, load))} |" for load in target.settings.loads]
+def of_ks(settings: Settings, shape: str) -> list[Head]:
+    """The heads of `k_by_k`: of the last shape, see CURVE."""
+    if shape != settings.shapes[-1]:
+        return []
+    return [Head("p-eagle", k, round(1 + sum(CURVE[:k]), 2)) for k in settings.ks]
+
+
+def sampler(settings: Settings, shape: str, heads: Heads) -> list[str]:
+    """Whether steps per second give what the engine does at another acceptance."""
+    rows = ["| shape | measured at | steps/s of | load | computed | measured |", "|---|---|---|---|---|---|"]
+    two = of_sampler(settings, shape)
+    for source, other in permutations(two, 2):
+        by, real = heads[source], heads[other]
+        if not (isinstance(by, Measured) and isinstance(real, Measured)):
+            return [*rows, f"| {shape} | does not run: {real if isinstance(by, Measured) else by} | | | | |"]
+        for load in settings.loads:
+            computed, measured = by.at_length(other.length, load), real.speedup(load)
+            rows.append(
+                f"| {shape} | {other.length} | {source.length} | {load} | {_shown(computed)} | {_shown(measured)} |"
+            )
+    return rows
+
+
+def of_sampler(settings: Settings, shape: str) -> list[Head]:
+    """The heads of `sampler`. A CPU build accepts no drafts by chance."""
+    if not settings.on_gpu or shape != settings.shapes[-1]:
+        return []
+    return [Head("p-eagle", K["p-eagle"], length) for length in SAMPLER]
+
+
+PARTS = {"drafters": (of_drafters, drafters), "k-by-k": (of_ks, k_by_k), "sampler": (of_sampler, sampler)}
+
+
+async def tables(settings: Settings, names: Sequence[str]) -> AsyncIterator[str]:
+    """The tables of the parts, each when it is measured."""
+    if "proof" in names:
+        yield "\n".join(["## proof", "", *await proof(settings), ""])
+    parts = {name: part for name, part in PARTS.items() if name in names}
+    for shape in settings.shapes:
+        wanted = {name: heads for name, (heads_for, _) in parts.items() if (heads := heads_for(settings, shape))}
+        measured: dict[Head, Measured | NotStarted | InvocationError] = {}
+        async for batch in batches(settings, shape, list(dict.fromkeys(chain.from_iterable(wanted.values())))):
+            measured |= batch
+            for name in [name for name, heads in wanted.items() if measured.keys() >= set(heads)]:
+                del wanted[name]
+                yield "\n".join([f"## {name}: {shape}", "", *parts[name][1](settings, shape, measured), ""])
 
 
 def main() -> None:
@@ -340,8 +372,8 @@ def main() -> None:
     )
     parser.add_argument("--shapes", default="gpt-oss-20b,qwen3-8b", help="shapes of shapes.json, separated by commas")
     parser.add_argument("--loads", default="1,16,64", help="concurrent requests, separated by commas")
-    parser.add_argument("--seconds", type=float, default=120, help="of measuring, for each arm; default: 120")
-    parser.add_argument("--only", choices=["proof", "drafters", "k-by-k", "sampler"], help="one of the parts")
+    parser.add_argument("--seconds", type=float, default=120, help="of measuring, for each server; default: 120")
+    parser.add_argument("--parts", default=",".join(["proof", *PARTS]), help="separated by commas; default: all")
     parser.add_argument("--logs", type=Path, help="keep the engines' logs in this folder")
     parser.add_argument("--out", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()
@@ -349,22 +381,20 @@ def main() -> None:
         logs = args.logs or Path(folder)
         logs.mkdir(parents=True, exist_ok=True)
         settings = (rehearsal if args.rehearse else gpu)(args, logs)
-        parts = {"proof": proof, "drafters": drafters, "k-by-k": k_by_k, "sampler": sampler}
         if args.rehearse:
-            os.environ.setdefault("OMP_NUM_THREADS", "1")  # two servers share the cores
-            del parts["sampler"]
+            os.environ.setdefault("OMP_NUM_THREADS", "1")  # the servers share the cores
         kind = "REHEARSAL on a CPU: no figure below means anything" if args.rehearse else "Measured"
-        engine, *_ = packages_distributions()["vllm"]  # `vllm`, or a build of another name
-        versions = f"{engine} {version(engine)}, toolkit {__version__}"
-        text = f"{kind}. {hardware()}; {versions}; {date.today()}\n"
+        text = f"{kind}. {hardware()}; {engine_name()} {engine_version()}, toolkit {__version__}; {date.today()}\n"
         print(text, flush=True)
-        for name, part in parts.items():
-            if args.only in (None, name):
-                table = "\n".join([f"## {name}", "", *asyncio.run(part(settings)), ""])
-                print(table, flush=True)
-                text += f"\n{table}"
-    if args.out:
-        args.out.write_text(text)
+        asyncio.run(_print(settings, args, text))
+
+
+async def _print(settings: Settings, args: argparse.Namespace, text: str) -> None:
+    async for table in tables(settings, args.parts.split(",")):
+        print(table, flush=True)
+        text += f"\n{table}"
+        if args.out:  # each time: a run may be cut short
+            args.out.write_text(text)
 
 
 if __name__ == "__main__":

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
 from toolkit.measure.connection import HttpConnection, connect_url
 
-_START_SECONDS = 1200
+_START_SECONDS = 300
 _STOP_SECONDS = 30
+_ERROR = re.compile(r"\b\w+(Error|Exception): .+")
 _CHAT = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
 
 
@@ -45,7 +49,8 @@ class Engine:
         flags = {"host": "127.0.0.1", "port": port, "served-model-name": "model", **self.flags}
         if self.speculation:
             flags["speculative-config"] = json.dumps(self.speculation)
-            flags["per-request-spec-decode-metrics"] = "summary"
+            if engine_version() >= Version("0.29"):  # older ones count drafts in their metrics only
+                flags["per-request-spec-decode-metrics"] = "summary"
         for name, value in flags.items():
             vllm += [f"--{name}"] if value is True else [f"--{name}", str(value)]
         return vllm
@@ -95,10 +100,9 @@ async def _ready(connection: HttpConnection, process: subprocess.Popen[bytes], l
 
 
 def _reason(log: Path) -> str:
-    """The last line of the log that names an error."""
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if "Error" in line]
-    causes = [line for line in lines if "Engine core initialization failed" not in line]
-    return (causes or lines or ["no error in its log"])[-1][-200:]
+    """The last error of the log; that the engine's process ended is what follows of it."""
+    errors = [found[0] for found in _ERROR.finditer(log.read_text(errors="replace")) if "core init" not in found[0]]
+    return (errors or ["no error in its log"])[-1][-200:]
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
@@ -131,11 +135,29 @@ def write_model(folder: Path, config: Mapping[str, Any], tokens: int = 0) -> Pat
     return folder
 
 
+def engine_version() -> Version:
+    """The installed vLLM's."""
+    return Version(version(engine_name()))
+
+
+def engine_name() -> str:
+    """The package that has it: `vllm`, or a build of another name."""
+    return packages_distributions()["vllm"][0]
+
+
 def hardware() -> str:
     """The GPUs with their driver, as `nvidia-smi` names them; the number of CPU cores without any."""
-    query: Sequence[str] = ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
-        found = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
+        return "; ".join(_nvidia_smi("name,memory.total,driver_version"))
     except (OSError, subprocess.CalledProcessError):
         return f"{os.cpu_count()} CPU cores"
-    return "; ".join(found)
+
+
+def gpu_gibibytes() -> float:
+    """The memory of the first GPU."""
+    return float(_nvidia_smi("memory.total")[0].split()[0]) / 1024
+
+
+def _nvidia_smi(columns: str) -> list[str]:
+    query = ["nvidia-smi", f"--query-gpu={columns}", "--format=csv,noheader"]
+    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()

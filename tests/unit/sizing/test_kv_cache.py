@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +52,27 @@ def test_what_vllm_logs(
     memory = int(memory_gib * GIB)  # logged with two digits
     assert planned.tokens(memory, max_model_len) == pytest.approx(logged_tokens, rel=0.001)
     assert planned.max_concurrency(memory, max_model_len) == pytest.approx(logged_concurrency, abs=0.005)
+
+
+# vLLM 0.26.0 on an H200 with `kv-cache-memory-bytes` of 6 GiB (tests/benchmarks/gpu/h200-2026-11-26.md).
+SHAPES = json.loads((Path(__file__).parents[2] / "benchmarks/gpu/shapes.json").read_text(encoding="utf-8"))["shapes"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "head", "logged_tokens"),
+    [
+        ("qwen3-8b", None, 43_680),
+        ("qwen3-8b", "eagle3", 42_496),
+        ("qwen3-8b", "p-eagle", 39_312),
+        ("gpt-oss-20b", None, 130_055),
+        ("gpt-oss-20b", "eagle3", 120_046),
+        ("gpt-oss-20b", "p-eagle", 97_541),
+    ],
+)
+def test_what_vllm_logs_of_pairs_on_a_gpu(shape: str, head: str | None, logged_tokens: int) -> None:
+    """To the token: heads of one and of four layers, targets with and without sliding windows."""
+    configs = [SHAPES[shape]["target"], *([SHAPES[shape]["heads"][head]] if head else [])]
+    assert cache(*configs, tokens_per_step=8192).tokens(6 * GIB, 1024) == logged_tokens
 
 
 KEPT = States(2, prefix_caching=True)
