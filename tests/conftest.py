@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis_backend
 import pytest
+from folder_times import pytest_terminal_summary as pytest_terminal_summary
 from xdist.scheduler import LoadFileScheduling
 
 GOLDEN = Path(__file__).parent / "golden"

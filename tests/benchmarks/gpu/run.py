@@ -13,8 +13,8 @@ It prints four tables, with hardware and versions:
 
 What it showed is beside this file; no speedup yet. `--rehearse` runs all but the sampler on a CPU with a tiny shape: it
 shows that the code works, and nothing about speed. There the engine cannot accept drafts by chance, so speedups are
-computed from steps per second. What random weights cannot show: which experts real text needs (they may fall on fewer or
-on more), and acceptance itself. Fields of heads that nobody published are assumed, see shapes.json.
+computed from steps per second. What random weights cannot show: which experts real text needs (they may fall on fewer
+or on more), and acceptance itself. Fields of heads that nobody published are assumed, see shapes.json.
 """
 
 from __future__ import annotations
