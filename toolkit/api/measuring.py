@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 from toolkit.api.context import recipe_or_none
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
-from toolkit.api.tracking import bench_metrics, find_tracker
+from toolkit.api.tracking import bench_metrics, find_trackers
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike
@@ -77,12 +77,12 @@ def bench(
     says how fast the arms would be at each, from their steps per second. With `fixed_length` every answer has exactly
     `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. `also="aws"` has
     SageMaker's own benchmark ask each arm afterwards, at the lowest concurrency, as the role `also_role` or the
-    endpoint's own: `report.opinions`. Where $MLFLOW_TRACKING_URI is set, the figures are a run there. Ctrl-C ends it
-    early, with what it has.
+    endpoint's own: `report.opinions`. The figures are a run where the environment names a tracker (tracking.py). Ctrl-C
+    ends it early, with what it has.
 
     Raises UsageError, EndpointNotFound or InvocationError.
     """
-    tracker = find_tracker(progress or default_progress()) if _track else None
+    trackers = find_trackers(progress or default_progress()) if _track else None
     for named in (what, *arms, *([baseline] if baseline else [])):
         _require_spelled(named)
     first = _subject(what, model, platform)
@@ -111,10 +111,10 @@ def bench(
         second_role=also_role if also else None,
         progress=progress,
     )
-    if tracker:
+    if trackers:
         loads = {"concurrency": list(concurrency), "rates": list(rates), "workloads": list(workloads)}
         parameters = {**loads, "seconds": seconds, "max_tokens": max_tokens, "seed": seed, "cache": cache}
-        tracker.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
+        trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report
 
 

@@ -1,16 +1,18 @@
-"""What `train`, `tune` and `bench` found, as a run on an MLflow server, where $MLFLOW_TRACKING_URI names one.
+"""What `train`, `tune` and `bench` found, as a run where the environment names a tracker: MLflow, W&B or TensorBoard.
 
-MLflow's own variables say the rest: $MLFLOW_EXPERIMENT_NAME, $MLFLOW_TRACKING_TOKEN and the like. mlflow is not among
-the toolkit's extras: whoever has a server has its client.
+Each is named by the variable that its other users set, and its own variables say the rest ($MLFLOW_EXPERIMENT_NAME,
+$WANDB_ENTITY and the like). None is among the toolkit's extras: whoever has a server has its client.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from toolkit.apply.progress import Progress
@@ -20,16 +22,41 @@ from toolkit.measure.tune_report import TuneReport
 from toolkit.measure.wording import load
 from toolkit.version import __version__
 
-VARIABLE = "MLFLOW_TRACKING_URI"
+MLFLOW, WANDB, TENSORBOARD = "MLFLOW_TRACKING_URI", "WANDB_PROJECT", "TENSORBOARD_LOGGING_DIR"
 REPORT = "report.json"
+HELD_OUT = "held_out_acceptance_length"
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 _NOT_IN_NAMES = re.compile(r"[^\w\-. :/]")
 
 
+class Refused(Exception):
+    """The tracker took nothing; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a tracker gets. `curve` is the held-out acceptance length by step of training."""
+
+    name: str
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, float]
+    curve: Sequence[tuple[int, float]]
+    report: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class Tracker:
-    """Writes a run each."""
+    """Writes a run each. `write` says where the run is; it raises Refused."""
 
+    variable: str
+    write: Callable[[Run], str]
+
+
+@dataclass(frozen=True)
+class Trackers:
+    """Those that the environment names."""
+
+    trackers: Sequence[Tracker]
     progress: Progress
 
     def log(
@@ -38,40 +65,113 @@ class Tracker:
         parameters: Mapping[str, object],
         metrics: Iterator[tuple[str, float]],
         report: Mapping[str, Any],
+        curve: Sequence[tuple[int, float]] = (),
     ) -> None:
-        """One run with the report as an artifact, within the caller's own run if there is one.
-
-        What was measured is not lost where the server refuses: that is said.
-        """
-        import mlflow
-        from mlflow.exceptions import MlflowException
-
-        said = {key: value for key, value in parameters.items() if value not in (None, "", (), [])}
-        try:
-            with mlflow.start_run(run_name=name, nested=True) as run:
-                mlflow.log_params({"toolkit": __version__, **said})
-                mlflow.log_metrics({_NOT_IN_NAMES.sub("_", key): value for key, value in metrics})
-                mlflow.log_dict(dict(report), REPORT)
-        except (MlflowException, OSError) as error:  # requests' errors are OSErrors
-            said_why = _CREDENTIALS.sub("//", str(error))
-            self.progress.say(f"not tracked, for the server that ${VARIABLE} names said: {said_why}")
-        else:
-            self.progress.say(f"tracked in MLflow as run {run.info.run_id} ({name})")
+        """One run on each. What was measured is not lost where one refuses: that is said."""
+        given = {key: value for key, value in parameters.items() if value not in (None, "", (), [])}
+        figures = {_NOT_IN_NAMES.sub("_", key): value for key, value in metrics}
+        run = Run(name, {"toolkit": __version__, **given}, figures, curve, report)
+        for tracker in self.trackers:
+            try:
+                self.progress.say(f"tracked in {tracker.write(run)} ({name})")
+            except (Refused, OSError) as error:  # requests' errors are OSErrors
+                said = _CREDENTIALS.sub("//", str(error))
+                self.progress.say(f"not tracked, for what ${tracker.variable} names said: {said}")
 
 
-def find_tracker(progress: Progress, environ: Mapping[str, str] = os.environ) -> Tracker | None:
-    """What tracks; None where the environment names no server, or its packages are missing, which is said.
+def find_trackers(progress: Progress, environ: Mapping[str, str] = os.environ) -> Trackers:
+    """What the environment names, less what cannot write, which is said.
 
-    The variable may be there for something else, so that is no reason not to measure.
+    A variable may be there for something else, so that is no reason not to measure.
     """
-    if not (uri := environ.get(VARIABLE)):
-        return None
-    # SageMaker's own servers are named by ARN, which mlflow learns from a plugin.
-    needed = {"mlflow": "mlflow-skinny", **({"sagemaker_mlflow": "sagemaker-mlflow"} if uri.startswith("arn:") else {})}
-    if missing := [package for module, package in needed.items() if find_spec(module) is None]:
-        progress.say(f"not tracked: ${VARIABLE} is set, and this is not installed: pip install {' '.join(missing)}")
-        return None
-    return Tracker(progress)
+    found = []
+    for variable, (write, packages) in _KNOWN.items():
+        if not (named := environ.get(variable)):
+            continue
+        # SageMaker's own MLflow is named by ARN, which mlflow learns from a plugin.
+        needed = {**packages, **({"sagemaker_mlflow": "sagemaker-mlflow"} if named.startswith("arn:") else {})}
+        if missing := [package for module, package in needed.items() if find_spec(module) is None]:
+            progress.say(f"not tracked: ${variable} is set, and this is not installed: pip install {' '.join(missing)}")
+        elif variable == WANDB and not _knows_wandb(environ):
+            progress.say(f"not tracked: ${variable} is set, and W&B knows no key: wandb login, or WANDB_MODE=offline")
+        else:
+            found.append(Tracker(variable, write))
+    return Trackers(found, progress)
+
+
+def _to_mlflow(run: Run) -> str:
+    """A run within the caller's own if there is one, with the report as an artifact."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    try:
+        with mlflow.start_run(run_name=run.name, nested=True) as started:
+            mlflow.log_params(dict(run.parameters))
+            mlflow.log_metrics(dict(run.metrics))
+            for step, length in run.curve:
+                mlflow.log_metric(HELD_OUT, length, step=step)
+            mlflow.log_dict(dict(run.report), REPORT)
+    except MlflowException as error:
+        raise Refused(str(error)) from error
+    return f"MLflow as run {started.info.run_id}"
+
+
+def _knows_wandb(environ: Mapping[str, str]) -> bool:
+    """Whether a run would be written without asking for a key on the terminal."""
+    import wandb
+
+    return environ.get("WANDB_MODE") in ("offline", "disabled") or bool(wandb.login(prompt=False))
+
+
+def _to_wandb(run: Run) -> str:
+    """A run beside the caller's own if there is one, with the report as a file."""
+    import wandb
+
+    quiet = wandb.Settings(silent=True, console="off", disable_git=True, save_code=False)
+    try:
+        started = wandb.init(name=run.name, config=dict(run.parameters), reinit="create_new", settings=quiet)
+        with started:
+            for step, length in run.curve:
+                started.log({HELD_OUT: length, "step": step})
+            started.summary.update(run.metrics)
+            (report := Path(started.dir, REPORT)).write_text(json.dumps(run.report))
+            started.save(report, base_path=started.dir)
+    except wandb.Error as error:
+        raise Refused(str(error)) from error
+    return f"W&B as run {started.id}" if started.offline else f"W&B: {started.url}"
+
+
+def _to_tensorboard(run: Run) -> str:
+    """A folder of its own below the one that is named, with the report beside the events."""
+    from tensorboard.summary import Writer
+
+    folder = _new_folder(Path(os.environ[TENSORBOARD]), re.sub(r"\W+", "-", run.name).strip("-"))
+    writer = Writer(str(folder))
+    for name, value in run.metrics.items():
+        writer.add_scalar(name, value, 0)
+    for step, length in run.curve:
+        writer.add_scalar(HELD_OUT, length, step)
+    writer.close()
+    (folder / REPORT).write_text(json.dumps({"parameters": run.parameters, **run.report}, default=str))
+    return f"TensorBoard: {folder}"
+
+
+def _new_folder(within: Path, name: str) -> Path:
+    number = 1
+    while True:
+        try:
+            (folder := within / (name if number == 1 else f"{name}-{number}")).mkdir(parents=True)
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+_KNOWN: Mapping[str, tuple[Callable[[Run], str], Mapping[str, str]]] = {
+    MLFLOW: (_to_mlflow, {"mlflow": "mlflow-skinny"}),
+    WANDB: (_to_wandb, {"wandb": "wandb"}),
+    TENSORBOARD: (_to_tensorboard, {"tensorboard": "tensorboard"}),
+}
 
 
 def bench_metrics(report: BenchReport) -> Iterator[tuple[str, float]]:

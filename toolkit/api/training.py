@@ -16,7 +16,7 @@ from toolkit import documents
 from toolkit.api import jobs
 from toolkit.api.context import complete_recipe, read_lock_of
 from toolkit.api.outside import OUTSIDE, Outside
-from toolkit.api.tracking import find_tracker, train_metrics
+from toolkit.api.tracking import find_trackers, train_metrics
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.checks.training_memory import require_memory
@@ -109,14 +109,14 @@ def train(
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
     is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
-    `toolkit train`. Where $MLFLOW_TRACKING_URI is set, a head that was trained is a run there. `session` is an AWS
-    session to use instead of the environment's.
+    `toolkit train`. A head that was trained is a run where the environment names a tracker (tracking.py). `session` is
+    an AWS session to use instead of the environment's.
 
     Raises UsageError for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put
     nowhere), ApplyError or TrainingJobFailed.
     """
     progress = progress or default_progress()
-    tracker = find_tracker(progress)
+    trackers = find_trackers(progress)
     with progress.stage("check"):
         loaded = _trainable(recipe, platform)
     opened = _outside.open_trainer(loaded, session)
@@ -139,9 +139,10 @@ def train(
     _name_head(load(recipe), complete, progress)
     status = "reused" if job.verb == "reuse" else "trained"
     run = replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
-    if tracker and status == "trained":
+    if status == "trained":
         parameters = {"recipe": loaded.name, "job": job.name, **section(complete).model_dump(exclude_none=True)}
-        tracker.log(f"train {loaded.name}", parameters, train_metrics(metrics), run.to_dict())
+        curve = metrics.get("evaluations", ())
+        trackers.log(f"train {loaded.name}", parameters, train_metrics(metrics), run.to_dict(), curve)
     return run
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from toolkit.api.steps import STEPS, Steps
-from toolkit.api.tracking import find_tracker, tune_metrics
+from toolkit.api.tracking import find_trackers, tune_metrics
 from toolkit.api.trials import Trials
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.catalog import methods
@@ -71,10 +71,12 @@ def tune(
     removed again; so is the baseline, unless it was in service before. What was measured is kept, so a repeated call
     carries on. With several `concurrency` a K by batch size is measured too, if one follows. Only settings that meet
     the `slo` count. `write` changes the recipe's file.
-    Where $MLFLOW_TRACKING_URI is set, the result is a run there. Raises UsageError, RecipeError, PlatformError.
+    The result is a run where the environment names a tracker (tracking.py).
+
+    Raises UsageError, RecipeError, PlatformError.
     """
     progress = progress or default_progress()
-    tracker = find_tracker(progress)
+    trackers = find_trackers(progress)
     loaded = on_platform(load(recipe), platform)
     if write:
         _require_writable(loaded)
@@ -92,9 +94,8 @@ def tune(
             tuning.try_schedule()
         best = tuning.best()
     report = replace(tuning.result(best), notes=(*notes, *tuning.notes))
-    if tracker:
-        parameters = {"recipe": loaded.name, **asked, "goal": goal, "k": list(k), "winner": report.winner}
-        tracker.log(f"tune {loaded.name}", parameters, tune_metrics(report), report.to_dict())
+    parameters = {"recipe": loaded.name, **asked, "goal": goal, "k": list(k), "winner": report.winner}
+    trackers.log(f"tune {loaded.name}", parameters, tune_metrics(report), report.to_dict())
     return _write(report, loaded, best) if write and best else report
 
 
