@@ -17,6 +17,7 @@ from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.recipe.imported import Imported
+from toolkit.secret_values import secret_keys
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
@@ -43,7 +44,7 @@ class VllmSettings(Imported):
     def add_flag(self, flag: str, value: Any) -> None:
         """A flag of the server, without dashes, in the section where it belongs."""
         name = alias_of(flag) or flag
-        if self.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
+        if self.holds_secret(name, value):
             return
         if name == "speculative-config":
             add_speculation(self, value)
@@ -57,6 +58,14 @@ class VllmSettings(Imported):
             self.leave_out(*left_out)
         else:
             self.engine.setdefault("args", {})[name] = value
+
+    def holds_secret(self, name: str, value: Any) -> bool:
+        """Whether a flag, or a key of its JSON, is left out for a secret. Raises UsageError for one in speculation."""
+        if name.startswith("speculative-config") and (secrets := [*secret_keys(name, value)]):
+            message = f"--{', --'.join(secrets)}: a secret must not stand in a recipe"
+            hint = "Without it nothing would speculate: give the command with an address that holds none."
+            raise UsageError(message, hint=hint)
+        return self.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE))
 
     def _without_place(self, name: str, value: Any) -> tuple[str, str, str] | None:
         """A flag that has no place in a recipe: its text, why, and a hint. Raises UsageError for another engine."""
@@ -296,7 +305,7 @@ def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) 
     values = [decoded(text) for text in texts]
     value: Any = True if not values else values if takes(flag) == "several" else values[0]
     name = f"{flag}.{inner}" if inner else flag
-    if imported.is_left_out(f"--{name}", name, value, _HINTS.get(name, _READ_IT_THERE)):
+    if imported.holds_secret(name, value):
         return None
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
