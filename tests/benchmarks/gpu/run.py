@@ -138,7 +138,7 @@ def rehearsal(args: argparse.Namespace, logs: Path) -> Settings:
         "enforce-eager": True,
         "kv-cache-memory-bytes": GIB // 4,
     }
-    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, 2, False, logs, requests=4)
+    return Settings(("tiny",), (1, 2), (3,), args.seconds, 48, flags, 2, False, logs, requests=8)
 
 
 async def proof(settings: Settings) -> list[str]:
