@@ -14,7 +14,7 @@ from toolkit.display import bullets, card, table
 from toolkit.errors import UsageError
 from toolkit.home import home_folder
 from toolkit.loading import RecipeLike, load, on_platform
-from toolkit.measure.advise import HOURS_PER_MONTH, MOST_INSTANCES, Choice, Option, Worth, choose, worth
+from toolkit.measure.advise import HOURS_PER_MONTH, MOST_INSTANCES, Choice, Demand, Option, Worth
 from toolkit.measure.queue import Request
 from toolkit.measure.report import load_report
 from toolkit.measure.speeds import Speeds, curves_at, find_schedule, read_speeds
@@ -176,10 +176,10 @@ def advise(
     requests, more = _traffic(loaded, found, traffic, rate, prompt_tokens, answer_tokens)
     there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
     options = [option for one in found for option in _options(loaded, one, there)]
-    lag = lookup.platform(loaded.platform.name).endpoint_seconds
-    choices = choose(options, requests, slo, lag)
+    demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds)
+    choices = demand.choose(options)
     best = next(iter(choices), None)
-    gains = worth(best, options, _lengths(loaded, best), requests, slo, lag) if best and best.k else []
+    gains = demand.worth(best, options, _lengths(loaded, best)) if best and best.k else ()
     known = {option.instance for option in options}
     unmeasured = [one for one in there if one.fits and one.instance not in known]
     return Advice(
@@ -188,7 +188,7 @@ def advise(
         mean_rate(requests),
         slo,
         choices,
-        tuple(gains),
+        gains,
         tuple(unmeasured[:_UNMEASURED]),
         (*notes, *more, *_doubts(choices)),
     )

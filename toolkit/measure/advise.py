@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from statistics import fmean
 
 from toolkit.measure.break_even import BatchSizes
@@ -104,9 +104,81 @@ class Worth:
     saves_per_month: float | None
 
 
-def choose(options: Iterable[Option], requests: Sequence[Request], slo: Slo, lag: float) -> tuple[Choice, ...]:
-    """Every option with the instances it needs: those that meet the SLO first, the cheapest first."""
-    return tuple(sorted((_choice(one, requests, slo, lag) for one in options), key=_order))
+@dataclass(frozen=True)
+class Demand:
+    """Requests, in their order, the SLO that they must meet, and the seconds until a further instance serves."""
+
+    requests: Sequence[Request]
+    slo: Slo
+    lag: float
+
+    @cached_property
+    def _known(self) -> dict[tuple[Engine, int], tuple[int, Waited, Scaling | None]]:
+        return {}
+
+    def choose(self, options: Iterable[Option]) -> tuple[Choice, ...]:
+        """Every option with the instances it needs: those that meet the SLO first, the cheapest first."""
+        return tuple(sorted(map(self.choice, options), key=_order))
+
+    def worth(
+        self, choice: Choice, options: Iterable[Option], lengths: Iterable[tuple[float, str, str]]
+    ) -> tuple[Worth, ...]:
+        """What each acceptance length (with whose it is, and its source) would save over the choice, at its K."""
+        drafting = [one for one in options if one.k == choice.k and not one.schedule]
+        found = []
+        for length, of, source in lengths:
+            then = min((self.choice(one, length) for one in drafting), key=_order)
+            before, after = choice.price_per_month, then.price_per_month
+            saves = None if before is None or after is None else before - after
+            found.append(Worth(length, of, source, then.instance, then.instances, then.margin, saves))
+        return tuple(found)
+
+    def choice(self, option: Option, acceptance: float | None = None) -> Choice:
+        """An option with as many instances as it needs; as if its acceptance length were another one."""
+        key = option.engine(acceptance), option.most_instances
+        if key not in self._known:  # types that differ in their price alone are simulated once
+            count, waited = _instances(*key, self.requests, self.slo)
+            met = margin_of(waited, self.slo) >= 0
+            self._known[key] = count, waited, self._scaling(key[0], count) if met else None
+        count, waited, scaling = self._known[key]
+        price = None if option.price is None else option.price * (scaling.mean if scaling else count)
+        measured = min(max(one.tpot) for _, curves in option.curves for one in curves)
+        return Choice(
+            option.instance,
+            option.k,
+            count,
+            price,
+            None if price is None else price * HOURS_PER_MONTH,
+            waited.ttft.p90,
+            waited.tpot.p90 if waited.tpot else None,
+            waited.e2e.p90,
+            margin_of(waited, self.slo),
+            max(1, math.ceil(waited.in_flight)),
+            option.quality,
+            option.source,
+            acceptance or option.acceptance,
+            option.schedule,
+            scaling,
+            waited.largest_step if waited.largest_step > measured else 0,
+        )
+
+    def _scaling(self, engine: Engine, most: int) -> Scaling | None:
+        """Instances by the hour, if with them, each `lag` seconds late, the SLO is met all the same; None if not.
+
+        An instance is asked for in the hour that needs it, and stays for one more.
+        """
+        hour = max(_WINDOW, 2 * self.lag)
+        hours: list[list[Request]] = [[] for _ in range(int(self.requests[-1].at // hour) + 1)]
+        for request in self.requests:
+            hours[int(request.at // hour)].append(request)
+        if most == 1 or len(hours) < _FEWEST_WINDOWS:
+            return None
+        needs = [_instances(engine, most, one, self.slo)[0] if one else 1 for one in hours]
+        there = [max(pair) for pair in zip(needs, (needs[0], *needs), strict=False)]
+        steps = [(0.0, there[0]), *((i * hour + self.lag, count) for i, count in enumerate(there[1:], 1))]
+        if fmean(there) >= most or margin_of(simulate(self.requests, engine, steps), self.slo) < 0:
+            return None
+        return Scaling(min(there), max(there), fmean(there))
 
 
 def _order(choice: Choice) -> tuple[bool, bool, float, float]:
@@ -114,61 +186,13 @@ def _order(choice: Choice) -> tuple[bool, bool, float, float]:
     return not choice.met, price is None, price or 0.0, -choice.margin
 
 
-def worth(
-    choice: Choice,
-    options: Sequence[Option],
-    lengths: Iterable[tuple[float, str, str]],
-    requests: Sequence[Request],
-    slo: Slo,
-    lag: float,
-) -> list[Worth]:
-    """What each acceptance length (with whose it is, and its source) would save over the choice, at its K."""
-    drafting = [one for one in options if one.k == choice.k and not one.schedule]
-    found = []
-    for length, of, source in lengths:
-        then = min((_choice(one, requests, slo, lag, length) for one in drafting), key=_order)
-        before, after = choice.price_per_month, then.price_per_month
-        saves = None if before is None or after is None else before - after
-        found.append(Worth(length, of, source, then.instance, then.instances, then.margin, saves))
-    return found
-
-
-def _choice(
-    option: Option, requests: Sequence[Request], slo: Slo, lag: float, acceptance: float | None = None
-) -> Choice:
-    engine = option.engine(acceptance)
-    count, waited = _instances(engine, requests, slo, option.most_instances)
-    margin = margin_of(waited, slo)
-    scaling = _scaling(engine, requests, slo, lag, count) if margin >= 0 else None
-    price = None if option.price is None else option.price * (scaling.mean if scaling else count)
-    measured = min(max(one.tpot) for _, curves in option.curves for one in curves)
-    return Choice(
-        option.instance,
-        option.k,
-        count,
-        price,
-        None if price is None else price * HOURS_PER_MONTH,
-        waited.ttft.p90,
-        waited.tpot.p90 if waited.tpot else None,
-        waited.e2e.p90,
-        margin,
-        max(1, math.ceil(waited.in_flight)),
-        option.quality,
-        option.source,
-        acceptance or option.acceptance,
-        option.schedule,
-        scaling,
-        waited.largest_step if waited.largest_step > measured else 0,
-    )
-
-
 def margin_of(waited: Waited, slo: Slo) -> float:
     """The least share of a limit that 90 % of the requests leave; below 0 one is not met."""
     times = ((waited.ttft, slo.ttft), (waited.tpot, slo.tpot), (waited.e2e, slo.e2e))
-    return min((limit - time.p90) / limit for time, limit in times if limit and time)
+    return min(((limit - time.p90) / limit for time, limit in times if limit and time), default=1.0)
 
 
-def _instances(engine: Engine, requests: Sequence[Request], slo: Slo, most: int) -> tuple[int, Waited]:
+def _instances(engine: Engine, most: int, requests: Sequence[Request], slo: Slo) -> tuple[int, Waited]:
     """The fewest instances that meet the SLO; else as many as were tried, more of which would not help."""
 
     def met(count: int) -> bool:
@@ -185,25 +209,3 @@ def _instances(engine: Engine, requests: Sequence[Request], slo: Slo, most: int)
         middle = (enough + too_few) // 2
         enough, too_few = (middle, too_few) if met(middle) else (enough, middle)
     return enough, tried[enough]
-
-
-def _scaling(engine: Engine, requests: Sequence[Request], slo: Slo, lag: float, most: int) -> Scaling | None:
-    """Instances by the hour, if with them, each `lag` seconds late, the SLO is met all the same; None if not.
-
-    An instance is there until its hour is over, and is asked for in the hour that needs it.
-    """
-    hours = max(_WINDOW, 2 * lag)
-    windows: list[list[Request]] = [[] for _ in range(int(requests[-1].at // hours) + 1)]
-    for request in requests:
-        windows[int(request.at // hours)].append(request)
-    if most == 1 or len(windows) < _FEWEST_WINDOWS:
-        return None
-    needs = [_instances(engine, one, slo, most)[0] if one else 1 for one in windows]
-    steps = [(0.0, needs[0])]
-    for number, (before, now) in enumerate(pairwise(needs), 1):
-        if now != before:
-            steps.append((number * hours + lag, now))
-    mean = fmean(max(pair) for pair in zip(needs, (needs[0], *needs), strict=False))
-    if mean >= most or margin_of(simulate(requests, engine, steps), slo) < 0:
-        return None
-    return Scaling(min(needs), max(needs), mean)

@@ -14,13 +14,15 @@ import math
 import random
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from toolkit.measure.measurement import Percentiles
 from toolkit.measure.statistics import percentiles
+
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -103,63 +105,93 @@ class Waited:
 class _Running:
     request: Request
     paces: tuple[float, ...]
-    left: float
     unread: int
     first: float = 0.0
     last: float = 0.0
 
+    @property
+    def tokens(self) -> int:
+        return self.request.prompt_tokens + self.request.answer_tokens
+
 
 class _Instance:
+    """`decoding` are requests with the number of the step that gives their last token, the next one first."""
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.waiting: deque[_Running] = deque()
-        self.running: list[_Running] = []
-        self.held = 0
-        self.largest = 0
-        self.pace = 0
+        self.reading: list[_Running] = []
+        self.decoding: list[tuple[int, int, _Running]] = []
+        self.steps = self.held = self.largest = self.in_flight = self._pace = 0
+        self.began = self.seconds = self.ends = 0.0
+        self._ahead = 1
 
-    @property
-    def in_flight(self) -> int:
-        return len(self.waiting) + len(self.running)
+    def join(self, one: _Running) -> bool:
+        """Let a request wait; whether steps now begin or end at another time: those ahead had no request to join."""
+        self.waiting.append(one)
+        self.in_flight += 1
+        if self.in_flight == 1:
+            self.step(one.request.at)
+            return True
+        if self._ahead == 1 or len(self.decoding) >= self.engine.max_requests:
+            return False
+        before = self._ahead
+        self._ahead = max(1, math.ceil((one.request.at - self.began) / self.seconds - _ROUNDING))
+        self.ends = self.began + self._ahead * self.seconds
+        return self._ahead < before
 
-    def step(self) -> float:
-        """Begin a step; the seconds that it takes."""
+    def step(self, now: float) -> None:
+        """Begin a step; where nobody reads or waits, all steps to the next end of a request."""
         engine = self.engine
-        while self.waiting and len(self.running) < engine.max_requests:
-            tokens = _tokens(self.waiting[0].request)
-            if self.running and self.held + tokens > engine.kv_tokens:
+        count = len(self.reading) + len(self.decoding)
+        while self.waiting and count < engine.max_requests:
+            if count and self.held + self.waiting[0].tokens > engine.kv_tokens:
                 break
-            self.held += tokens
-            self.running.append(self.waiting.popleft())
-        self.largest = max(self.largest, len(self.running))
-        self.pace = engine.pace(len(self.running))
-        pace = engine.paces[self.pace][1]
-        room = engine.max_tokens - (pace.k + 1) * sum(one.unread <= 0 for one in self.running)
+            self.held += self.waiting[0].tokens
+            self.reading.append(self.waiting.popleft())
+            count += 1
+        self.largest = max(self.largest, count)
+        if (number := engine.pace(count)) != self._pace:
+            self._change_pace(number)
+        pace = engine.paces[number][1]
+        room = max(engine.max_tokens - (pace.k + 1) * len(self.decoding), 1)
         read = 0
-        for one in self.running:
-            if one.unread > 0:
-                part = max(min(one.unread, room - read), 0 if read else 1)
-                one.unread -= part
-                read += part
-                if one.unread == 0:
-                    one.unread = -1  # its first token comes with this step
-        return pace.seconds(len(self.running)) + pace.prompt_token * read
+        for one in self.reading:
+            part = min(one.unread, room - read)
+            one.unread -= part
+            read += part
+        self.began, self.seconds = now, pace.seconds(count) + pace.prompt_token * read
+        self._ahead = 1 if self.reading else max(1, self.decoding[0][0] - self.steps)
+        self.ends = now + self._ahead * self.seconds
 
-    def end(self, now: float) -> list[_Running]:
-        """End the step at that time; the requests that are done."""
+    def end(self, now: float) -> Iterator[_Running]:
+        """End the steps at that time; the requests that are done."""
+        self.steps += self._ahead
         done = []
-        for one in self.running:
-            if one.unread == 0:
-                one.left -= one.paces[self.pace]
-            elif one.unread == -1:
-                one.unread, one.first = 0, now
-            if one.unread == 0 and one.left <= 1e-9:
-                one.last = now
-                self.held -= _tokens(one.request)
+        while self.decoding and self.decoding[0][0] <= self.steps:
+            done.append(heapq.heappop(self.decoding)[2])
+        for one in [one for one in self.reading if not one.unread]:
+            self.reading.remove(one)
+            one.first = now
+            if one.request.answer_tokens == 1:
                 done.append(one)
-        if done:
-            self.running = [one for one in self.running if not one.last]
-        return done
+            else:
+                self._decode(one, one.request.answer_tokens - 1)
+        for one in done:
+            one.last = now
+            self.held -= one.tokens
+            self.in_flight -= 1
+            yield one
+
+    def _decode(self, one: _Running, tokens: float) -> None:
+        last = self.steps + math.ceil(tokens / one.paces[self._pace] - _ROUNDING)
+        heapq.heappush(self.decoding, (last, id(one), one))
+
+    def _change_pace(self, number: int) -> None:
+        before, decoding = self._pace, self.decoding
+        self._pace, self.decoding = number, []
+        for last, _, one in decoding:
+            self._decode(one, (last - self.steps) * one.paces[before])
 
 
 def simulate(requests: Sequence[Request], engine: Engine, instances: Sequence[tuple[float, int]]) -> Waited:
@@ -177,15 +209,17 @@ def simulate(requests: Sequence[Request], engine: Engine, instances: Sequence[tu
             one = min(range(count), key=lambda i: fleet[i].in_flight)
             deviation = chance.gauss()
             speeds = tuple(_own_pace(pace, number, deviation) for _, pace in engine.paces)
-            fleet[one].waiting.append(_Running(request, speeds, request.answer_tokens - 1, request.prompt_tokens))
-            if fleet[one].in_flight > 1:
+            if not fleet[one].join(_Running(request, speeds, request.prompt_tokens)):
                 continue
-            now = request.at
         else:
             now, one = heapq.heappop(ends)
+            if now != fleet[one].ends:  # a request has come since
+                continue
             done += fleet[one].end(now)
-        if fleet[one].in_flight:
-            heapq.heappush(ends, (now + fleet[one].step(), one))
+            if not fleet[one].in_flight:
+                continue
+            fleet[one].step(now)
+        heapq.heappush(ends, (fleet[one].ends, one))
     return _waited(done, requests[0].at, fleet)
 
 
@@ -193,10 +227,6 @@ def _own_pace(pace: Pace, number: int, deviation: float) -> float:
     """A request's tokens per step: at least the bonus token, at most all drafts and that."""
     kind = pace.kinds[number % len(pace.kinds)]
     return min(max(kind.pace * math.exp(kind.spread * deviation), 1.0), pace.k + 1.0)
-
-
-def _tokens(request: Request) -> int:
-    return request.prompt_tokens + request.answer_tokens
 
 
 def _waited(done: Sequence[_Running], began: float, fleet: Sequence[_Instance]) -> Waited:

@@ -32,9 +32,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST = 10_000_000
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
-_MOST_TOKENS = 2_000_000
-_FEWEST_REQUESTS = 1_000
-_STEADY_SECONDS = 600
+_REQUESTS_AT_A_RATE = 4_000
 
 
 def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:
@@ -103,9 +101,8 @@ def per_second(text: str) -> float:
 def at_rate(rate: float, prompt_tokens: int, answer_tokens: int) -> tuple[Request, ...]:
     """Requests at a rate, at moments by chance (a Poisson process) that are the same each time."""
     pauses = random.Random(0)  # noqa: S311
-    most = max(min(_MOST_REQUESTS, _MOST_TOKENS // answer_tokens), _FEWEST_REQUESTS)
     found, now = [], 0.0
-    for _ in range(min(max(round(rate * _STEADY_SECONDS), _FEWEST_REQUESTS), most)):
+    for _ in range(_REQUESTS_AT_A_RATE):
         found.append(Request(now, prompt_tokens, answer_tokens))
         now += pauses.expovariate(rate)
     return tuple(found)
