@@ -123,9 +123,9 @@ def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
 def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
     for workload in dict.fromkeys(row.workload for row in rows):
         there = {row.concurrency: row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot}
-        tpot = {count: row.tpot.p50 for count, row in sorted(there.items(), key=str) if count and row.tpot}
+        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot and row.tpot.p50}
         one = there.get(1)
-        if one and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
+        if one and 1 in tpot and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
             yield Curve(
                 workload,
                 k,

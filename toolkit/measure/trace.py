@@ -32,7 +32,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST = 10_000_000
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
-_REQUESTS_AT_A_RATE = 4_000
+_REQUESTS_AT_A_RATE = 3_000
 
 
 def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:

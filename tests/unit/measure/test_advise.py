@@ -98,7 +98,7 @@ SLOW, A_DAY = option("slow", 1.0, slower=15.0), [0.05, 0.05, 0.05, 0.8, 0.05, 0.
 
 
 def test_instances_follow_a_day_and_are_paid_as_long_as_they_are_there() -> None:
-    chosen = Demand(day(A_DAY), Slo(tpot=0.2), LAG).choice(SLOW)
+    chosen = Demand(day(A_DAY), Slo(tpot=0.1), 60.0).choice(SLOW)
     assert chosen.met
     assert chosen.scaling
     assert (chosen.scaling.min_instances, chosen.scaling.max_instances) == (1, chosen.instances)
@@ -109,7 +109,7 @@ def test_instances_follow_a_day_and_are_paid_as_long_as_they_are_there() -> None
 
 def test_where_a_rise_would_break_the_slo_all_instances_stay() -> None:
     """Most requests come in the hour of the rise, and an instance that takes half of it is there too late."""
-    chosen = Demand(day(A_DAY), Slo(tpot=0.08), 1800.0).choice(SLOW)
+    chosen = Demand(day(A_DAY), Slo(tpot=0.1), 1800.0).choice(SLOW)
     assert chosen.met
     assert chosen.instances > 1
     assert chosen.scaling is None

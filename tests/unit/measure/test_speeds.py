@@ -90,9 +90,7 @@ def test_a_report_that_tells_no_speed_is_left_out_and_why(told: BenchReport, why
 
 
 def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
-    found, _ = read_speeds(
-        [("a", report()), ("b", report(slower=2.0)), ("c", report("ml.p5.4xlarge"))], "p-eagle"
-    )
+    found, _ = read_speeds([("a", report()), ("b", report(slower=2.0)), ("c", report("ml.p5.4xlarge"))], "p-eagle")
     assert [(one.instance, one.sources) for one in found] == [
         ("ml.g7e.2xlarge", ("a", "b")),
         ("ml.p5.4xlarge", ("c",)),
