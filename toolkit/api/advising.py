@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ class Advice:
     recipe: str
     requests: int
     rate: float
-    slo: Slo
+    slo: Mapping[str, float]
     choices: tuple[Choice, ...]
     worth: tuple[Worth, ...]
     unmeasured: tuple[Fit, ...]
@@ -87,8 +87,7 @@ class Advice:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit advise --json`."""
-        found = {**asdict(replace(self, slo=None)), "slo": self.slo.model_dump(exclude_none=True)}  # type: ignore[arg-type]
-        return {"ok": self.ok, "answer": self.answer, **found, "edit": self.edit}
+        return {"ok": self.ok, "answer": self.answer, **asdict(self), "edit": self.edit}
 
     def __repr__(self) -> str:
         rows = [", ".join(filter(None, cells(one))) for one in self.choices]
@@ -111,15 +110,13 @@ class Advice:
         ]
 
     def _worth(self, one: Worth) -> str:
-        before = self.choices[0].acceptance_length
-        start = f"Acceptance {before:.2f} -> {one.acceptance_length:.2f} ({one.of}; {one.source})"
+        start = f"Acceptance {one.before:.2f} -> {one.acceptance_length:.2f} ({one.of}; {one.source})"
+        do = f"{one.instances} x {one.instance or 'this machine'} would do, with {one.margin:.0%} to spare"
         if one.margin < 0:
             return f"{start}: the SLO is still not met"
-        if one.saves_per_month is None:
-            return f"{start}: {one.instances} x {one.instance or 'this machine'} would do"
-        if one.saves_per_month < 1:
-            return f"{start} saves nothing: as many instances are needed; {one.margin:.0%} of the limits would be left"
-        return f"{start} saves {one.saves_per_month:,.0f} $ a month: {one.instances} x {one.instance} would do"
+        if not one.saves_per_month:
+            return f"{start}{' saves nothing' if one.saves_per_month == 0 else ''}: {do}"
+        return f"{start} saves {one.saves_per_month:,.0f} $ a month: {do}"
 
     def _paying(self) -> Iterator[str]:
         """Spot, plans and what is always on."""
@@ -178,15 +175,17 @@ def advise(
     options = [option for one in found for option in _options(loaded, one, there)]
     demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds)
     choices = demand.choose(options)
-    best = next(iter(choices), None)
-    gains = demand.worth(best, options, _lengths(loaded, best)) if best and best.k else ()
+    drafting = next((one for one in choices if one.k and not one.schedule), None)
+    gains = demand.worth(choices[0], drafting, options, _lengths(loaded, drafting)) if drafting else ()
     known = {option.instance for option in options}
     unmeasured = [one for one in there if one.fits and one.instance not in known]
+    elsewhere = [one.instance or "this machine" for one in found if one.instance not in known]
+    notes += [f"Speeds of {name} are left out: {loaded.platform.name} has no such type" for name in elsewhere]
     return Advice(
         str(recipe) if isinstance(recipe, str | os.PathLike) else loaded.name,
         len(requests),
         mean_rate(requests),
-        slo,
+        slo.model_dump(exclude_none=True),
         choices,
         gains,
         tuple(unmeasured[:_UNMEASURED]),
@@ -231,10 +230,10 @@ def _options(recipe: Recipe, speeds: Speeds, sized: Sequence[Fit]) -> Iterator[O
     rules = recipe.platform_rules
     measured = rules.instance(speeds.instance) if speeds.instance else None
     if speeds.instance:
-        own = {*recipe.platform.overrides} - {speeds.instance}  # settings of their own, so speeds of their own
-        fitting = [one for one in sized if one.fits and one.instance not in own]
+        own = recipe.platform.overrides  # settings of their own, so speeds of their own
+        fitting = [one for one in sized if one.instance == speeds.instance or (one.fits and one.instance not in own)]
         alike = [one for one in fitting if _is_alike(rules.instance(one.instance), measured)]
-        hosts = [(one.instance, recipe.discounted(one.price_per_hour), one.kv_tokens) for one in alike]
+        hosts = [(one.instance, recipe.discounted(one.price_per_hour), one.kv_tokens or _NO_LIMIT) for one in alike]
         most = MOST_INSTANCES
     else:
         hosts, most = [("", recipe.price_per_hour, _NO_LIMIT)], 1
@@ -258,17 +257,16 @@ def _is_alike(one: lookup.Instance | None, measured: lookup.Instance | None) -> 
     return one == measured or (bool(one.compute_capability) and hardware(one) == hardware(measured))
 
 
-def _lengths(recipe: Recipe, best: Choice) -> Iterator[tuple[float, str, str]]:
+def _lengths(recipe: Recipe, now: Choice) -> Iterator[tuple[float, str, str]]:
     """Acceptance lengths above the measured one: those published of heads of this target at this K, and two more."""
-    heads = [one for one in lookup.heads() if one.target.lower() == str(recipe.target.model).lower()]
-    for head in heads:
-        same = [one for one in head.acceptance if (head.method, one.k) == (recipe.method, best.k)]
-        most = max(same, key=lambda one: one.acceptance_length, default=None)
-        if most and most.acceptance_length > best.acceptance_length:
-            yield most.acceptance_length, f"published of {head.repo} on {most.workload}", most.source
+    target = str(recipe.target.model).lower()
+    for head in (one for one in lookup.heads() if (one.target.lower(), one.method) == (target, recipe.method)):
+        higher = [one for one in head.acceptance if one.k == now.k and one.acceptance_length > now.acceptance_length]
+        for told in sorted(higher, key=lambda one: one.acceptance_length)[-1:]:
+            yield told.acceptance_length, f"published of {head.repo} on {told.workload}", told.source
     for more in _BETTER:
-        if best.acceptance_length + more <= best.k + 1:
-            yield best.acceptance_length + more, "if a head had it", "what-if"
+        if now.acceptance_length + more <= now.k + 1:
+            yield now.acceptance_length + more, "if a head had it", "what-if"
 
 
 def _doubts(choices: Iterable[Choice]) -> Iterator[str]:

@@ -93,8 +93,12 @@ class Choice:
 
 @dataclass(frozen=True)
 class Worth:
-    """What another acceptance length would save, in US dollars a month; `instances` as many as would then do."""
+    """What another acceptance length would save, in US dollars a month; `instances` as many as would then do.
 
+    `saves_per_month` is None where a price is unknown, and where nothing meets the SLO now.
+    """
+
+    before: float
     acceptance_length: float
     of: str
     source: str
@@ -121,16 +125,17 @@ class Demand:
         return tuple(sorted(map(self.choice, options), key=_order))
 
     def worth(
-        self, choice: Choice, options: Iterable[Option], lengths: Iterable[tuple[float, str, str]]
+        self, best: Choice, now: Choice, options: Iterable[Option], lengths: Iterable[tuple[float, str, str]]
     ) -> tuple[Worth, ...]:
-        """What each acceptance length (with whose it is, and its source) would save over the choice, at its K."""
-        drafting = [one for one in options if one.k == choice.k and not one.schedule]
+        """What each acceptance length (with whose it is, and its source) would save over the best, at the K of now."""
+        drafting = [one for one in options if one.k == now.k and not one.schedule]
         found = []
         for length, of, source in lengths:
             then = min((self.choice(one, length) for one in drafting), key=_order)
-            before, after = choice.price_per_month, then.price_per_month
-            saves = None if before is None or after is None else before - after
-            found.append(Worth(length, of, source, then.instance, then.instances, then.margin, saves))
+            before, after = best.price_per_month, then.price_per_month
+            saves = max(before - after, 0.0) if before is not None and after is not None and best.met else None
+            what = now.acceptance_length, length, of, source
+            found.append(Worth(*what, then.instance, then.instances, then.margin, saves))
         return tuple(found)
 
     def choice(self, option: Option, acceptance: float | None = None) -> Choice:

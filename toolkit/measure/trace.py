@@ -17,15 +17,9 @@ KEYS = ("at", "prompt_tokens", "answer_tokens")
 _EXAMPLE = 'Write on each line: {"at": 12.5, "prompt_tokens": 800, "answer_tokens": 200}, with `at` in seconds.'
 # What public traces call the same.
 _OTHERS = {
-    "timestamp": "at",
-    "arrival": "at",
-    "arrived_at": "at",
-    "input_length": "prompt_tokens",
-    "contexttokens": "prompt_tokens",
-    "input_tokens": "prompt_tokens",
-    "output_length": "answer_tokens",
-    "generatedtokens": "answer_tokens",
-    "output_tokens": "answer_tokens",
+    **dict.fromkeys(("timestamp", "arrival", "arrived_at"), "at"),
+    **dict.fromkeys(("input_length", "contexttokens", "input_tokens"), "prompt_tokens"),
+    **dict.fromkeys(("output_length", "generatedtokens", "output_tokens"), "answer_tokens"),
 }
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|min|h))?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}

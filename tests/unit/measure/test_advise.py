@@ -78,7 +78,7 @@ def test_what_nothing_meets_is_found_without_trying_hundreds() -> None:
 def test_a_better_head_saves_what_the_instances_cost_that_it_spares() -> None:
     demand = Demand(at_rate(40.0, 800, 200), TIGHT, LAG)
     now = demand.choice(LARGE)
-    much, little = demand.worth(now, [LARGE], [(6.0, "a head", "card"), (length(7) + 0.01, "another", "card")])
+    much, little = demand.worth(now, now, [LARGE], [(6.0, "a head", "card"), (length(7) + 0.01, "another", "card")])
     assert much.instances < now.instances
     assert much.saves_per_month == pytest.approx((now.instances - much.instances) * 6.0 * 730)
     assert little.saves_per_month == 0

@@ -60,6 +60,11 @@ def test_a_prompt_that_arrives_in_a_step_waits_for_its_end_and_delays_the_others
     assert waited.e2e.p50 == pytest.approx((0.7 + 0.55) / 2)
 
 
+def test_a_request_joins_at_the_end_of_the_step_that_runs_however_long_the_others_still_take() -> None:
+    waited = simulate([Request(0.0, 1, 100), Request(10.5, 1, 1)], engine((1, 1.0)), ALONE)
+    assert waited.ttft.p50 == pytest.approx((1.0 + 1.5) / 2)
+
+
 def test_a_step_between_two_measured_sizes_lies_on_their_line_and_so_does_one_beyond() -> None:
     pace = Pace(0, ((1, 1.0), (4, 4.0), (8, 6.0)), 0.0, (Kind(1.0),))
     assert [pace.seconds(count) for count in (0, 1, 2, 4, 6, 8, 10)] == [1.0, 1.0, 2.0, 4.0, 5.0, 6.0, 7.0]
