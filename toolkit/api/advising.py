@@ -167,9 +167,10 @@ def advise(
     No speed is invented. Raises UsageError.
     """
     loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
-    named = [(str(path), load_report(path)) for path in speeds]
-    tuned = sorted((home_folder("tuning") / loaded.name).glob("*.json"), key=lambda path: path.stat().st_mtime)
-    found, notes = read_speeds([*((str(path), load_report(path)) for path in tuned), *named], loaded.method)
+    folder = home_folder("tuning") / loaded.name
+    tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]
+    named = [*tuned, *((str(path), Path(path)) for path in speeds)]
+    found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method)
     requests, more = _traffic(loaded, found, traffic, rate, prompt_tokens, answer_tokens)
     there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
     options = [option for one in found for option in _options(loaded, one, there)]

@@ -146,7 +146,8 @@ class Demand:
             met = margin_of(waited, self.slo) >= 0
             self._known[key] = count, waited, self._scaling(key[0], count) if met else None
         count, waited, scaling = self._known[key]
-        price = None if option.price is None else option.price * (scaling.mean if scaling else count)
+        there = scaling.mean if scaling else count
+        price = None if option.price is None else option.price * there
         measured = min(max(one.tpot) for _, curves in option.curves for one in curves)
         return Choice(
             option.instance,
@@ -158,7 +159,7 @@ class Demand:
             waited.tpot.p90 if waited.tpot else None,
             waited.e2e.p90,
             margin_of(waited, self.slo),
-            max(1, math.ceil(waited.in_flight)),
+            max(1, math.ceil(waited.in_flight * count / there)),
             option.quality,
             option.source,
             acceptance or option.acceptance,

@@ -71,11 +71,6 @@ class Speeds:
         """Each K that was measured, 0 without speculation."""
         return tuple(sorted({one.k for one in self.curves}))
 
-    @property
-    def most_requests(self) -> int:
-        """The most concurrent requests that were measured."""
-        return max(max(one.tpot) for one in self.curves)
-
     def at(self, k: int) -> list[Curve]:
         return [one for one in self.curves if one.k == k]
 
@@ -96,7 +91,7 @@ def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tupl
         latest = {(one.k, one.workload): one for _, one in named}  # of the same twice the last counts
         sources = tuple(dict.fromkeys(name for name, _ in named))
         speeds.append(Speeds(instance, tuple(latest.values()), sources))
-    return speeds, notes
+    return speeds, list(dict.fromkeys(notes))
 
 
 def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
