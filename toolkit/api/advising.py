@@ -102,6 +102,7 @@ class Advice:
         edit = "; ".join(f"{key}: {value}" for key, value in self.edit.items())
         return [
             f"{self.requests:,} requests, {self.rate:.3g} a second on average",
+            *(f"Speed of {_on(one)}: {one.quality}, {one.source}" for one in self.choices[:1]),
             *([f"In the recipe: {edit}"] if edit else []),
             *map(self._worth, self.worth),
             *self._paying(),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from measured_speeds import report, write_report
 
+from toolkit.catalog import lookup
 from toolkit.cli.main import run
 
 Captured = pytest.CaptureFixture[str]
@@ -72,6 +73,7 @@ def test_the_text_says_what_a_head_is_worth_what_a_plan_saves_and_what_to_measur
     assert run(["advise", RECIPE, *SLO, "--rate", "20/s", "--speeds", speeds]) == 0
     shown, said = capsys.readouterr()
     assert shown.startswith(f"{RECIPE}: 3 x ml.g7e.2xlarge at K = 7 keeps the SLO with ")
+    assert "Speed of 3 x ml.g7e.2xlarge at K = 7: measured, g7e.json" in shown
     assert "Acceptance 3.94 -> 4.44 (if a head had it; what-if)" in shown
     assert "Plans: all instances are always on" in shown
     assert f"of unknown speed: ml.g6e.xlarge ({_hourly(shown)} $/h)" in shown
@@ -81,6 +83,18 @@ def test_the_text_says_what_a_head_is_worth_what_a_plan_saves_and_what_to_measur
 
 def _hourly(shown: str) -> str:
     return shown.partition("ml.g6e.xlarge (")[2].partition(" ")[0]
+
+
+def test_published_heads_of_the_target_are_told_with_their_source(tmp_path: Path, capsys: Captured) -> None:
+    speeds = write_report(tmp_path / "g7e.json", report(k=10))
+    asked = ["advise", "qwen3-coder-30b-a3b/p-eagle", *SLO, "--rate", "20/s", "--speeds", speeds, "--json"]
+    assert run(asked) == 0
+    first, *_ = json.loads(capsys.readouterr().out)["worth"]
+    (head,) = [one for one in lookup.heads() if one.repo == "amazon/Qwen3-Coder-30B-A3B-Instruct-P-EAGLE"]
+    (told,) = [one for one in head.acceptance if one.k == 10]
+    assert (first["acceptance_length"], first["source"]) == (told.acceptance_length, told.source)
+    assert first["of"] == f"published of {head.repo} on HumanEval"
+    assert first["saves_per_month"] > 0
 
 
 def test_a_discount_comes_off(speeds: str, capsys: Captured) -> None:
