@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from measured_speeds import report, write_report
 
+import toolkit
+from toolkit.api.handles import _served_with
 from toolkit.catalog import lookup
 from toolkit.cli.main import run
 
@@ -215,3 +217,11 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
 def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], message: str, capsys: Captured) -> None:
     assert run(["advise", RECIPE, *arguments]) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_report_of_a_k_by_batch_size_says_so() -> None:
+    """Else it would be taken for one of its largest K."""
+    recipe = toolkit.load(RECIPE)
+    by_batch = recipe.edit(speculation={"num_speculative_tokens_per_batch_size": [[1, 8, 7], [9, 128, 3]]})
+    assert _served_with(recipe, has_instances=True)["speculation"] == "p-eagle K=7"
+    assert _served_with(by_batch, has_instances=True)["speculation"] == "p-eagle K=7, by batch size"
