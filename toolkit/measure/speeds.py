@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from statistics import NormalDist, fmean
 from typing import Literal
 
@@ -161,7 +162,8 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
     """The engine's pace at the K of these curves; as if its acceptance length were another one, on average."""
     counts = sorted(set.intersection(*(set(one.tpot) for one in curves)))
-    steps = tuple((count, fmean(one.step(count) for one in curves)) for count in counts)
+    seconds = accumulate((fmean(one.step(count) for one in curves) for count in counts), max)
+    steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0
     kinds = tuple(Kind(one.acceptance * factor, one.spread) for one in curves)

@@ -92,6 +92,18 @@ def test_more_traffic_is_never_faster_and_more_instances_never_slower() -> None:
     assert by_count == sorted(by_count, reverse=True)
 
 
+def test_every_request_ends_whatever_the_engine_and_the_traffic_are() -> None:
+    chance = random.Random(5)
+    for _ in range(200):
+        pace = Pace(3, ((1, 0.01), (8, chance.choice([0.01, 0.05]))), 1e-3, (Kind(2.5, 0.5), Kind(1.0)))
+        limits = chance.randint(1, 16), chance.choice([8, 2048]), chance.choice([10, 500])
+        one = Engine(((chance.randint(1, 4), pace), (16, replace(pace, k=0))), *limits)
+        moments = sorted(chance.choice([0.0, chance.uniform(0, 5)]) for _ in range(30))
+        requests = [Request(at, chance.randint(1, 200), chance.randint(1, 100)) for at in moments]
+        waited = simulate(requests, one, ((0.0, chance.randint(1, 3)), (2.5, chance.randint(1, 3))))
+        assert waited.ttft.samples == waited.e2e.samples == len(requests)
+
+
 def test_instances_that_come_later_serve_from_then_on() -> None:
     requests = [Request(float(second), 10, 1) for second in range(20)]
     late = simulate(requests, engine((1, 2.0), requests=1), ((0.0, 1), (10.0, 4)))

@@ -47,6 +47,13 @@ def test_a_k_outside_of_what_was_measured_is_not_guessed(k: int) -> None:
     assert curves_at(speeds(report(k=7)), k)[1] == []
 
 
+def test_a_step_with_more_requests_that_was_quicker_by_chance_counts_as_long_as_the_other() -> None:
+    (curve,) = curves_at(speeds(report()), 0)[1]
+    noisy = pace([replace(curve, tpot={**curve.tpot, 64: curve.tpot[16] / 2})])
+    assert dict(noisy.steps)[64] == dict(noisy.steps)[16]
+    assert noisy.seconds(1000) == noisy.seconds(16)
+
+
 def test_another_acceptance_changes_the_tokens_of_a_step_and_not_its_time() -> None:
     _, curves = curves_at(speeds(report()), 7)
     now, then = pace(curves), pace(curves, acceptance=2 * length(7))
