@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from toolkit.api.acceptance import what_if as what_if
+    from toolkit.api.advising import advise as advise
     from toolkit.api.catalogue import recipes as recipes
     from toolkit.api.checking import check as check
     from toolkit.api.cleaning import clean as clean
@@ -72,6 +73,7 @@ _MODULES = {
     "RecipeError": "toolkit.errors",
     "ToolkitError": "toolkit.errors",
     "UsageError": "toolkit.errors",
+    "advise": "toolkit.api.advising",
     "bench": "toolkit.api.measuring",
     "build": "toolkit.api.images",
     "check": "toolkit.api.checking",

@@ -117,7 +117,8 @@ def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     """What a report says of the engine, the speculation and the hardware."""
     facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
     if recipe.speculation:
-        facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}"
+        by_batch = ", by batch size" if recipe.speculation.schedule else ""
+        facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}{by_batch}"
         if recipe.synthetic_acceptance_length:
             facts["speculation"] += ", drafts accepted by chance"
     return facts | ({"instance types": ", ".join(recipe.platform.types)} if has_instances else {})

@@ -103,6 +103,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "clean_command": ("clean",),
     "bench_command": ("prove", "bench"),
     "tune_command": ("tune", "improve"),
+    "advise_command": ("advise",),
     "register_command": ("register",),
     "make_commands": ("compile", "convert", "train"),
     "explain_commands": ("docs", "explain"),

@@ -70,7 +70,7 @@ def tune(
     """
     from toolkit.api import tuning
 
-    ks, loads, limits = _ks(k), counts_of(concurrency), _slo(slo) if slo else None
+    ks, loads, limits = _ks(k), counts_of(concurrency), slo_of(slo) if slo else None
     if cost := tuning.price(recipe, platform=platform):
         confirm(f"This starts {cost}. Go on?", yes)
     report = tuning.tune(
@@ -114,7 +114,7 @@ def _ks(text: str) -> tuple[int, ...]:
     return ks
 
 
-def _slo(text: str) -> Slo:
+def slo_of(text: str) -> Slo:
     """The limits of `ttft=0.5,tpot=50ms`."""
     from toolkit.recipe.schema import Slo
 

@@ -37,7 +37,8 @@ class ArmReport:
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
     that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
     are its 95 % interval. `cached_share` is the share of the prompts' tokens that were in the engine's prefix cache,
-    None if it does not say. `price_per_million_output_tokens` is in US dollars.
+    None if it does not say. `prompt_tokens` and `answer_tokens` are means. `price_per_million_output_tokens` is in US
+    dollars.
     """
 
     arm: str
@@ -62,6 +63,8 @@ class ArmReport:
     cached_share: float | None = None
     acceptance_length_low: float | None = None
     acceptance_length_high: float | None = None
+    prompt_tokens: float | None = None
+    answer_tokens: float | None = None
 
 
 @dataclass(frozen=True)

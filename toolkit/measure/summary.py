@@ -203,6 +203,8 @@ def row(
         cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,
         acceptance_length_high=length.high if length else None,
+        prompt_tokens=sum(item.prompt_tokens for item in answers) / len(answers) if answers else None,
+        answer_tokens=tokens / len(answers) if answers else None,
     )
 
 

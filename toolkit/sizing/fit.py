@@ -155,14 +155,17 @@ def _each(asking: Recipe | EngineRules, models: Lock, instances: Iterable[Instan
     known: dict[Any, Fit] = {}
     for instance in instances:
         own = recipe is not None and instance.name in recipe.platform.overrides
-        alike = instance.name if own or instance.neuron_cores else _hardware(instance)
+        alike = instance.name if own or instance.neuron_cores else hardware(instance)
         if alike not in known:
             known[alike] = fit(asking, models, instance)
         yield replace(known[alike], instance=instance.name, price_per_hour=_price(recipe, instance))
 
 
-def _hardware(instance: Instance) -> tuple[Any, ...]:
-    """All of an instance on which a fit depends, but for Neuron's, whose engines know families by name."""
+def hardware(instance: Instance) -> tuple[Any, ...]:
+    """All of an instance on which a fit depends, but for Neuron's, whose engines know families by name.
+
+    The engine is as fast on one of these types as on another, but where CPUs compute.
+    """
     host = 0.0 if instance.accelerator_count else instance.host_memory_gib
     accelerators = (instance.accelerator, instance.accelerator_count, instance.memory_per_accelerator_mib)
     return (*accelerators, instance.compute_capability, instance.architecture, host)

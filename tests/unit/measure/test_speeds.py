@@ -1,0 +1,105 @@
+"""Speeds are read of reports as they were put into them, and what tells no speed is left out with the reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from measured_speeds import LOADS, PROMPT, READING, length, report, step
+
+from toolkit.measure.report import BenchReport
+from toolkit.measure.speeds import Speeds, curves_at, find_schedule, pace, read_speeds
+
+
+def speeds(*reports: BenchReport) -> Speeds:
+    (found,), notes = read_speeds([(f"{i}.json", one) for i, one in enumerate(reports)], "p-eagle")
+    assert not notes
+    return found
+
+
+@pytest.mark.parametrize("k", [0, 7])
+def test_steps_and_prompts_take_what_they_took(k: int) -> None:
+    found = speeds(report(workloads=("chat", "code")))
+    quality, curves = curves_at(found, k)
+    read = pace(curves)
+    assert (found.instance, found.measured, quality, len(curves)) == ("ml.g7e.2xlarge", (0, 7), "measured", 2)
+    assert dict(read.steps) == pytest.approx({load: step(k, load) for load in LOADS})
+    assert read.prompt_token * PROMPT == pytest.approx(READING)
+    assert read.kinds[0].pace == pytest.approx(length(k))
+    assert math.exp(read.kinds[0].spread * 1.2815515655446004) == pytest.approx(1.2)
+
+
+def test_a_k_between_two_measured_ones_is_on_their_line() -> None:
+    found = speeds(report(k=7), report(k=3))
+    quality, curves = curves_at(found, 5)
+    assert quality == "estimated"
+    read = pace(curves)
+    assert read.kinds[0].pace == pytest.approx(length(5))
+    assert dict(read.steps)[1] == pytest.approx(step(5, 1))
+    assert dict(read.steps)[16] == pytest.approx(step(5, 16), rel=0.03)
+    assert read.prompt_token * PROMPT == pytest.approx(READING)
+
+
+@pytest.mark.parametrize("k", [2, 8])
+def test_a_k_outside_of_what_was_measured_is_not_guessed(k: int) -> None:
+    assert curves_at(speeds(report(k=7), report(k=3)), k)[1] == []
+    assert curves_at(speeds(report(k=7)), k)[1] == []
+
+
+def test_a_step_with_more_requests_that_was_quicker_by_chance_counts_as_long_as_the_other() -> None:
+    (curve,) = curves_at(speeds(report()), 0)[1]
+    noisy = pace([replace(curve, tpot={**curve.tpot, 64: curve.tpot[16] / 2})])
+    assert dict(noisy.steps)[64] == dict(noisy.steps)[16]
+    assert noisy.seconds(1000) == noisy.seconds(16)
+
+
+def test_another_acceptance_changes_the_tokens_of_a_step_and_not_its_time() -> None:
+    _, curves = curves_at(speeds(report()), 7)
+    now, then = pace(curves), pace(curves, acceptance=2 * length(7))
+    assert then.kinds[0].pace == pytest.approx(2 * now.kinds[0].pace)
+    assert then.steps == now.steps
+
+
+def test_the_k_that_is_fastest_for_each_number_of_requests() -> None:
+    """With a step four times as long per draft token, drafts cost where many share a step."""
+    slow = report(k=7)
+    arms = tuple(
+        replace(row, tpot=replace(row.tpot, p50=row.tpot.p50 * 4, p90=row.tpot.p90 * 4))
+        if row.tpot and row.arm != "baseline" and row.concurrency and row.concurrency > 4
+        else row
+        for row in slow.arms
+    )
+    assert find_schedule(speeds(report(k=7)), 128) == ()
+    assert find_schedule(speeds(replace(slow, arms=arms)), 128) == ((1, 8, 7), (9, 128, 0))
+
+
+@pytest.mark.parametrize(
+    ("told", "why"),
+    [
+        (report("ml.g7e.2xlarge, ml.p5.4xlarge"), "it may have run on any of ml.g7e.2xlarge, ml.p5.4xlarge"),
+        (report(method="eagle3"), "it is of eagle3 K=7. Measure the recipe itself, with p-eagle"),
+        (report(loads=(1,)), "it lacks answers at 1 and at more requests at a time"),
+        (report(loads=(4, 16)), "it lacks answers at 1 and at more requests at a time"),
+        (replace(report(), setting={"speculation": "p-eagle K=7, by batch size"}), "it is of p-eagle K=7, by batch"),
+        (replace(report(), arms=(*report().arms, replace(report().arms[0], arm="third"))), "it has several arms"),
+        (
+            replace(report(), arms=tuple(replace(row, prompt_tokens=None) for row in report().arms)),
+            "or is of an older version. Measure again: toolkit bench",
+        ),
+    ],
+)
+def test_a_report_that_tells_no_speed_is_left_out_and_why(told: BenchReport, why: str) -> None:
+    found, (note,) = read_speeds([("old.json", told)], "p-eagle")
+    assert found == []
+    assert note.startswith("old.json is left out: ")
+    assert why in note
+
+
+def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
+    found, _ = read_speeds([("a", report()), ("b", report(slower=2.0)), ("c", report("ml.p5.4xlarge"))], "p-eagle")
+    assert [(one.instance, one.sources) for one in found] == [
+        ("ml.g7e.2xlarge", ("a", "b")),
+        ("ml.p5.4xlarge", ("c",)),
+    ]
+    assert dict(pace(found[0].at(7)).steps)[1] == pytest.approx(step(7, 1, 2.0))

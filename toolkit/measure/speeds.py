@@ -1,0 +1,188 @@
+"""How fast an engine is at each K, from reports of `toolkit bench` or `tune` at several numbers of concurrent requests.
+
+With c requests at a time an answer's N = (tokens - 1) / acceptance length steps take, by its TPOT, (tokens - 1) * TPOT
+seconds. In that time each of the c - 1 others reads one new prompt. So a step without prompts takes
+
+    TPOT * L - (c - 1) * reading / N,    reading = TTFT(1) - TPOT(1) * L
+
+where `reading` is what a prompt adds to the step that reads it, all that is not the engine's included. All are medians:
+how far the TPOT of single requests strays from it at one request at a time is how far their acceptance does.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import NormalDist, fmean
+from typing import Literal
+
+from toolkit.errors import UsageError
+from toolkit.measure.break_even import BatchSizes, schedule
+from toolkit.measure.find_k import Measured, acceptance_length, seconds_per_token
+from toolkit.measure.measurement import ArmReport, Measurement, Speedup
+from toolkit.measure.queue import Kind, Pace
+
+Quality = Literal["measured", "estimated"]
+"""Whether a speed was measured so, or follows from others that were."""
+
+_BASELINE = "baseline"
+_SPECULATION = re.compile(r"(?P<method>\S+) K=(?P<k>\d+)")
+_TO_P90 = NormalDist().inv_cdf(0.9)
+_QUICKEST_STEP = 1e-6
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One workload at one K: the median seconds per token after the first by the number of concurrent requests."""
+
+    workload: str
+    k: int
+    prompt_tokens: float
+    answer_tokens: float
+    acceptance: float
+    per_position: tuple[float, ...]
+    ttft: float
+    spread: float
+    tpot: Mapping[int, float]
+
+    @property
+    def reading(self) -> float:
+        """What a prompt adds to the step that reads it, in seconds."""
+        return max(self.ttft - self.tpot[1] * self.acceptance, 0.0)
+
+    def step(self, requests: int) -> float:
+        """Seconds of a step of so many requests, as many as were measured at a time."""
+        steps = max((self.answer_tokens - 1) / self.acceptance, 1.0)
+        return max(self.tpot[requests] * self.acceptance - (requests - 1) * self.reading / steps, _QUICKEST_STEP)
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What was measured on one instance type (empty: on this machine) at some K, and where that stands."""
+
+    instance: str
+    curves: tuple[Curve, ...]
+    sources: tuple[str, ...]
+
+    @property
+    def measured(self) -> tuple[int, ...]:
+        """Each K that was measured, 0 without speculation."""
+        return tuple(sorted({one.k for one in self.curves}))
+
+    def at(self, k: int) -> list[Curve]:
+        return [one for one in self.curves if one.k == k]
+
+
+def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tuple[list[Speeds], list[str]]:
+    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing."""
+    found: dict[str, list[tuple[str, Curve]]] = {}
+    notes: list[str] = []
+    for name, report in reports:
+        try:
+            instance, curves = _read(report, method)
+        except UsageError as error:
+            notes.append(f"{name} is left out: {error.message}. {error.hint}")
+            continue
+        found.setdefault(instance, []).extend((name, one) for one in curves)
+    speeds = []
+    for instance, named in found.items():
+        latest = {(one.k, one.workload): one for _, one in named}  # of the same twice the last counts
+        sources = tuple(dict.fromkeys(name for name, _ in named))
+        speeds.append(Speeds(instance, tuple(latest.values()), sources))
+    return speeds, list(dict.fromkeys(notes))
+
+
+def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
+    """Raises UsageError for a report that tells no speed of the engine."""
+    types = str(report.setting.get("instance types") or "")
+    if "," in types:
+        hint = "Name one in platform.instance_types, deploy and measure again."
+        raise UsageError(f"it may have run on any of {types}", hint=hint)
+    drafted = _SPECULATION.fullmatch(str(report.setting.get("speculation", "none K=0")))
+    if drafted is None or (drafted["method"] not in (method, "none")):
+        hint = f"Measure the recipe itself, with {method} and one K."
+        raise UsageError(f"it is of {report.setting['speculation']}", hint=hint)
+    arms = {row.arm for row in report.arms} - {_BASELINE}
+    if len(arms) > 1:
+        raise UsageError("it has several arms, and does not tell the K of each", hint="Measure them one by one.")
+    drafting = (one for arm in arms for one in _curves(report.arms, arm, int(drafted["k"])))
+    curves = [*_curves(report.arms, _BASELINE, 0), *drafting]
+    if not curves:
+        hint = "Measure again: toolkit bench RECIPE --concurrency 1,4,16 --json > FILE."
+        raise UsageError("it lacks answers at 1 and at more requests at a time, or is of an older version", hint=hint)
+    return types, curves
+
+
+def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
+    for workload in dict.fromkeys(row.workload for row in rows):
+        there = {row.concurrency: row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot}
+        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot and row.tpot.p50}
+        one = there.get(1)
+        if one and 1 in tpot and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
+            yield Curve(
+                workload,
+                k,
+                one.prompt_tokens,
+                one.answer_tokens,
+                (one.acceptance_length or 1.0) if k else 1.0,
+                one.acceptance_per_position[:k],
+                one.ttft.p50,
+                math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,
+                dict(sorted(tpot.items())),
+            )
+
+
+def curves_at(speeds: Speeds, k: int) -> tuple[Quality, list[Curve]]:
+    """The curves at a K: measured, or between two that were, from their lines (find_k.py). Empty if neither."""
+    if there := speeds.at(k):
+        return "measured", there
+    return "estimated", [*filter(None, (_between(speeds, k, one) for one in speeds.at(speeds.measured[-1])))]
+
+
+def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
+    drafting = [one for one in speeds.curves if one.workload == largest.workload and one.k]
+    ordered = sorted(drafting, key=lambda one: one.k)
+    if len(ordered) < 2 or not ordered[0].k < k < ordered[-1].k or len(largest.per_position) < k:
+        return None
+    shared = set.intersection(*(set(one.tpot) for one in ordered))
+    if 1 not in shared or len(shared) < 2:
+        return None
+    tpot = {
+        count: seconds_per_token([Measured(one.k, one.tpot[count], largest.per_position) for one in ordered], (k,))[k]
+        for count in sorted(shared)
+    }
+    length = acceptance_length(largest.per_position, k)
+    ttft = largest.ttft + tpot[1] * length - largest.tpot[1] * largest.acceptance
+    return replace(largest, k=k, acceptance=length, per_position=largest.per_position[:k], tpot=tpot, ttft=ttft)
+
+
+def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
+    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average."""
+    counts = sorted(set.intersection(*(set(one.tpot) for one in curves)))
+    seconds = accumulate((fmean(one.step(count) for one in curves) for count in counts), max)
+    steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
+    reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
+    factor = acceptance / mean_acceptance(curves) if acceptance else 1.0
+    kinds = tuple(Kind(one.acceptance * factor, one.spread) for one in curves)
+    return Pace(curves[0].k, steps, reading, kinds)
+
+
+def mean_acceptance(curves: Sequence[Curve]) -> float:
+    return fmean(one.acceptance for one in curves)
+
+
+def find_schedule(speeds: Speeds, most_requests: int) -> tuple[BatchSizes, ...]:
+    """The measured K that is fastest for each number of requests in a step; empty if one is for all."""
+    baseline = {one.workload: one for one in speeds.at(0)}
+    speedups = [
+        Speedup(one.workload, count, str(one.k), ratio := baseline[one.workload].tpot[count] / seconds, ratio, ratio)
+        for one in speeds.curves
+        if one.k and one.workload in baseline
+        for count, seconds in one.tpot.items()
+        if count in baseline[one.workload].tpot
+    ]
+    sizes = schedule(speedups, {str(k): k for k in speeds.measured if k}, most_requests)
+    return sizes if len(sizes) > 1 else ()
