@@ -76,9 +76,9 @@ def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:
-    """Manifests that serve the recipe on a cluster, by part: `base`, `serve`, `compile` and `benchmark`.
+    """Manifests that serve the recipe on a cluster, by part: `namespace`, `base`, `serve`, `compile` and `benchmark`.
 
-    `base` goes before `serve` and `compile`; what `compile` has runs before `serve` does. Needs no cluster. `to_train`
+    They go in this order; `namespace` is shared with other endpoints. What `compile` has runs before `serve` does. Needs no cluster. `to_train`
     gives the part `train` alone, for a head that need not exist yet. Raises RecipeError when a check finds an error,
     UsageError for what Kubernetes cannot do.
     """

@@ -94,6 +94,18 @@ def waits(name: str) -> str:
     return f"until kubectl get -n toolkit job/{name} -o '{condition}' | grep -Ewo 'Complete|Failed'; do sleep 30; done"
 
 
+def test_what_endpoints_share_goes_with_none_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    run(["render", ahead(tmp_path), "--out", str(folder)])
+    shared = sorted(path.name.partition("-")[0] for path in (folder / "namespace").glob("*-*.yaml"))
+    assert shared == ["namespace", "persistentvolume", "persistentvolumeclaim"]
+    for path in (folder / "namespace").glob("*-*.yaml"):
+        annotations = yaml.safe_load(path.read_text())["metadata"]["annotations"]
+        assert annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false"
+        assert annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled"
+    assert "../namespace" not in (folder / "compile/kustomization.yaml").read_text()
+
+
 @pytest.mark.parametrize("ending", ["Complete", "Failed"])
 def test_waiting_for_the_job_ends_however_it_ends(tmp_path: Path, ending: str) -> None:
     answers = tmp_path / "answers"
@@ -115,6 +127,7 @@ def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Ca
     ended = capsys.readouterr()
     assert ended.out == ""
     assert ended.err.splitlines() == [
+        f"once, for all endpoints of its namespace: {APPLY} -k {out}/namespace",
         f"compile first: {APPLY} -k {out}/compile",
         f"then wait: {waits(name)}",
         f"serve: {APPLY} -k {out}",
@@ -155,7 +168,8 @@ def test_kustomize_serves_what_is_printed(recipe: str, tmp_path: Path, capsys: C
     run(["render", recipe, "--baseline"])
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     run(["render", recipe, "--baseline", "--out", str(tmp_path / "manifests")])
-    assert ordered(kustomize(tmp_path / "manifests")) == ordered(printed)
+    built = [*kustomize(tmp_path / "manifests" / "namespace"), *kustomize(tmp_path / "manifests")]
+    assert ordered(built) == ordered(printed)
     benchmark = kustomize(tmp_path / "manifests" / "benchmark")
     assert [item["kind"] for item in ordered(benchmark)] == ["ConfigMap", "Job", "NetworkPolicy"]
 
@@ -218,7 +232,7 @@ def test_checks_come_first(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_python_gets_the_parts(recipe: str) -> None:
-    assert toolkit.render(recipe).keys() == {"base", "serve", "benchmark"}
+    assert toolkit.render(recipe).keys() == {"namespace", "base", "serve", "benchmark"}
 
 
 def test_a_plan_needs_no_cluster_either(

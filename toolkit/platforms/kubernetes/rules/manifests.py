@@ -21,6 +21,7 @@ from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, selector, shared
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
+from toolkit.platforms.kubernetes.rules.rollback import VERSIONED
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
 from toolkit.recipe.recipe import Recipe
@@ -29,12 +30,23 @@ from toolkit.text import inert
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
-PARTS = ("base", "serve", "compile", "benchmark")
-"""Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
+PARTS = ("namespace", "base", "serve", "compile", "benchmark")
+"""Sets of manifests, each applied as a whole. `namespace` is what all endpoints of the namespace share, `base` what
+`serve` and `compile` both need.
+"""
 Manifest = Mapping[str, Any]
 
 _BASE, _SERVE = "base", "serve"
 _ON_BASE = ("compile",)
+# Argo CD ("Sync Options", "Compare Options") and Flux ("Kustomization", prune) remove what a commit no longer has. Pods
+# of the version before go on using it during an update, and a rollback needs it.
+_UNPRUNED = {
+    "argocd.argoproj.io/sync-options": "Prune=false",
+    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+# Nor may it go with the application that has made it: other endpoints are in it.
+_UNDELETED = {**_UNPRUNED, "argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 # kubectl reads YAML 1.1: these words are no text there unless they are quoted, nor is what begins with a digit.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*", re.IGNORECASE)
 
@@ -67,12 +79,27 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
     by_part = {
-        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base],
+        "namespace": [item for item in serving if _is_shared(item.request)],
+        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base and not _is_shared(item.request)],
         "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
     }
-    return {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
+    wanted = {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
+    return {**wanted, **{part: [_kept(item) for item in wanted[part]] for part in ("namespace", "base")}}
+
+
+def _is_shared(item: Manifest) -> bool:
+    return INSTANCE not in item["metadata"]["labels"]
+
+
+def _kept(item: Manifest) -> Manifest:
+    """With annotations for what GitOps tools must not remove when a commit no longer has it."""
+    if not _is_shared(item) and item["kind"] not in VERSIONED:
+        return item
+    added = _UNDELETED if _is_shared(item) else _UNPRUNED
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **added}}}
 
 
 def scales(recipe: Recipe) -> bool:
@@ -148,7 +175,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
 
 
 def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
-    """Path and content of each file: a folder for each part. The folder above is what serves.
+    """Path and content of each file: a folder for each part. The folder above is what serves, but for `namespace`:
+    who deletes one endpoint's folder leaves what the others share.
 
     The next version has the same files: their names have no digest of the content.
     """

@@ -30,7 +30,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     if compiles_ahead(recipe):
         yield (
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
-            "DIR/compile, and wait until its Job has ended, as that command says"
+            f"DIR/namespace && {APPLY} -k DIR/compile, and wait until its Job has ended, as that command says"
         )
     yield f"Price: {price_text(recipe)}"
 
