@@ -296,7 +296,7 @@ def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
 
 def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe) -> None:
     told = "\n".join(RULES.notes(replace(ahead(trn2), scaling=SCALED), Account("", "")))
-    for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_num_requests_running", "8 more chips", "DIR/compile"):
+    for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_requests_in_flight", "8 more chips", "DIR/compile"):
         assert words in told
 
 

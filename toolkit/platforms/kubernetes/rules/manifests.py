@@ -130,10 +130,10 @@ def _deployment(recipe: Recipe) -> Resource:
 
 
 def _autoscaler(recipe: Recipe) -> Resource | None:
-    """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
+    """By requests per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
 
-    The engine works on `max_num_seqs` requests at most, so with KEDA those that wait for it count too: else no load
-    would ever exceed a target of that many.
+    The engine works on `max_num_seqs` requests at most, so those that wait for it count too: else no load would ever
+    exceed a target of that many.
     """
     metrics = recipe.engine_rules.metrics
     if metrics is None or not scales(recipe):

@@ -76,7 +76,8 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     elif scales(recipe) and metrics:
         yield (
             f"Autoscaling needs the pods' metric {metrics.names.of_pods}: with Prometheus and its adapter, a rule that "
-            f"gives {metrics.names.running_requests} this name"
+            f"adds {metrics.names.running_requests} and {metrics.names.waiting_requests} "
+            "(docs/howto/kubernetes.md has it)"
         )
 
 
