@@ -77,6 +77,11 @@ class PodSection(Section):
     min_available: PositiveInt | None = Field(
         None, description="pods that draining nodes must leave running (a PodDisruptionBudget); default: none"
     )
+    drain_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] | None = Field(
+        None,
+        description="how long open requests may go on when a pod ends; default: as long as engine.max_model_len tokens "
+        "take at 20 a second, at most 600",
+    )
 
 
 class KubernetesSection(Section):

@@ -178,6 +178,18 @@ def test_draining_nodes_leaves_pods_running() -> None:
     assert "PodDisruptionBudget" not in {item.kind for item in resources(on_cluster())}
 
 
+@pytest.mark.parametrize(
+    ("longest", "settings", "seconds"),
+    [(4096, {}, 205), (131072, {}, 600), (4096, {"drain_seconds": 1800}, 1800), (None, {}, 600)],
+)
+def test_a_pod_that_ends_lets_open_requests_go_on(longest: int | None, settings: dict[str, int], seconds: int) -> None:
+    recipe = on_cluster(pod=settings)
+    recipe = recipe_with(recipe, engine=recipe.engine.edit(max_model_len=longest))
+    assert env(recipe)["TOOLKIT_DRAIN_SECONDS"] == str(seconds)
+    pause = spec(recipe)["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec(recipe)["terminationGracePeriodSeconds"] >= pause + seconds + 30
+
+
 def test_karpenter_leaves_what_compiles_alone_and_may_move_what_serves() -> None:
     recipe = load("qwen3-32b/draft-model-trn2-eks")
     section = KubernetesSection(artifacts_bucket="ours")
