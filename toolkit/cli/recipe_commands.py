@@ -361,10 +361,10 @@ def render(
     form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
     baseline: Baseline = False,
     part: Annotated[
-        Literal["serve", "compile", "train", "benchmark"],
+        Literal["serve", "compile", "train", "benchmark", "rbac"],
         typer.Option(
             help="What to print: the serving manifests, the Job that compiles for Trainium, the Job that trains the "
-            "recipe's head, or the benchmark Job."
+            "recipe's head, the benchmark Job, or roles for your cluster's users."
         ),
     ] = "serve",
     out: Annotated[

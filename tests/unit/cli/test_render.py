@@ -84,6 +84,18 @@ def test_the_benchmark_measures_the_arms_that_are_rendered(recipe: str, capsys: 
     assert arms == ["SD=http://gated.toolkit.svc", "Base=http://gated-baseline.toolkit.svc"]
 
 
+def test_roles_for_the_cluster_s_users(recipe: str, capsys: Captured) -> None:
+    run(["render", recipe, "--part", "rbac"])
+    found = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(capsys.readouterr().out)}
+    assert list(found) == [
+        *(("Role", f"toolkit-{what}") for what in ("read", "watch", "deploy")),
+        ("ClusterRole", "toolkit-deploy"),
+    ]
+    verbs = {verb for rule in found["Role", "toolkit-read"]["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list"}
+    assert "secrets" not in str(found)
+
+
 def test_a_gpu_has_nothing_to_compile(recipe: str, capsys: Captured) -> None:
     assert run(["render", recipe, "--part", "compile"]) == 2
     assert "needs no compile Job" in capsys.readouterr().err
@@ -232,7 +244,7 @@ def test_checks_come_first(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_python_gets_the_parts(recipe: str) -> None:
-    assert toolkit.render(recipe).keys() == {"namespace", "base", "serve", "benchmark"}
+    assert toolkit.render(recipe).keys() == {"namespace", "base", "serve", "benchmark", "rbac"}
 
 
 def test_a_plan_needs_no_cluster_either(

@@ -20,7 +20,9 @@ from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, selector, shared
+from toolkit.platforms.kubernetes.rules.monitoring import monitors, of_endpoint
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
+from toolkit.platforms.kubernetes.rules.roles import roles
 from toolkit.platforms.kubernetes.rules.rollback import VERSIONED
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
@@ -30,9 +32,9 @@ from toolkit.text import inert
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
-PARTS = ("namespace", "base", "serve", "compile", "benchmark")
+PARTS = ("namespace", "base", "serve", "compile", "benchmark", "rbac")
 """Sets of manifests, each applied as a whole. `namespace` is what all endpoints of the namespace share, `base` what
-`serve` and `compile` both need.
+`serve` and `compile` both need, `rbac` what its users may be allowed.
 """
 Manifest = Mapping[str, Any]
 
@@ -53,11 +55,12 @@ _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*",
 
 def resources(recipe: Recipe) -> list[Resource]:
     """All that serves a recipe that has passed its checks. Raises UsageError where no image of the engine is known."""
-    role = cluster(recipe).service_account_role
-    annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
+    settings = cluster(recipe)
+    by_annotation = settings.service_account_role and not settings.pod_identity
+    annotations = {"eks.amazonaws.com/role-arn": settings.service_account_role} if by_annotation else {}
     account = {"automountServiceAccountToken": False, "annotations": annotations}
     wanted = [
-        shared(recipe, "Namespace", cluster(recipe).namespace),
+        shared(recipe, "Namespace", settings.namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
         engine_policy(recipe),
         config_map(recipe),
@@ -67,6 +70,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _deployment(recipe),
         _autoscaler(recipe),
         disruption_budget(recipe),
+        *monitors(recipe),
     ]
     return [item for item in wanted if item]
 
@@ -84,6 +88,7 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
         "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
+        "rbac": roles(arms[0]),
     }
     wanted = {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
     return {**wanted, **{part: [_kept(item) for item in wanted[part]] for part in ("namespace", "base")}}
@@ -113,16 +118,16 @@ def _service(recipe: Recipe) -> Resource:
 
 
 def _deployment(recipe: Recipe) -> Resource:
-    """New pods first: the old ones serve until those are healthy, and for ever if they never are.
-
-    It needs accelerators for one more pod. Without them an update waits; the other way, a pod less meanwhile, would be
-    minutes to hours without any answer, as most endpoints are one pod.
+    """New pods first, unless the recipe says otherwise: the old ones serve until those are healthy, and for ever if
+    they never are. It needs accelerators for one more pod. Without them an update waits; the other way, a pod less
+    meanwhile, is minutes to hours without any answer, as most endpoints are one pod.
     """
+    more = 1 if cluster(recipe).pod.update == "new-first" else 0
     spec = {
         **({} if scales(recipe) else {"replicas": max(1, recipe.scaling.min_instances)}),
         "revisionHistoryLimit": 3,
         "progressDeadlineSeconds": rollout_seconds(recipe),
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": more, "maxUnavailable": 1 - more}},
         "selector": {"matchLabels": selector(recipe)},
         "template": pod_template(recipe, "server"),
     }
@@ -159,10 +164,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    of = f'model_name="{recipe.name}",namespace="{cluster(recipe).namespace}"'
-    query = " + ".join(
-        f"sum({name}{{{of}}})" for name in (metrics.names.running_requests, metrics.names.waiting_requests)
-    )
+    counted = (metrics.names.running_requests, metrics.names.waiting_requests)
+    query = " + ".join(f"sum({name}{of_endpoint(recipe)})" for name in counted)
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,

@@ -87,13 +87,27 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "containers": [container],
         "volumes": [item.volume for item in mounted],
         "terminationGracePeriodSeconds": _PRE_STOP_SECONDS + _END_SECONDS + (drain_seconds(recipe) if serves else 0),
-        **({} if serves else {"restartPolicy": "Never"}),
+        **(_spread(recipe) if serves else {"restartPolicy": "Never"}),
     }
     # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
     role, own = cluster(recipe).service_account_role, cluster(recipe).pod.annotations
+    if cluster(recipe).monitors is not None:
+        scraped = {}  # it would count everything twice
     annotations = {**(scraped if serves else _UNDISTURBED), **own, **({"toolkit/role": role} if role else {})}
     about = {"annotations": annotations} if annotations else {}
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
+
+
+def _spread(recipe: Recipe) -> dict[str, Any]:
+    """On several zones and nodes where there are accelerators; those of one version, as the others are about to go."""
+    one = {
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(recipe)},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    keys = ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    return {"topologySpreadConstraints": [{**one, "topologyKey": key} for key in keys]}
 
 
 def _node_cache(recipe: Recipe) -> dict[str, Any]:
