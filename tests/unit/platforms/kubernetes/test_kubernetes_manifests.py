@@ -259,6 +259,17 @@ def test_only_the_job_may_write_what_is_compiled(trn2: Recipe) -> None:
         assert mount["readOnly"] is read_only
 
 
+def test_a_user_of_the_recipe_may_write_what_is_compiled(trn2: Recipe) -> None:
+    """As nobody but root has rights on a mount of Mountpoint's without options."""
+    of_root = one(ahead(trn2), "PersistentVolume")
+    user = {"pod": {"security_context": {"run_as_user": 1000, "run_as_group": 2000}}}
+    owned = recipe_with(ahead(trn2), kubernetes=KubernetesSection.model_validate({**AHEAD, **user}))
+    volume = one(owned, "PersistentVolume")
+    assert volume["spec"]["mountOptions"][2:-1] == ["allow-other", "uid=1000", "gid=2000"]
+    assert "allow-other" not in of_root["spec"]["mountOptions"]
+    assert volume["metadata"]["name"] != of_root["metadata"]["name"]
+
+
 def test_what_compiles_at_start_gets_the_time_and_no_bucket(trn2: Recipe) -> None:
     probe = container(trn2)["startupProbe"]
     assert probe["failureThreshold"] * probe["periodSeconds"] == 4.75 * 3600
