@@ -13,6 +13,7 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
+from toolkit.home import containers_dir
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.keys import KubernetesSection
@@ -257,6 +258,13 @@ def test_only_the_job_may_write_what_is_compiled(trn2: Recipe) -> None:
         spec = made[part][-1]["spec"]["template"]["spec"]
         (mount,) = [item for item in spec["containers"][0]["volumeMounts"] if item["name"] == "artifacts"]
         assert mount["readOnly"] is read_only
+
+
+def test_what_compiles_has_time_to_end_its_engine(trn2: Recipe) -> None:
+    (job,) = parts([ahead(trn2)])["compile"]
+    ends = re.search(r"^END_SECONDS = (\d+)", (containers_dir() / "on-vllm/neuron_compile.py").read_text(), re.M)
+    assert ends
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > int(ends[1])
 
 
 def test_a_user_of_the_recipe_may_write_what_is_compiled(trn2: Recipe) -> None:

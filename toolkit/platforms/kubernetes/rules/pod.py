@@ -36,6 +36,8 @@ _PULL_SECONDS = 1800
 # The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
 # serve_middleware.py drains, and the engine ends its processes.
 _PRE_STOP_SECONDS, _END_SECONDS = 10, 35
+# What compiles ends the engine that it has started (neuron_compile.py, END_SECONDS).
+_COMPILE_GRACE_SECONDS = 70
 # A slow stream: a guess, as a longer drain costs only time. The cluster autoscaler kills what has not ended after 600 s
 # (its --max-graceful-termination-sec).
 _TOKENS_PER_SECOND, _MOST_DRAIN_SECONDS = 20, 600
@@ -65,6 +67,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
     serves = component == "server"
     scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT), "prometheus.io/path": "/metrics"}
     mounted = mounts(recipe, read_only=serves)
+    grace = _PRE_STOP_SECONDS + drain_seconds(recipe) + _END_SECONDS if serves else _COMPILE_GRACE_SECONDS
     container = {
         "name": CONTAINER,
         "image": base_image(recipe, Account("", "")),
@@ -86,7 +89,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         **_node_cache(recipe),
         "containers": [container],
         "volumes": [item.volume for item in mounted],
-        "terminationGracePeriodSeconds": _PRE_STOP_SECONDS + _END_SECONDS + (drain_seconds(recipe) if serves else 0),
+        "terminationGracePeriodSeconds": grace,
         **(_spread(recipe) if serves else {"restartPolicy": "Never"}),
     }
     # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
