@@ -37,8 +37,8 @@ LAST = "http.response.body"  # unless it says that there are more
 # A file that says that the engine was healthy once (neuron_entrypoint.py).
 MARK = os.environ.get("TOOLKIT_MARK_WHEN_HEALTHY")
 
-# SageMaker kills a container 30 s after its SIGTERM; the rest is for vLLM to end its processes.
-DRAIN_SECONDS = 25
+# SageMaker kills a container 30 s after its SIGTERM; the rest is for vLLM to end its processes. A cluster gives more.
+DRAIN_SECONDS = int(os.environ.get("TOOLKIT_DRAIN_SECONDS") or 25)
 
 JSON = (b"content-type", b"application/json")
 SHOWN_CHARACTERS = 500

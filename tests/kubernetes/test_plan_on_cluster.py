@@ -328,12 +328,18 @@ def test_what_somebody_replaced_since_the_plan_is_not_replaced_again(
     assert standin.store.objects[Key("deployments", "ml", NAME)]["metadata"]["uid"] == made
 
 
-def test_a_deletion_that_hangs_says_what_holds_it(standin: StandInCluster, platform: KubernetesPlatform) -> None:
-    deploy(platform, endpoint())
+@pytest.mark.parametrize(("grace", "seconds"), [(None, 900), (600, 1500)])
+def test_a_deletion_that_hangs_says_what_holds_it(
+    standin: StandInCluster, platform: KubernetesPlatform, grace: int | None, seconds: int
+) -> None:
+    wanted = endpoint()
+    if grace:
+        wanted[-1].request["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = grace
+    deploy(platform, wanted)
     standin.controllers.endless = True
     platform.status(NAME)
     ticks = iter(range(0, 10_000, 100))
-    with pytest.raises(PlatformError, match=r"still being deleted after 900 s \(finalizers: foregroundDeletion\)"):
+    with pytest.raises(PlatformError, match=rf"deleted after {seconds} s \(finalizers: foregroundDeletion\)"):
         Objects(platform.cluster, lambda: next(ticks), lambda _: None).delete("Deployment", NAME)
 
 

@@ -76,11 +76,11 @@ def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates
 
 
 def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:
-    """Manifests that serve the recipe on a cluster, by part: `base`, `serve`, `compile` and `benchmark`.
+    """Manifests of a recipe for a cluster, by part: `namespace`, `base`, `serve`, `compile`, `benchmark` and `rbac`.
 
-    `base` goes before `serve` and `compile`; what `compile` has runs before `serve` does. Needs no cluster. `to_train`
-    gives the part `train` alone, for a head that need not exist yet. Raises RecipeError when a check finds an error,
-    UsageError for what Kubernetes cannot do.
+    They go in this order, but what `compile` has runs before `serve` does; `namespace` is shared with other endpoints.
+    Needs no cluster. `to_train` gives the part `train` alone, for a head that need not exist yet. Raises RecipeError
+    when a check finds an error, UsageError for what Kubernetes cannot do.
     """
     loaded = on_platform(load(recipe), "kubernetes")
     loaded = as_trained(loaded) if to_train else loaded

@@ -361,10 +361,10 @@ def render(
     form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
     baseline: Baseline = False,
     part: Annotated[
-        Literal["serve", "compile", "train", "benchmark"],
+        Literal["serve", "compile", "train", "benchmark", "rbac"],
         typer.Option(
             help="What to print: the serving manifests, the Job that compiles for Trainium, the Job that trains the "
-            "recipe's head, or the benchmark Job."
+            "recipe's head, the benchmark Job, or roles for your cluster's users."
         ),
     ] = "serve",
     out: Annotated[
@@ -381,13 +381,15 @@ def render(
     if out == "-":
         if not parts.get(part):
             raise UsageError(f"{recipe} needs no {part} Job", hint=f"Remove --part {part}.")
-        manifests = [*(parts["base"] if part in ("serve", "compile") else []), *parts[part]]
+        before = [*parts["namespace"], *parts["base"]] if part in ("serve", "compile") else []
+        manifests = [*before, *parts[part]]
         answer({"manifests": manifests}, as_json, lambda: text(manifests).rstrip("\n"))
         return
     written = dict(files(parts))
     _write_files(Path(out), written)
     if as_json:
         answer({"out": out, "files": list(written)}, True, str)
+    say(f"once, for all endpoints of its namespace: {APPLY} -k {out}/namespace")
     if "compile" in parts:
         say(f"compile first: {APPLY} -k {out}/compile")
         for job in parts["compile"]:

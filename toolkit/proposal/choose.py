@@ -170,7 +170,7 @@ def _first(
     # The largest type, with which the recipe can be read until the right one is found.
     largest = max(types, key=lambda item: item.neuron_cores).name if types else None
     draft = draft.having("platform", instance_types=[largest] if largest else None)
-    draft, choices = _limits(draft, wishes, target, drafter)
+    draft, choices = _limits(draft, wishes, target, _on_these(drafter, types))
     if (engine := engine_for(wishes)) != lookup.default_engine():
         why = f"runs on {types[0].accelerator}: the newest of AWS's engines with the method"
         why += "" if drafter.recipe else "; unproven, as nobody has published this pair there"
@@ -178,6 +178,15 @@ def _first(
         draft, more = _compiled_at_start(draft, Lock(target, drafter.facts))
         choices += more
     return draft, choices
+
+
+def _on_these(drafter: Drafter, types: Sequence[Instance]) -> Drafter:
+    """Without the split of the toolkit's own recipe where none of the types has that many cores."""
+    args = drafter.settings.get("args", {}) if drafter.settings else {}
+    if args.get(_TENSOR_PARALLEL, 0) <= max((item.neuron_cores for item in types), default=0):
+        return drafter
+    rest = {flag: value for flag, value in args.items() if flag != _TENSOR_PARALLEL}
+    return replace(drafter, settings={**drafter.settings, "args": rest})
 
 
 def _limits(draft: _Draft, wishes: Wishes, target: ModelFacts, drafter: Drafter) -> tuple[_Draft, list[Choice]]:

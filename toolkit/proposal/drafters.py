@@ -23,7 +23,8 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.sizing import weights
 from toolkit.sizing.fit import OWN_LAYERS
 
-# A draft model costs a pass for each token: one of more than an eighth of the target's size rarely pays. Of several,
+# A draft model costs a pass for each token: one of more than an eighth of the target's size rarely pays. With experts
+# it passes through few of its weights, and all of them stay in memory beside the target's. Of several,
 # the nearest to a 25th comes first: AWS's study of Qwen3 32B has more from 1.7B than from 0.6B, whose drafts are worse.
 _LARGEST_DRAFT_MODEL, _USUAL_DRAFT_MODEL = 1 / 8, 1 / 25
 _SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
@@ -184,7 +185,9 @@ def _smaller_models(target: ModelFacts) -> Iterator[Drafter]:
         if method.kind != "model" or method.mask_token:
             continue
         for facts in known_models().values():
-            if size and _same_family(facts, target) and 0 < _active_bytes(facts) <= size * _LARGEST_DRAFT_MODEL:
+            small = 0 < _active_bytes(facts) <= size * _LARGEST_DRAFT_MODEL
+            resident = _resident_bytes(facts) <= _resident_bytes(target) * _LARGEST_DRAFT_MODEL
+            if size and small and resident and _same_family(facts, target):
                 why = f"a small model of the same family, {facts.vocab_size:,} tokens in its vocabulary too"
                 yield with_default_k(method, why, facts)
 
@@ -250,6 +253,14 @@ def _active_bytes(facts: ModelFacts) -> float:
         return weights.active_bytes(facts)
     except ToolkitError:
         return facts.weight_bytes or 0
+
+
+def _resident_bytes(facts: ModelFacts) -> int:
+    """Size of all weights, 0 where it cannot be told."""
+    try:
+        return weights.stored_bytes(facts)
+    except ToolkitError:
+        return 0
 
 
 def _sizes(facts: ModelFacts) -> Mapping[str, Any]:

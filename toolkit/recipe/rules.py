@@ -76,8 +76,10 @@ class MetricNames:
 
     @property
     def of_pods(self) -> str:
-        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus gives it this name."""
-        return self.running_requests.replace(":", "_")
+        """The metric that a pod autoscaler reads without KEDA: an adapter for Prometheus adds requests in work and
+        waiting ones, of which the first alone stop at `max_num_seqs`.
+        """
+        return f"{self.prefix.replace(':', '_')}requests_in_flight"
 
 
 class CpuBuild(Protocol):

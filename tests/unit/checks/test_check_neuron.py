@@ -156,7 +156,18 @@ CASES = [
     (DRAFT_MODEL, [], {"target": {"generation_config": {"do_sample": True}}},
      "neuron.greedy", "warning", "target.model", "default temperature is 1.0"),
     (DRAFT_MODEL, [("name: neuron", "name: neuron\n  compile: at-start")], {"target": {"weight_bytes": 65 * 10**9}},
-     "neuron.compile-at-start", "warning", "engine.compile", "takes about 65 min"),
+     "neuron.compile-at-start", "error", "engine.compile", "takes about 65 min"),
+    (DRAFT_MODEL, [("name: neuron", "name: neuron\n  compile: at-start")], {"target": {"weight_bytes": 55 * 10**9}},
+     "neuron.compile-at-start", "warning", "engine.compile", "takes about 55 min"),
+    (DRAFT_MODEL, [on("ml.trn1.2xlarge")], {"target": {"weight_bytes": 16 * 10**9}},
+     "neuron.host-memory", "error", "platform.instance_types.0", "45 GiB of the host's memory (an estimate"),
+    (DRAFT_MODEL, [], dict.fromkeys(("target", "drafter"), config(architectures=["GptOssForCausalLM"])),
+     "neuron.target", "error", "target.model", "has no model for `GptOssForCausalLM`"),
+    (DRAFT_MODEL, [], {"target": config(architectures=["Qwen3ForCausalLM"]),
+                       "drafter": config(architectures=["Qwen3MoeForCausalLM"])},
+     "neuron.draft-model", "error", "speculation.model", "and this one is a `Qwen3MoeForCausalLM`"),
+    (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.13.0"), on("ml.trn1.32xlarge")], {},
+     "neuron.unverified", "warning", "speculation.method", "AWS says that nxd-inference 0.13.0"),
     (DRAFT_MODEL, [on("ml.inf2.48xlarge")], {},
      "neuron.compile-ahead", "error", "engine.compile", "SageMaker has no training jobs on ml.inf2.48xlarge"),
     (CLUSTER, [("[trn2.48xlarge]", "[trn2.48xlarge, trn1.32xlarge]")], {},
@@ -222,8 +233,7 @@ PARD = DRAFT_MODEL.replace("draft-model", "pard")
         (DRAFT_MODEL, [("name: neuron", "name: vllm-neuron\n  version: 0.29.0.1.2.0")],
          "version: 0.9.1}`, fork of vLLM V0, no longer supported by AWS; the only one with draft models. "
          "Or use an EAGLE-3 head"),
-        (EAGLE3, [("name: neuron", "name: nxd-inference")], "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0)"),
-        (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.16.0")],
+        (EAGLE3, [("name: neuron", "name: nxd-inference\n  version: 0.9.1")],
          "Use vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0): `engine: {name: vllm-neuron, version: 0.29.0.1.2.0}`."),
     ],
 )  # fmt: skip
@@ -302,7 +312,7 @@ def test_wheels_are_for_the_images_own_python(tmp_path: Path) -> None:
     ("name", "platform", "errors"),
     [
         ("qwen3-32b/draft-model-trn2", "kubernetes", ["kubernetes.artifacts"]),
-        ("qwen3-32b/draft-model-trn2-eks", "sagemaker", []),
+        ("qwen3-32b/draft-model-trn2-eks", "sagemaker", ["neuron.compile-at-start"]),
         ("llama-3.1-8b-instruct/dflash-trn2", "sagemaker", ["sagemaker.instance-type"]),
     ],
 )

@@ -84,6 +84,18 @@ def test_the_benchmark_measures_the_arms_that_are_rendered(recipe: str, capsys: 
     assert arms == ["SD=http://gated.toolkit.svc", "Base=http://gated-baseline.toolkit.svc"]
 
 
+def test_roles_for_the_cluster_s_users(recipe: str, capsys: Captured) -> None:
+    run(["render", recipe, "--part", "rbac"])
+    found = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(capsys.readouterr().out)}
+    assert list(found) == [
+        *(("Role", f"toolkit-{what}") for what in ("read", "watch", "deploy")),
+        ("ClusterRole", "toolkit-deploy"),
+    ]
+    verbs = {verb for rule in found["Role", "toolkit-read"]["rules"] for verb in rule["verbs"]}
+    assert verbs == {"get", "list"}
+    assert "secrets" not in str(found)
+
+
 def test_a_gpu_has_nothing_to_compile(recipe: str, capsys: Captured) -> None:
     assert run(["render", recipe, "--part", "compile"]) == 2
     assert "needs no compile Job" in capsys.readouterr().err
@@ -92,6 +104,18 @@ def test_a_gpu_has_nothing_to_compile(recipe: str, capsys: Captured) -> None:
 def waits(name: str) -> str:
     condition = """jsonpath={.status.conditions[?(@.status=="True")].type}"""
     return f"until kubectl get -n toolkit job/{name} -o '{condition}' | grep -Ewo 'Complete|Failed'; do sleep 30; done"
+
+
+def test_what_endpoints_share_goes_with_none_of_them(tmp_path: Path) -> None:
+    folder = tmp_path / "manifests"
+    run(["render", ahead(tmp_path), "--out", str(folder)])
+    shared = sorted(path.name.partition("-")[0] for path in (folder / "namespace").glob("*-*.yaml"))
+    assert shared == ["namespace", "persistentvolume", "persistentvolumeclaim"]
+    for path in (folder / "namespace").glob("*-*.yaml"):
+        annotations = yaml.safe_load(path.read_text())["metadata"]["annotations"]
+        assert annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false"
+        assert annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled"
+    assert "../namespace" not in (folder / "compile/kustomization.yaml").read_text()
 
 
 @pytest.mark.parametrize("ending", ["Complete", "Failed"])
@@ -115,6 +139,7 @@ def test_a_folder_of_files_that_says_what_comes_first(tmp_path: Path, capsys: Ca
     ended = capsys.readouterr()
     assert ended.out == ""
     assert ended.err.splitlines() == [
+        f"once, for all endpoints of its namespace: {APPLY} -k {out}/namespace",
         f"compile first: {APPLY} -k {out}/compile",
         f"then wait: {waits(name)}",
         f"serve: {APPLY} -k {out}",
@@ -155,7 +180,8 @@ def test_kustomize_serves_what_is_printed(recipe: str, tmp_path: Path, capsys: C
     run(["render", recipe, "--baseline"])
     printed = list(yaml.safe_load_all(capsys.readouterr().out))
     run(["render", recipe, "--baseline", "--out", str(tmp_path / "manifests")])
-    assert ordered(kustomize(tmp_path / "manifests")) == ordered(printed)
+    built = [*kustomize(tmp_path / "manifests" / "namespace"), *kustomize(tmp_path / "manifests")]
+    assert ordered(built) == ordered(printed)
     benchmark = kustomize(tmp_path / "manifests" / "benchmark")
     assert [item["kind"] for item in ordered(benchmark)] == ["ConfigMap", "Job", "NetworkPolicy"]
 
@@ -218,7 +244,7 @@ def test_checks_come_first(tmp_path: Path, capsys: Captured) -> None:
 
 
 def test_python_gets_the_parts(recipe: str) -> None:
-    assert toolkit.render(recipe).keys() == {"base", "serve", "benchmark"}
+    assert toolkit.render(recipe).keys() == {"namespace", "base", "serve", "benchmark", "rbac"}
 
 
 def test_a_plan_needs_no_cluster_either(

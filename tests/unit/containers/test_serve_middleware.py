@@ -15,11 +15,19 @@ from typing import Any
 import pytest
 
 FILE = Path(__file__).parents[3] / "containers" / "on-vllm" / "serve_middleware.py"
-_SPEC = importlib.util.spec_from_file_location("serve_middleware", FILE)
-assert _SPEC is not None
-assert _SPEC.loader is not None
-middleware = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(middleware)
+
+
+def loaded() -> Any:
+    """The module, with the environment as it is."""
+    spec = importlib.util.spec_from_file_location("serve_middleware", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+middleware = loaded()
 
 KEY = "hunter2"
 GENERATED = {"choices": [{"text": " four"}], "usage": {"completion_tokens": 32}}
@@ -267,6 +275,13 @@ class Server:
         os.kill(os.getpid(), signal.SIGTERM)
         while (await ask(self.app, "/ping")).status == 200:
             await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("600", 600), ("", 25)])
+def test_a_platform_says_how_long_it_drains(monkeypatch: pytest.MonkeyPatch, given: str, seconds: int) -> None:
+    monkeypatch.setenv("TOOLKIT_DRAIN_SECONDS", given)
+    drained = loaded().DRAIN_SECONDS
+    assert drained == seconds
 
 
 def test_an_idle_server_ends_at_once() -> None:

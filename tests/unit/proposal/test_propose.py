@@ -209,6 +209,32 @@ def test_on_trainium(wish: tuple[str, str, str], expected: tuple[object, ...], t
     assert ("compile: at-start  # else compiled code must be" in text) == (platform == "kubernetes")
 
 
+def test_a_split_of_another_chip_is_not_taken_over(tmp_path: Path) -> None:
+    """The toolkit's own recipe for trn2 is split over 32 cores, of which no inf2 has as many."""
+    chosen = choices(proposal("Qwen/Qwen3-32B", tmp_path, hardware="inf2", platform="kubernetes"))
+    assert chosen["speculation.model"] == "Qwen/Qwen3-1.7B"
+    assert chosen["engine.args.tensor-parallel-size"] == 8
+
+
+def test_a_draft_model_is_small_with_all_of_its_experts(tmp_path: Path) -> None:
+    """Qwen3-30B-A3B passes through 3B for a token, and keeps 30B in memory beside the target."""
+    target = known_model("Qwen/Qwen3-32B")
+    assert target
+    listed = [drafter.model for drafter in drafters(target, engine="neuron") if drafter.method == "draft-model"]
+    assert listed == ["Qwen/Qwen3-1.7B", "Qwen/Qwen3-0.6B"]
+
+
+def test_compiling_has_room_on_its_host(tmp_path: Path) -> None:
+    chosen = choices(proposal("Qwen/Qwen3-8B", tmp_path, hardware="inf2", platform="kubernetes"))
+    assert chosen["platform.instance_types"] == ["inf2.8xlarge"]  # of 128 GiB; the chips of an inf2.xlarge would do
+
+
+def test_what_nobody_has_tried_is_not_proposed(tmp_path: Path) -> None:
+    """EAGLE-3 on NxD Inference."""
+    with pytest.raises(ToolkitError, match="does not run on inf2"):
+        proposal("meta-llama/Llama-3.1-8B-Instruct", tmp_path, hardware="inf2", method="eagle3", platform="kubernetes")
+
+
 def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> None:
     with pytest.raises(ToolkitError, match=r"0\.29\.0\.1\.2\.0 .* does not support method `p-eagle`") as caught:
         proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn2", method="p-eagle")

@@ -25,7 +25,13 @@ _SMALLEST_BLOCK_TOKENS = 16
 _LEAST_OF_FORK = 2
 _SEGMENTS = (512, 1024, 2048, 4096, 8192)
 # Keys of NxD Inference's configuration that control drafting; the toolkit writes them from `speculation`.
-_DRAFTING_KEYS = ("enable_eagle_speculation", "enable_fused_speculation", "speculation_length", "is_medusa")
+_DRAFTING_KEYS = (
+    "enable_eagle_speculation",
+    "enable_fused_speculation",
+    "is_eagle3",
+    "is_medusa",
+    "speculation_length",
+)
 # Flags with which the engine does not start, or which it refuses, together with a method.
 _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("vllm-neuron", "dflash"): ("async-scheduling", "enable-chunked-prefill", "enable-prefix-caching"),

@@ -51,9 +51,7 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
     if is_fork(recipe):
         flags = _fork(recipe, drafter)
     elif recipe.engine.name == "nxd-inference":
-        # Under vLLM V1 its KV cache is contiguous: one block for each request.
-        config = {"override_neuron_config": {"save_sharded_checkpoint": True}}
-        flags = {"additional-config": config, "num-gpu-blocks-override": recipe.engine.max_num_seqs}
+        flags = _plugin(recipe, drafter)
     else:
         flags = _vllm_neuron(recipe, drafter)
     args = recipe.engine.args
@@ -104,6 +102,22 @@ def _fork(recipe: Recipe, drafter: str) -> dict[str, Any]:
         speculative["max_model_len"] = recipe.engine.max_model_len
     config["enable_fused_speculation"] = True
     return {"override-neuron-config": config, "speculative-config": speculative}
+
+
+def _plugin(recipe: Recipe, drafter: str) -> dict[str, Any]:
+    """Flags of NxD Inference under vLLM V1. Its KV cache is contiguous: one block for each request.
+
+    Its loader drafts with whatever is named (fused); that it is an EAGLE-3 head, only NxD Inference's own keys say.
+    """
+    config: dict[str, Any] = {"save_sharded_checkpoint": True}
+    flags = {
+        "additional-config": {"override_neuron_config": config},
+        "num-gpu-blocks-override": recipe.engine.max_num_seqs,
+    }
+    if recipe.speculation is None:
+        return flags
+    config |= dict.fromkeys(("enable_fused_speculation", "enable_eagle_speculation", "is_eagle3"), True)
+    return {**flags, "speculative-config": _speculative(recipe.speculation, drafter)}
 
 
 def _vllm_neuron(recipe: Recipe, drafter: str) -> dict[str, Any]:

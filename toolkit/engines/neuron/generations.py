@@ -21,10 +21,14 @@ ANY_ENGINE = "neuron"
 
 @dataclass(frozen=True)
 class Method:
-    """A drafting method. `targets` are the architectures (config.json) that it supports; empty if not documented."""
+    """A drafting method. `targets` are the architectures (config.json) that it supports; empty if not documented.
+
+    `unverified`: only for recipes that name the engine, with a warning.
+    """
 
     default_num_speculative_tokens: int
     targets: tuple[str, ...]
+    unverified: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ class Generation:
     def serves(self, method: str, family: str) -> bool:
         """Whether it supports a method on an instance family. Every generation supports `none`, the baseline."""
         return family in self.families and (method == "none" or method in self.methods)
+
+    def is_unverified(self, method: str) -> bool:
+        return method in self.methods and self.methods[method].unverified
 
 
 class AmiRelease(NamedTuple):
@@ -114,7 +121,8 @@ def generation_of(engine: EngineSection) -> Generation | None:
 
 def newest(engine: str, method: str, family: str) -> Generation | None:
     """The newest generation that supports the method on that family; `engine` may be ANY_ENGINE."""
-    return next((item for item in generations(engine) if item.serves(method, family)), None)
+    able = (item for item in generations(engine) if item.serves(method, family))
+    return next((item for item in able if engine != ANY_ENGINE or not item.is_unverified(method)), None)
 
 
 def too_new_driver(generation: Generation) -> str | None:

@@ -22,8 +22,10 @@ _LONGEST_START_MINUTES = 60
 
 def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _target(recipe, models.target)
+    yield from _unverified(recipe)
     if models.drafter:
         yield from _block_size(recipe, models.drafter)
+        yield from _same_architecture(recipe, models.target, models.drafter)
     yield from _tied(recipe, models)
     yield from _sampling(recipe, models.target)
     yield from _compiling(recipe, models)
@@ -34,16 +36,44 @@ def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 def _target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     generation = generation_of(recipe.engine)
     method = generation.methods.get(recipe.method) if generation else None
-    architectures = target.config.get("architectures")
-    if method is None or not method.targets or not isinstance(architectures, list) or not architectures:
+    architecture = _architecture(target)
+    if method is None or not method.targets or not architecture or architecture in method.targets:
         return
-    if architectures[0] not in method.targets:
+    if is_fork(recipe):
+        message = f"the loader of {generation} has no model for `{architecture}`, and does not start"
+        hint = f"Use a target that it has: {', '.join(method.targets)}."
+        yield Finding("neuron.target", message, "target.model", hint=hint)
+    else:
         message = (
             f"unverified: {generation} is documented to support `{recipe.method}` for {' and '.join(method.targets)}"
-            f", and this target is a `{architectures[0]}`"
+            f", and this target is a `{architecture}`"
         )
         hint = "Use such a target, or try it: the engine's log names what it does not support."
         yield Finding("neuron.target", message, "target.model", hint=hint, severity="warning")
+
+
+def _unverified(recipe: Recipe) -> Iterator[Finding]:
+    generation = generation_of(recipe.engine)
+    if generation and generation.is_unverified(recipe.method):
+        message = (
+            f"unverified: AWS says that {generation} supports `{recipe.method}`, and with which flags only its source"
+        )
+        hint = "Copy the target's LM head into the head's checkpoint, as its guide asks; vllm-neuron needs neither."
+        yield Finding("neuron.unverified", message, "speculation.method", hint=hint, severity="warning")
+
+
+def _same_architecture(recipe: Recipe, target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
+    """The fork builds the draft model with the target's class (its neuronx_distributed.py, load_weights)."""
+    wanted, found = _architecture(target), _architecture(drafter)
+    if recipe.method == "draft-model" and is_fork(recipe) and wanted and found and wanted != found:
+        message = f"the engine loads the draft model as a `{wanted}`, which its target is, and this one is a `{found}`"
+        hint = f"Use a small `{wanted}` of the same vocabulary."
+        yield Finding("neuron.draft-model", message, "speculation.model", hint=hint)
+
+
+def _architecture(model: ModelFacts) -> str:
+    names = model.config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def _block_size(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
@@ -104,7 +134,8 @@ def _compiling(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         f"compiling at the start takes about {minutes} min (an estimate, from the size of the weights), and SageMaker "
         f"waits {_LONGEST_START_MINUTES} min at the most"
     )
+    severity: Severity = "error" if minutes > _LONGEST_START_MINUTES else "warning"
     hint = "Remove `compile`, and compile beforehand: toolkit compile RECIPE"
     if family(recipe.platform.types[0]) not in TRAINING_FAMILIES:
         hint = "Choose a type that SageMaker can compile for beforehand, such as ml.trn1.32xlarge, or a smaller model."
-    yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity="warning")
+    yield Finding("neuron.compile-at-start", message, f"{_ENGINE}.compile", hint=hint, severity=severity)

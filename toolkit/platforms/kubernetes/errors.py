@@ -26,6 +26,10 @@ _MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
+    **dict.fromkeys(
+        ("PodMonitor", "PrometheusRule"),
+        "This cluster has no Prometheus operator: install it, or remove platform.kubernetes.monitors.",
+    ),
     "HorizontalPodAutoscaler": "This cluster has no autoscaling/v2: it needs Kubernetes 1.23.",
 }
 

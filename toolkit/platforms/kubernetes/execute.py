@@ -15,7 +15,7 @@ from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_our
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 
-# Pods get time to drain, and their owners are deleted after them.
+# On top of the time that pods get to drain: their owners are deleted after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
 # A controller may write between our look and our write.
@@ -82,13 +82,15 @@ class Objects:
                 self.delete(other.kind, manifest["metadata"]["name"])
 
     def wait_gone(self, kind: str, existing: Mapping[str, Any]) -> None:
-        """Wait until exactly that object (uid) is deleted. Raises WaitTimeout after 15 minutes."""
-        name, uid, deadline = existing["metadata"]["name"], existing["metadata"]["uid"], self.clock() + _DELETE_SECONDS
+        """Wait until exactly that object (uid) is deleted. Raises WaitTimeout 15 minutes after its pods should end."""
+        name, uid = existing["metadata"]["name"], existing["metadata"]["uid"]
+        patience = _DELETE_SECONDS + _grace(existing)
+        deadline = self.clock() + patience
         while (now := self._find(kind, name)) and now["metadata"]["uid"] == uid:
             if self.clock() > deadline:
                 finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
                 hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
-                late = f"is still being deleted after {_DELETE_SECONDS:.0f} s (finalizers: {finalizers})"
+                late = f"is still being deleted after {patience:.0f} s (finalizers: {finalizers})"
                 raise WaitTimeout(f"{kind} {name} {late}", hint=hint)
             self.sleep(_PAUSE_SECONDS)
 
@@ -113,3 +115,9 @@ class Objects:
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:
         return self.cluster.find(path(kind, self.cluster.namespace, name))
+
+
+def _grace(existing: Mapping[str, Any]) -> float:
+    """How long its pods may take to end, where it has pods."""
+    pod = ((existing.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return float(pod.get("terminationGracePeriodSeconds") or 0)

@@ -77,6 +77,16 @@ class PodSection(Section):
     min_available: PositiveInt | None = Field(
         None, description="pods that draining nodes must leave running (a PodDisruptionBudget); default: none"
     )
+    update: Literal["new-first", "old-first"] = Field(
+        "new-first",
+        description="how an update replaces pods: `new-first` needs free accelerators for one more; `old-first` needs "
+        "none, and a single pod answers nobody until the new one is ready",
+    )
+    drain_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] | None = Field(
+        None,
+        description="how long open requests may go on when a pod ends; default: as long as engine.max_model_len tokens "
+        "take at 20 a second, at most 600",
+    )
 
 
 class KubernetesSection(Section):
@@ -98,7 +108,12 @@ class KubernetesSection(Section):
     )
     service_account_role: (
         Annotated[StrictStr, StringConstraints(pattern=r"^arn:aws[a-z-]*:iam::.+:role/.+$")] | None
-    ) = Field(None, description="IAM role that pods assume (IRSA)")
+    ) = Field(None, description="IAM role that pods assume (IRSA, or EKS Pod Identity)")
+    pod_identity: StrictBool = Field(
+        False,
+        description="pods get service_account_role by EKS Pod Identity, whose association `toolkit plan` says how to "
+        "make; default: by IRSA",
+    )
     artifacts_bucket: BucketName | None = Field(
         None, description="S3 bucket for what is compiled for Trainium, mounted by the S3 CSI driver"
     )
@@ -119,6 +134,11 @@ class KubernetesSection(Section):
     prometheus: Annotated[StrictStr, StringConstraints(pattern=r"^https?://.+$")] | None = Field(
         None, description="Prometheus that KEDA asks for autoscaling; default: an HPA on the pods' own metric"
     )
+    monitors: dict[LabelKey, LabelValue] | None = Field(
+        None,
+        description="labels by which your Prometheus chooses a PodMonitor and a PrometheusRule, such as {release: "
+        "prometheus}: both are made, for the Prometheus operator; default: annotations of the pods alone",
+    )
     pod: PodSection = Field(
         default_factory=PodSection.model_construct, description="what the engine's pods need on your cluster"
     )
@@ -127,6 +147,12 @@ class KubernetesSection(Section):
     def _one_source_of_weights(self) -> KubernetesSection:
         if self.weights_bucket and self.weights_claim:
             raise ValueError("weights come from one place: remove `weights_bucket` or `weights_claim`")
+        return self
+
+    @model_validator(mode="after")
+    def _identity_of_a_role(self) -> KubernetesSection:
+        if self.pod_identity and not self.service_account_role:
+            raise ValueError("`pod_identity` gives pods a role: name it in `service_account_role`")
         return self
 
 

@@ -83,17 +83,6 @@ def test_a_bad_setting_and_a_good_one(
     assert findings(tmp_path, *good) == ()
 
 
-def test_a_target_that_requests_in_work_cannot_exceed(tmp_path: Path) -> None:
-    """A pod autoscaler acts above 1.1 times its target; of the 128 in work at most. KEDA counts the waiting too."""
-
-    def codes(target: int, prometheus: str = "") -> list[str]:
-        found = findings(tmp_path, prometheus, f"scaling: {{max_instances: 2, requests_per_instance: {target}}}")
-        return [finding.code for finding in found if finding.severity == "warning"]
-
-    assert codes(117) == ["kubernetes.scaling-target"]
-    assert codes(116) == codes(117, PROMETHEUS) == []
-
-
 def test_sagemakers_name_of_a_type_is_offered_without_its_prefix(tmp_path: Path) -> None:
     (finding,) = findings(tmp_path, "instance_types: [ml.g6.xlarge]")
     assert finding.hint == "Write g6.xlarge."

@@ -13,6 +13,7 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.errors import UsageError
+from toolkit.home import containers_dir
 from toolkit.loading import load, on_platform
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.keys import KubernetesSection
@@ -72,7 +73,7 @@ def container(recipe: Recipe) -> dict[str, Any]:
 
 def comparable(made: Mapping[str, Any]) -> Any:
     """Without what stands elsewhere: the programs, and digests of them and of the recipe."""
-    text = json.dumps(made)
+    text = json.dumps({part: manifests for part, manifests in made.items() if part != "rbac"})
     for manifest in (item for part in made.values() for item in part):
         if manifest["kind"] in ("ConfigMap", "Job"):
             name = manifest["metadata"]["name"]
@@ -259,10 +260,28 @@ def test_only_the_job_may_write_what_is_compiled(trn2: Recipe) -> None:
         assert mount["readOnly"] is read_only
 
 
+def test_what_compiles_has_time_to_end_its_engine(trn2: Recipe) -> None:
+    (job,) = parts([ahead(trn2)])["compile"]
+    ends = re.search(r"^END_SECONDS = (\d+)", (containers_dir() / "on-vllm/neuron_compile.py").read_text(), re.M)
+    assert ends
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > int(ends[1])
+
+
+def test_a_user_of_the_recipe_may_write_what_is_compiled(trn2: Recipe) -> None:
+    """As nobody but root has rights on a mount of Mountpoint's without options."""
+    of_root = one(ahead(trn2), "PersistentVolume")
+    user = {"pod": {"security_context": {"run_as_user": 1000, "run_as_group": 2000}}}
+    owned = recipe_with(ahead(trn2), kubernetes=KubernetesSection.model_validate({**AHEAD, **user}))
+    volume = one(owned, "PersistentVolume")
+    assert volume["spec"]["mountOptions"][2:-1] == ["allow-other", "uid=1000", "gid=2000"]
+    assert "allow-other" not in of_root["spec"]["mountOptions"]
+    assert volume["metadata"]["name"] != of_root["metadata"]["name"]
+
+
 def test_what_compiles_at_start_gets_the_time_and_no_bucket(trn2: Recipe) -> None:
     probe = container(trn2)["startupProbe"]
     assert probe["failureThreshold"] * probe["periodSeconds"] == 4.75 * 3600
-    assert parts([trn2]).keys() == {"base", "serve", "benchmark"}
+    assert parts([trn2]).keys() == {"namespace", "base", "serve", "benchmark", "rbac"}
     assert not [item for item in resources(trn2) if item.kind == "PersistentVolume"]
 
 
@@ -282,9 +301,10 @@ def test_words_alone_start_no_pod_again(gpu: Recipe) -> None:
 
 
 def test_both_arms_share_the_namespace_and_the_volume(trn2: Recipe) -> None:
-    kinds = [manifest["kind"] for manifest in parts([ahead(trn2), ahead(trn2).baseline()])["base"]]
-    assert [kinds.count(kind) for kind in ("Namespace", "PersistentVolume", "PersistentVolumeClaim")] == [1, 1, 1]
-    assert kinds.count("ServiceAccount") == 2
+    made = parts([ahead(trn2), ahead(trn2).baseline()])
+    shared, own = ([manifest["kind"] for manifest in made[part]] for part in ("namespace", "base"))
+    assert shared == ["Namespace", "PersistentVolume", "PersistentVolumeClaim"]
+    assert own.count("ServiceAccount") == 2
 
 
 def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
@@ -295,7 +315,7 @@ def test_an_engine_version_that_no_image_has(gpu: Recipe) -> None:
 
 def test_the_notes_say_what_the_cluster_needs_and_what_comes_first(trn2: Recipe) -> None:
     told = "\n".join(RULES.notes(replace(ahead(trn2), scaling=SCALED), Account("", "")))
-    for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_num_requests_running", "8 more chips", "DIR/compile"):
+    for words in ("DRA driver", "Mountpoint for Amazon S3", "vllm_requests_in_flight", "8 more chips", "DIR/compile"):
         assert words in told
 
 

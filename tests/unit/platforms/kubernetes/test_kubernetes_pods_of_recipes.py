@@ -10,6 +10,7 @@ import pytest
 from pairs import recipe_with
 
 from toolkit.loading import load, on_platform
+from toolkit.measure import expected
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
@@ -176,6 +177,83 @@ def test_draining_nodes_leaves_pods_running() -> None:
     assert made["PodDisruptionBudget"]["spec"]["minAvailable"] == 1
     assert made["PodDisruptionBudget"]["spec"]["selector"] == made["Deployment"]["spec"]["selector"]
     assert "PodDisruptionBudget" not in {item.kind for item in resources(on_cluster())}
+
+
+@pytest.mark.parametrize(
+    ("longest", "settings", "seconds"),
+    [(4096, {}, 205), (131072, {}, 600), (4096, {"drain_seconds": 1800}, 1800), (None, {}, 600)],
+)
+def test_a_pod_that_ends_lets_open_requests_go_on(longest: int | None, settings: dict[str, int], seconds: int) -> None:
+    recipe = on_cluster(pod=settings)
+    recipe = recipe_with(recipe, engine=recipe.engine.edit(max_model_len=longest))
+    assert env(recipe)["TOOLKIT_DRAIN_SECONDS"] == str(seconds)
+    pause = spec(recipe)["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert spec(recipe)["terminationGracePeriodSeconds"] >= pause + seconds + 30
+
+
+def made(recipe: Recipe, kind: str) -> dict[str, Any]:
+    (found,) = [item.request for item in resources(recipe) if item.kind == kind]
+    return dict(found)
+
+
+def test_an_update_may_end_the_old_pod_first() -> None:
+    def strategy(recipe: Recipe) -> dict[str, int]:
+        return dict(made(recipe, "Deployment")["spec"]["strategy"]["rollingUpdate"])
+
+    assert strategy(on_cluster()) == {"maxSurge": 1, "maxUnavailable": 0}
+    old_first = on_cluster(pod={"update": "old-first"})
+    assert strategy(old_first) == {"maxSurge": 0, "maxUnavailable": 1}
+    told = "\n".join(RULES.notes(old_first, Account("", "")))
+    assert "a single pod answers nobody meanwhile" in told
+    assert "one more accelerator" not in told
+
+
+def test_pods_of_a_version_stand_apart_where_they_can() -> None:
+    constraints = spec(on_cluster())["topologySpreadConstraints"]
+    assert [item["topologyKey"] for item in constraints] == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    labels = made(on_cluster(), "Deployment")["spec"]["template"]["metadata"]["labels"]
+    for item in constraints:
+        assert item["whenUnsatisfiable"] == "ScheduleAnyway"
+        assert item["labelSelector"]["matchLabels"].items() <= labels.items()
+
+
+def test_a_role_by_pod_identity_has_no_annotation_and_its_command_is_told() -> None:
+    recipe = on_cluster(service_account_role=ROLE, pod_identity=True)
+    assert "eks.amazonaws.com/role-arn" not in made(recipe, "ServiceAccount")["metadata"]["annotations"]
+    (told,) = [note for note in RULES.notes(recipe, Account("", "")) if "pod-identity" in note]
+    assert told.endswith(f"--namespace toolkit --service-account {recipe.name} --role-arn {ROLE}")
+    with pytest.raises(ValueError, match="name it in `service_account_role`"):
+        on_cluster(pod_identity=True)
+
+
+def test_the_prometheus_operator_is_told_where_to_look_and_when_to_tell() -> None:
+    recipe = on_cluster(monitors={"release": "prometheus"})
+    monitor, rules = (made(recipe, kind) for kind in ("PodMonitor", "PrometheusRule"))
+    assert monitor["metadata"]["labels"]["release"] == rules["metadata"]["labels"]["release"] == "prometheus"
+    template = made(recipe, "Deployment")["spec"]["template"]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in template["spec"]["containers"][0]["ports"]]
+    # Else whoever reads both would count every request twice.
+    assert "prometheus.io/scrape" not in template["metadata"].get("annotations", {})
+    assert made(on_cluster(), "Deployment")["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"]
+
+
+def test_drift_of_acceptance_is_an_alert_where_it_is_known_what_to_expect() -> None:
+    def alerts(recipe: Recipe) -> dict[str, str]:
+        (group,) = made(recipe, "PrometheusRule")["spec"]["groups"]
+        return {rule["alert"]: rule["expr"] for rule in group["rules"]}
+
+    recipe = on_cluster(monitors={})
+    floor = expected.acceptance_floor(recipe)
+    assert floor
+    of = f'{{model_name="{recipe.name}",namespace="toolkit"}}'
+    accepted, drafts = (f"vllm:spec_decode_num_{what}_total{of}[5m]" for what in ("accepted_tokens", "drafts"))
+    assert alerts(recipe) == {
+        "ToolkitRequestsWait": f"sum(vllm:num_requests_waiting{of}) > 0",
+        "ToolkitAcceptanceLow": f"1 + sum(rate({accepted})) / sum(rate({drafts})) < {floor:g}",
+    }
+    assert alerts(recipe_with(recipe, evidence=())).keys() == {"ToolkitRequestsWait"}
 
 
 def test_karpenter_leaves_what_compiles_alone_and_may_move_what_serves() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -24,8 +23,6 @@ _OF_TRAINIUM = ("neuron_devices", "neuron_driver", "artifacts_bucket")
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
-_TOLERANCE = 1.1
-# Kubernetes, Horizontal Pod Autoscaling: no action within 10 % of the target.
 # Meta asks everybody to accept its licence on the hub; of drafters the catalogue knows it.
 _GATED_OWNER = "meta-llama/"
 
@@ -174,20 +171,10 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         hint = f"Install one that provides `{metrics.names.of_pods}`, or KEDA, and set platform.kubernetes.prometheus."
         yield Finding("kubernetes.autoscaling", message, "scaling.max_instances", hint=hint, severity="info")
     wanted, most = recipe.target_requests, recipe.engine.max_num_seqs
-    if scaling.max_instances <= scaling.min_instances:
-        return
-    path = "scaling.requests_per_instance"
-    if wanted > most:
+    if scaling.max_instances > scaling.min_instances and wanted > most:
+        path = "scaling.requests_per_instance"
         message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
         hint = f"Set it below {most}, or remove it."
-        yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")
-    elif wanted * _TOLERANCE >= most and not cluster(recipe).prometheus:
-        message = (
-            f"autoscaling aims at {wanted} requests in work, and the engine works on {most} at most: a pod autoscaler "
-            f"acts above {_TOLERANCE} times its target, so it never adds a pod"
-        )
-        below = math.ceil(most / _TOLERANCE)
-        hint = f"Set it below {below}, or set platform.kubernetes.prometheus: KEDA counts requests that wait, too."
         yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")
 
 

@@ -136,6 +136,8 @@ KINDS: Sequence[ManifestKind] = (
     ),
     ManifestKind("PodDisruptionBudget", ApiResource("policy/v1", "poddisruptionbudgets"), is_rare=True),
     ManifestKind("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
+    ManifestKind("PodMonitor", ApiResource("monitoring.coreos.com/v1", "podmonitors"), is_rare=True),
+    ManifestKind("PrometheusRule", ApiResource("monitoring.coreos.com/v1", "prometheusrules"), is_rare=True),
     JobKind("Job", ApiResource("batch/v1", "jobs")),
 )
 """In the order in which they are made."""

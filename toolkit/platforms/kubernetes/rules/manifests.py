@@ -20,7 +20,10 @@ from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, selector, shared
+from toolkit.platforms.kubernetes.rules.monitoring import monitors, of_endpoint
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
+from toolkit.platforms.kubernetes.rules.roles import roles
+from toolkit.platforms.kubernetes.rules.rollback import VERSIONED
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
 from toolkit.recipe.recipe import Recipe
@@ -29,23 +32,35 @@ from toolkit.text import inert
 APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
-PARTS = ("base", "serve", "compile", "benchmark")
-"""Sets of manifests, each applied as a whole: `base` is what `serve` and `compile` both need."""
+PARTS = ("namespace", "base", "serve", "compile", "benchmark", "rbac")
+"""Sets of manifests, each applied as a whole. `namespace` is what all endpoints of the namespace share, `base` what
+`serve` and `compile` both need, `rbac` what its users may be allowed.
+"""
 Manifest = Mapping[str, Any]
 
 _BASE, _SERVE = "base", "serve"
 _ON_BASE = ("compile",)
+# Argo CD ("Sync Options", "Compare Options") and Flux ("Kustomization", prune) remove what a commit no longer has. Pods
+# of the version before go on using it during an update, and a rollback needs it.
+_UNPRUNED = {
+    "argocd.argoproj.io/sync-options": "Prune=false",
+    "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
+    "kustomize.toolkit.fluxcd.io/prune": "disabled",
+}
+# Nor may it go with the application that has made it: other endpoints are in it.
+_UNDELETED = {**_UNPRUNED, "argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 # kubectl reads YAML 1.1: these words are no text there unless they are quoted, nor is what begins with a digit.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*", re.IGNORECASE)
 
 
 def resources(recipe: Recipe) -> list[Resource]:
     """All that serves a recipe that has passed its checks. Raises UsageError where no image of the engine is known."""
-    role = cluster(recipe).service_account_role
-    annotations = {"eks.amazonaws.com/role-arn": role} if role else {}
+    settings = cluster(recipe)
+    by_annotation = settings.service_account_role and not settings.pod_identity
+    annotations = {"eks.amazonaws.com/role-arn": settings.service_account_role} if by_annotation else {}
     account = {"automountServiceAccountToken": False, "annotations": annotations}
     wanted = [
-        shared(recipe, "Namespace", cluster(recipe).namespace),
+        shared(recipe, "Namespace", settings.namespace),
         manifest(recipe, "ServiceAccount", recipe.name, **account),
         engine_policy(recipe),
         config_map(recipe),
@@ -55,6 +70,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _deployment(recipe),
         _autoscaler(recipe),
         disruption_budget(recipe),
+        *monitors(recipe),
     ]
     return [item for item in wanted if item]
 
@@ -67,12 +83,28 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
     by_part = {
-        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base],
+        "namespace": [item for item in serving if _is_shared(item.request)],
+        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base and not _is_shared(item.request)],
         "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
+        "rbac": roles(arms[0]),
     }
-    return {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
+    wanted = {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
+    return {**wanted, **{part: [_kept(item) for item in wanted[part]] for part in ("namespace", "base")}}
+
+
+def _is_shared(item: Manifest) -> bool:
+    return INSTANCE not in item["metadata"]["labels"]
+
+
+def _kept(item: Manifest) -> Manifest:
+    """With annotations for what GitOps tools must not remove when a commit no longer has it."""
+    if not _is_shared(item) and item["kind"] not in VERSIONED:
+        return item
+    added = _UNDELETED if _is_shared(item) else _UNPRUNED
+    metadata = item["metadata"]
+    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **added}}}
 
 
 def scales(recipe: Recipe) -> bool:
@@ -86,16 +118,16 @@ def _service(recipe: Recipe) -> Resource:
 
 
 def _deployment(recipe: Recipe) -> Resource:
-    """New pods first: the old ones serve until those are healthy, and for ever if they never are.
-
-    It needs accelerators for one more pod. Without them an update waits; the other way, a pod less meanwhile, would be
-    minutes to hours without any answer, as most endpoints are one pod.
+    """New pods first, unless the recipe says otherwise: the old ones serve until those are healthy, and for ever if
+    they never are. It needs accelerators for one more pod. Without them an update waits; the other way, a pod less
+    meanwhile, is minutes to hours without any answer, as most endpoints are one pod.
     """
+    more = 1 if cluster(recipe).pod.update == "new-first" else 0
     spec = {
         **({} if scales(recipe) else {"replicas": max(1, recipe.scaling.min_instances)}),
         "revisionHistoryLimit": 3,
         "progressDeadlineSeconds": rollout_seconds(recipe),
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": more, "maxUnavailable": 1 - more}},
         "selector": {"matchLabels": selector(recipe)},
         "template": pod_template(recipe, "server"),
     }
@@ -103,10 +135,10 @@ def _deployment(recipe: Recipe) -> Resource:
 
 
 def _autoscaler(recipe: Recipe) -> Resource | None:
-    """By requests in work per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
+    """By requests per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
 
-    The engine works on `max_num_seqs` requests at most, so with KEDA those that wait for it count too: else no load
-    would ever exceed a target of that many.
+    The engine works on `max_num_seqs` requests at most, so those that wait for it count too: else no load would ever
+    exceed a target of that many.
     """
     metrics = recipe.engine_rules.metrics
     if metrics is None or not scales(recipe):
@@ -132,10 +164,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
             "behavior": behavior,
         }
         return manifest(recipe, "HorizontalPodAutoscaler", recipe.name, spec=spec)
-    of = f'model_name="{recipe.name}",namespace="{cluster(recipe).namespace}"'
-    query = " + ".join(
-        f"sum({name}{{{of}}})" for name in (metrics.names.running_requests, metrics.names.waiting_requests)
-    )
+    counted = (metrics.names.running_requests, metrics.names.waiting_requests)
+    query = " + ".join(f"sum({name}{of_endpoint(recipe)})" for name in counted)
     trigger = {"serverAddress": prometheus, "query": query, "threshold": str(wanted)}
     spec = {
         "scaleTargetRef": target,
@@ -148,7 +178,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
 
 
 def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
-    """Path and content of each file: a folder for each part. The folder above is what serves.
+    """Path and content of each file: a folder for each part. The folder above is what serves, but for `namespace`:
+    who deletes one endpoint's folder leaves what the others share.
 
     The next version has the same files: their names have no digest of the content.
     """

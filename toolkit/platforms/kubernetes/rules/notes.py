@@ -24,13 +24,15 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     yield f"No image is built: {base_image(recipe, Account('', ''))} is used, with the toolkit's programs mounted"
     yield from left_out_notes(recipe)
     yield from _needs(recipe)
-    if count := accelerators(recipe):
+    if cluster(recipe).pod.update == "old-first":
+        yield "An update ends an old pod before it starts the new one: a single pod answers nobody meanwhile"
+    elif count := accelerators(recipe):
         what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits until they are free"
     if compiles_ahead(recipe):
         yield (
             f"Pods start with compiled code only. First: toolkit render {recipe.path} --out DIR && {APPLY} -k "
-            "DIR/compile, and wait until its Job has ended, as that command says"
+            f"DIR/namespace && {APPLY} -k DIR/compile, and wait until its Job has ended, as that command says"
         )
     yield f"Price: {price_text(recipe)}"
 
@@ -70,13 +72,20 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     if compiles:
         role = settings.service_account_role or "its role"
         yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
+    if settings.pod_identity:
+        yield (
+            f"Pods get their role by an association: aws eks create-pod-identity-association --cluster-name CLUSTER "
+            f"--namespace {settings.namespace} --service-account {recipe.name} "
+            f"--role-arn {settings.service_account_role}"
+        )
     yield from _models(recipe)
     if scales(recipe) and settings.prometheus:
         yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
     elif scales(recipe) and metrics:
         yield (
             f"Autoscaling needs the pods' metric {metrics.names.of_pods}: with Prometheus and its adapter, a rule that "
-            f"gives {metrics.names.running_requests} this name"
+            f"adds {metrics.names.running_requests} and {metrics.names.waiting_requests} "
+            "(docs/howto/kubernetes.md has it)"
         )
 
 

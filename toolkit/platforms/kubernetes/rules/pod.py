@@ -7,6 +7,7 @@ from the hub.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic.alias_generators import to_camel
@@ -33,8 +34,13 @@ _START_SECONDS = 3600
 # On top of the container's start: the node, its volumes, an image of ten gigabytes or more. An estimate.
 _PULL_SECONDS = 1800
 # The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
-# serve_middleware.py drains for 25 s, and the engine ends its processes.
-_PRE_STOP_SECONDS, _GRACE_SECONDS = 10, 70
+# serve_middleware.py drains, and the engine ends its processes.
+_PRE_STOP_SECONDS, _END_SECONDS = 10, 35
+# What compiles ends the engine that it has started (neuron_compile.py, END_SECONDS).
+_COMPILE_GRACE_SECONDS = 70
+# A slow stream: a guess, as a longer drain costs only time. The cluster autoscaler kills what has not ended after 600 s
+# (its --max-graceful-termination-sec).
+_TOKENS_PER_SECOND, _MOST_DRAIN_SECONDS = 20, 600
 
 
 def start_seconds(recipe: Recipe) -> int:
@@ -45,8 +51,15 @@ def start_seconds(recipe: Recipe) -> int:
 
 
 def rollout_seconds(recipe: Recipe) -> int:
-    """How long a pod may take until it is ready."""
-    return start_seconds(recipe) + _PULL_SECONDS
+    """How long a pod may take until it is ready, where it waits for the accelerators of one that ends."""
+    return start_seconds(recipe) + _PULL_SECONDS + drain_seconds(recipe)
+
+
+def drain_seconds(recipe: Recipe) -> int:
+    """How long a pod that ends lets open requests go on."""
+    longest = recipe.engine.max_model_len
+    default = math.ceil(longest / _TOKENS_PER_SECOND) if longest else _MOST_DRAIN_SECONDS
+    return cluster(recipe).pod.drain_seconds or min(default, _MOST_DRAIN_SECONDS)
 
 
 def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
@@ -54,11 +67,12 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
     serves = component == "server"
     scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT), "prometheus.io/path": "/metrics"}
     mounted = mounts(recipe, read_only=serves)
+    grace = _PRE_STOP_SECONDS + drain_seconds(recipe) + _END_SECONDS if serves else _COMPILE_GRACE_SECONDS
     container = {
         "name": CONTAINER,
         "image": base_image(recipe, Account("", "")),
         "command": ["python3", f"{PROGRAMS}/{'serve' if serves else 'compile'}"],
-        "env": _environment(recipe),
+        "env": _environment(recipe, {"TOOLKIT_DRAIN_SECONDS": str(drain_seconds(recipe))} if serves else {}),
         "resources": container_resources(recipe, compiles=not serves),
         "volumeMounts": [item.mount for item in mounted],
         "securityContext": container_security(),
@@ -75,14 +89,28 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         **_node_cache(recipe),
         "containers": [container],
         "volumes": [item.volume for item in mounted],
-        "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        **({} if serves else {"restartPolicy": "Never"}),
+        "terminationGracePeriodSeconds": grace,
+        **(_spread(recipe) if serves else {"restartPolicy": "Never"}),
     }
     # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
     role, own = cluster(recipe).service_account_role, cluster(recipe).pod.annotations
+    if cluster(recipe).monitors is not None:
+        scraped = {}  # it would count everything twice
     annotations = {**(scraped if serves else _UNDISTURBED), **own, **({"toolkit/role": role} if role else {})}
     about = {"annotations": annotations} if annotations else {}
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
+
+
+def _spread(recipe: Recipe) -> dict[str, Any]:
+    """On several zones and nodes where there are accelerators; those of one version, as the others are about to go."""
+    one = {
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(recipe)},
+        "matchLabelKeys": ["pod-template-hash"],
+    }
+    keys = ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    return {"topologySpreadConstraints": [{**one, "topologyKey": key} for key in keys]}
 
 
 def _node_cache(recipe: Recipe) -> dict[str, Any]:
@@ -100,14 +128,15 @@ def _node_cache(recipe: Recipe) -> dict[str, Any]:
     return {"initContainers": [opens]}
 
 
-def _environment(recipe: Recipe) -> list[dict[str, Any]]:
+def _environment(recipe: Recipe, more: Mapping[str, str]) -> list[dict[str, Any]]:
     """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
     home = {"HOME": CACHE, "HF_HOME": HUB_CACHE}
     caches = {name: f"{CACHE}/{folder}" for name, folder in recipe.engine_rules.cache_folders.items()}
     ours = {**home, **caches}
     compiled = artifacts.variables(recipe, f"{ARTIFACTS}/{artifacts.key(recipe)}")
     # Kubernetes reads $(NAME) in a value, and $$ as $.
-    plain = {name: value.replace("$", "$$") for name, value in {**ours, **environment(recipe), **compiled}.items()}
+    every = {**ours, **more, **environment(recipe), **compiled}
+    plain = {name: value.replace("$", "$$") for name, value in every.items()}
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
     return [*variables, *hub_token(recipe)]
 

@@ -22,8 +22,9 @@ _HASH = "pod-template-hash"
 _TAGS = "toolkit/tags"
 # Of `kubectl rollout restart`, which makes a version without a change.
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
-# Their names have their content, so that each version has its own.
-_VERSIONED = ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim", "PersistentVolume")
+VERSIONED = ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim", "PersistentVolume")
+"""Kinds whose names have their content, so that each version of an endpoint has its own."""
+
 _ONLY_PODS = (
     "Only pods go back. Autoscaling, rights and network rules stay as they are: for those, deploy the older recipe"
 )
@@ -72,7 +73,7 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
 def _uses(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:
     history: Sequence[Mapping[str, Any]] | None = deployment.state.get(HISTORY)
     if history is None:  # unknown, so everything that may be in it
-        mine = (item for item in observed.existing if deployment.name in item.endpoints and item.kind in _VERSIONED)
+        mine = (item for item in observed.existing if deployment.name in item.endpoints and item.kind in VERSIONED)
         yield from ((item.kind, item.name) for item in mine)
         return
     for item in history:

@@ -17,7 +17,7 @@ from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.names import ARTIFACTS_PREFIX, content_name
 from toolkit.planning.resources import Resource
 from toolkit.platforms.image import programs
-from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.keys import PodUser, cluster
 from toolkit.platforms.kubernetes.rules.devices import shared_memory
 from toolkit.platforms.kubernetes.rules.metadata import manifest, shared
 from toolkit.platforms.kubernetes.rules.security import TEMPORARY
@@ -186,15 +186,27 @@ def _mount_claim(name: str, path: str, claim: str, *, read_only: bool, **more: s
 
 
 def _artifacts(recipe: Recipe) -> Sequence[Resource]:
-    """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key."""
-    attributes = _attributes(recipe, str(cluster(recipe).artifacts_bucket))
-    claim = content_name("artifacts", {"namespace": cluster(recipe).namespace, **attributes})
-    options = ["allow-delete", "allow-overwrite", f"prefix {ARTIFACTS_PREFIX}"]
+    """The bucket's part with compiled code. Every endpoint of the namespace shares it, and finds its own by its key.
+
+    Pods on Trainium are root, whose the mount is; for another user its files are that user's, else none could write.
+    """
+    attributes, owner = _attributes(recipe, str(cluster(recipe).artifacts_bucket)), _owner(recipe)
+    content = {"namespace": cluster(recipe).namespace, **attributes, **({"owner": owner} if owner else {})}
+    claim = content_name("artifacts", content)
+    options = ["allow-delete", "allow-overwrite", *owner, f"prefix {ARTIFACTS_PREFIX}"]
     volume, bound = _specs(recipe, claim, attributes, "ReadWriteMany", options)
     name = volume["csi"]["volumeHandle"]
     return shared(recipe, "PersistentVolume", name, spec=volume), shared(
         recipe, "PersistentVolumeClaim", claim, spec=bound
     )
+
+
+def _owner(recipe: Recipe) -> list[str]:
+    """Options of Mountpoint for a user whom the recipe names."""
+    user = cluster(recipe).pod.security_context or PodUser()
+    wanted = {"uid": user.run_as_user, "gid": user.run_as_group}
+    named = [f"{option}={number}" for option, number in wanted.items() if number is not None]
+    return ["allow-other", *named] if named else []
 
 
 def _model(recipe: Recipe, role: str, folder: BucketFolder) -> Sequence[Resource]:

@@ -1,0 +1,140 @@
+"""What `toolkit render` writes, applied by the genuine kubectl to a genuine API server with its controllers."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import write_kubeconfig
+from real_server import ASSETS
+
+from toolkit.cli.main import run
+from toolkit.platforms.kubernetes.rules.rollback import references
+
+_PATIENCE_SECONDS = 30.0
+SHIPPED = Path(__file__).parents[2] / "recipes/llama-3.1-8b-instruct/eagle3.lock.json"
+Kubectl = Callable[..., str]
+
+
+@pytest.fixture
+def kubectl(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    """Runs the genuine kubectl against the genuine server, and gives what it prints."""
+    if not ASSETS or not shutil.which("kubectl"):
+        pytest.skip("NOT TESTED: it takes kubectl, and a kube-apiserver in KUBEBUILDER_ASSETS")
+    write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
+
+    def kubectl(*arguments: str | Path) -> str:
+        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return kubectl
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"rendered-{os.urandom(4).hex()}"
+
+
+def rendered(folder: Path, name: str, namespace: str, **settings: Any) -> Path:
+    """The folder that `toolkit render` writes for an endpoint of that name; `settings` are of `kubernetes:`."""
+    speculation = {
+        "method": "eagle3",
+        "model": "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3",
+        "num_speculative_tokens": 3,
+    }
+    recipe = {
+        "name": name,
+        "target": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
+        "speculation": speculation,
+        "engine": {"version": "0.33.0", "max_model_len": 8192, "max_num_seqs": 16, "max_num_batched_tokens": 8192},
+        "platform": {
+            "name": "kubernetes",
+            "instance_types": ["g6e.xlarge"],
+            "hub_token_secret": "hub",
+            "kubernetes": {"namespace": namespace, **settings},
+        },
+    }
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(recipe))
+    path.with_suffix(".lock.json").write_bytes(SHIPPED.read_bytes())
+    assert run(["render", str(path), "--out", str(folder / name)]) == 0
+    return folder / name
+
+
+def apply(kubectl: Kubectl, folder: Path) -> None:
+    kubectl("apply", "--server-side", "--field-manager=toolkit", "-k", folder)
+
+
+def documents(folder: Path) -> list[Mapping[str, Any]]:
+    """The manifests of all files of a base."""
+    files = (path for part in ("base", "serve") for path in (folder / part).glob("*-*.yaml"))
+    return [yaml.safe_load(path.read_text()) for path in files]
+
+
+def test_one_of_two_endpoints_of_a_namespace_is_deleted(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    """Deleting all that an endpoint's commit has, as a GitOps tool does, leaves the namespace and the other one."""
+    first, second = (rendered(tmp_path, name, namespace) for name in ("first", "second"))
+    apply(kubectl, first / "namespace")
+    apply(kubectl, first)
+    apply(kubectl, second)
+    kubectl("delete", "--wait=false", "-k", first)
+    assert json.loads(kubectl("get", "namespace", namespace, "-o", "json"))["status"]["phase"] == "Active"
+    left = kubectl("get", "serviceaccount,service,deployment,configmap,networkpolicy", "-n", namespace, "-o", "name")
+    of_ours = [line for line in left.splitlines() if line.rpartition("/")[2].startswith(("first", "second"))]
+    assert [line for line in of_ours if "/first" in line] == []
+    assert len(of_ours) == 5
+
+
+def pruned(kubectl: Kubectl, namespace: str, name: str, wanted: list[Mapping[str, Any]]) -> list[str]:
+    """As Argo CD prunes: what the endpoint has and its commit has not any more goes, unless it says `Prune=false`."""
+    kinds = "configmaps,persistentvolumeclaims,services,serviceaccounts,networkpolicies"
+    listed = kubectl("get", kinds, "-n", namespace, "-l", f"app.kubernetes.io/instance={name}", "-o", "json")
+    still, gone = {(item["kind"], item["metadata"]["name"]) for item in wanted}, []
+    for item in json.loads(listed)["items"]:
+        option = item["metadata"].get("annotations", {}).get("argocd.argoproj.io/sync-options", "")
+        if (item["kind"], item["metadata"]["name"]) not in still and "Prune=false" not in option:
+            kubectl("delete", item["kind"], "-n", namespace, item["metadata"]["name"])
+            gone.append(item["metadata"]["name"])
+    return gone
+
+
+def test_a_rollback_after_a_prune_finds_all_that_it_needs(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    old = rendered(tmp_path, "chat", namespace, weights_bucket="first-bucket", pod={"annotations": {"version": "1"}})
+    apply(kubectl, old / "namespace")
+    apply(kubectl, old)
+    kubectl("create", "service", "clusterip", "chat-extra", "-n", namespace, "--tcp=80")
+    kubectl("label", "service", "chat-extra", "-n", namespace, "app.kubernetes.io/instance=chat", "--overwrite")
+    _wait_for_revision(kubectl, namespace, "1")
+    new = rendered(tmp_path, "chat", namespace, weights_bucket="second-bucket")
+    apply(kubectl, new)
+    _wait_for_revision(kubectl, namespace, "2")
+    assert pruned(kubectl, namespace, "chat", documents(new)) == ["chat-extra"]
+
+    kubectl("rollout", "undo", "deployment/chat", "-n", namespace)
+    (spec,) = [
+        item["spec"]["template"]
+        for item in json.loads(kubectl("get", "deployment", "-n", namespace, "-o", "json"))["items"]
+    ]
+    assert spec["metadata"]["annotations"]["version"] == "1"
+    needed = [(kind, name) for kind, name in references(spec["spec"]) if kind != "Weights"]
+    assert len(needed) == 5
+    for kind, name in needed:
+        assert kubectl("get", kind, "-n", namespace, name, "-o", "name")
+
+
+def _wait_for_revision(kubectl: Kubectl, namespace: str, revision: str) -> None:
+    """Until the controller has written the version down."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    place = "jsonpath={.metadata.annotations.deployment\\.kubernetes\\.io/revision}"
+    while kubectl("get", "deployment", "chat", "-n", namespace, "-o", place) != revision:
+        assert time.monotonic() < deadline, f"revision {revision} does not come"
+        time.sleep(0.05)
