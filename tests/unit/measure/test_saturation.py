@@ -271,6 +271,9 @@ def test_the_whole_road_from_open_loops_to_the_report() -> None:
         "lossless": True,
         "same-target": None,
     }
+    asked = [sum(row.requests for row in report.arms if row.arm == name) for name in ("baseline", "speculative")]
+    (lossless,) = [verdict.detail for verdict in report.verdicts if verdict.claim == "lossless"]
+    assert f"{min(asked)} of {min(asked)} answers are the baseline's" in lossless
     assert report.ok
     assert {(row.arm, row.meets_slo) for row in report.arms} == {
         (name, met) for name in ("baseline", "speculative") for met in (True, False)
