@@ -187,12 +187,14 @@ def _measured(
 
 
 def _ratios(design: Design, found: Sequence[Saturation]) -> Iterator[RateRatio]:
-    """Each arm's rate over the baseline's, where both are known with their ranges."""
+    """Each arm's rate over the baseline's, where the searches of both came to their end."""
     by_point = {(item.arm, item.workload): item for item in found}
     for item in found:
         if design.baseline is None or item.arm == design.baseline.name:
             continue
         other = by_point[design.baseline.name, item.workload]
+        if not (item.settled and other.settled):
+            continue
         if item.rate and item.low and item.high and other.rate and other.low and other.high:
             ratio, low, high = item.rate / other.rate, item.low / other.high, item.high / other.low
             yield RateRatio(item.workload, item.arm, ratio, low, high)

@@ -7,10 +7,10 @@ chance as well. So both sides get three blocks, and are where most blocks of all
 wrong does not lead the search astray for good.
 
 **How long a block is.** Above its capacity C a server's queue grows for as long as it is asked, by (r/C - 1) t seconds
-at rate r. A rate that is 5 % too high is seen if a block lasts 20 times as long as the SLO's longest wait; never less
-than 10 s, and so long that five requests may miss the SLO: 50 requests at 90 %. Below C a queue needs longest to fill
-where r is nearly C: what the search finds is what so long a block shows that begins without a queue. A queue that lasts
-for hours holds slightly less.
+at rate r. A rate that is 5 % too high is seen if a block lasts 20 times as long as the SLO's longest wait. It does up
+to a minute (waits of 6 s show 10 %), never less than 10 s, and so long that five requests may miss the SLO: 50 requests
+at 90 %. Below C a queue needs longest to fill where r is nearly C: what the search finds is what so long a block shows
+that begins without a queue. A queue that lasts for hours holds slightly less.
 
 **What its range says.** Up to `low` every block passed, from `high` on every one failed, and each of both has four
 blocks. Where half of all blocks pass, four do in 6 %, and four fail in 6 %. Of 60 simulated searches each (1 and 16
@@ -31,7 +31,7 @@ from toolkit.recipe.schema import Slo
 
 SHORTEST_BLOCK = 10.0
 _FEWEST_MISSES = 5
-_TIMES_THE_LIMIT = 20
+_TIMES_THE_LIMIT, _LONGEST_FOR_A_QUEUE = 20, 60.0
 _NOT_COUNTED = 1 / 5
 _FIRST_RATE, _HIGHEST_RATE = 2.0, 1000.0
 _FEWEST_BLOCKS, _AT_THE_ENDS = 3, 4
@@ -43,7 +43,7 @@ def block_seconds(slo: Slo, rate: float) -> float:
     """How long a block at this rate takes, without the end of its last answers."""
     longest_wait = max(slo.ttft or 0, slo.e2e or 0)
     requests = _FEWEST_MISSES / (1 - slo.share)
-    return max(SHORTEST_BLOCK, requests / rate, _TIMES_THE_LIMIT * longest_wait)
+    return max(SHORTEST_BLOCK, requests / rate, min(_LONGEST_FOR_A_QUEUE, _TIMES_THE_LIMIT * longest_wait))
 
 
 def missed(slo: Slo, result: RequestResult) -> list[Missed]:

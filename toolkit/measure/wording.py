@@ -140,10 +140,10 @@ def _range(item: Saturation) -> str:
 
 
 def slo_in_words(slo: Slo) -> str:
-    """Such as `ttft 500 ms, tpot 30 ms for 0.9 of the requests`."""
+    """Such as `ttft 500 ms, tpot 30 ms for 90% of the requests`."""
     limits = (("ttft", slo.ttft), ("tpot", slo.tpot), ("e2e", slo.e2e))
     shown = ", ".join(f"{name} {limit * _MILLISECONDS:g} ms" for name, limit in limits if limit)
-    return f"{shown} for {slo.share:.4g} of the requests"
+    return f"{shown} for {f'{slo.share:.1%}'.replace('.0%', '%')} of the requests"
 
 
 WHAT_IF = ("workload", "load", "acceptance", "speedup", "from")
