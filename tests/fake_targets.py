@@ -27,13 +27,15 @@ class FakeTarget:
     noise: float = 0.03
     error: float = 0.0
     """How far its weights are from those of `model`: a quantization."""
+    step: float = STEP
+    """To which its dtype rounds."""
 
     def logits(self, context: Sequence[int], mode: str) -> Logits:
-        """What it computes after a context, rounded as bfloat16 rounds."""
+        """What it computes after a context, rounded."""
         near = tuple(context[-6:])
         exact, off = _draw(self.model, near, 5.0), _draw("quantized" + self.model, near, self.error)
         noise = _draw(mode, near, self.noise)
-        return tuple(round(sum(parts) / STEP) * STEP for parts in zip(exact, off, noise, strict=True))
+        return tuple(round(sum(parts) / self.step) * self.step for parts in zip(exact, off, noise, strict=True))
 
     def logprobs(self, context: Sequence[int], mode: str) -> Logits:
         """Log-probabilities after a context."""
@@ -90,13 +92,15 @@ def answers(
 class FakeConnection:
     """Answers completions as vLLM does, and remembers the bodies.
 
-    `scores` False is an engine without them. Other `kernels` round otherwise when they prefill.
+    `scores` False is an engine without them. Other `kernels` round otherwise when they prefill; with `by_rows` they do
+    so for each number of rows.
     """
 
     target: FakeTarget = field(default_factory=FakeTarget)
     scores: bool = True
     decoding_scores: bool = True
     kernels: str = "prefill"
+    by_rows: bool = False
     longest: int = 4096
     spelling: Callable[[int], str] = "<{}>".format
     asked: list[Mapping[str, Any]] = field(default_factory=list)
@@ -118,7 +122,7 @@ class FakeConnection:
         return {"model": "served", "choices": [choice]}
 
     def _scored(self, tokens: Sequence[int], place: int, most: int) -> dict[str, dict[str, Any]]:
-        found = self.target.logprobs(tokens[:place], self.kernels)
+        found = self.target.logprobs(tokens[:place], f"{self.kernels}{len(tokens) if self.by_rows else ''}")
         best = sorted(range(VOCABULARY), key=lambda token: -found[token])
         named = {tokens[place], *best[:most]}
         return {

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from forked_vllm import ForkedVllm, llm_arguments
 from safetensors.torch import load_file, save_file
 
@@ -105,20 +107,39 @@ def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm)
 def test_another_quantization_or_dtype_of_the_target(vllm: ForkedVllm, tmp_path: Path) -> None:
     recipe = toolkit.load(RECIPE)
     trial = {"prompts": prompts(0), "batch": 16}
-    quantized = arguments(recipe, model=str(in_8_bits(Path(str(recipe.target.folder)), tmp_path / "8-bit")))
+    quantized = arguments(recipe, model=str(changed(recipe, tmp_path / "8-bit", in_8_bits)))
     assert holds(judged(vllm, trial, arm=quantized))[0][1] is False
     assert holds(judged(vllm, trial, arm=arguments(recipe, dtype="float32")))[0][1] is False
 
 
-def in_8_bits(target: Path, folder: Path) -> Path:
-    """A copy of a model whose layers' weights have 8 bits: 256 values a row."""
-    folder.mkdir()
-    for file in target.iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+@pytest.mark.parametrize(("dtype", "share"), [("bfloat16", 0.003), ("float32", 0.01)])
+def test_weights_that_are_a_little_off_are_seen_as_the_verdict_says(
+    vllm: ForkedVllm, tmp_path: Path, share: float, dtype: str
+) -> None:
+    recipe = toolkit.load(RECIPE)
+    torch.manual_seed(0)
+    off = changed(recipe, tmp_path / "off", lambda weight: weight * (1 + share * torch.randn_like(weight)))
+    (found,) = judged(
+        vllm,
+        {"prompts": prompts(0), "batch": 16},
+        baseline=arguments(recipe.baseline(), dtype=dtype),
+        arm=arguments(recipe, dtype=dtype, model=str(off)),
+    )
+    assert found["holds"][1] is False, found["details"]
+    moved = found["target"]["mean_change"] / found["target"]["distance"] / share
+    assert 0.3 < moved < 2, found["target"]
+
+
+def changed(recipe: Recipe, folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> Path:
+    """A copy of the recipe's target with changed weights in its layers, in the dtype that they had."""
+    shutil.copytree(str(recipe.target.folder), folder)
     tensors = load_file(folder / "model.safetensors")
-    for name, weight in tensors.items():
-        if "_proj" in name:
-            step = weight.float().abs().amax(1, keepdim=True) / 127
-            tensors[name] = ((weight.float() / step).round() * step).to(weight.dtype)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    changed = {name: change(weight.float()).to(weight.dtype) for name, weight in tensors.items() if "_proj" in name}
+    save_file({**tensors, **changed}, folder / "model.safetensors", {"format": "pt"})
     return folder
+
+
+def in_8_bits(weight: torch.Tensor) -> torch.Tensor:
+    """256 values a row."""
+    step = weight.abs().amax(1, keepdim=True) / 127
+    return (weight / step).round() * step

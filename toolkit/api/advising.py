@@ -167,6 +167,9 @@ def advise(
     that were measured. `speeds` are reports that `bench … --json` wrote; what `tune` measured of the recipe counts too.
     No speed is invented. Raises UsageError.
     """
+    if slo.share != Slo.model_fields["share"].default:
+        message = f"90 % of the requests are simulated to be within the limits, not {slo.share:.0%}"
+        raise UsageError(message, hint="Leave `share` out of the SLO.")
     loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
     folder = home_folder("tuning") / loaded.name
     tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]

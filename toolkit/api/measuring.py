@@ -18,6 +18,7 @@ from toolkit.measure.connection import require_address
 from toolkit.measure.design import Cache, Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport
+from toolkit.recipe.schema import Slo
 
 Subject = RecipeLike | Endpoint
 """A recipe, an endpoint's name or handle, or the URL of a server such as `http://127.0.0.1:9000/v1`."""
@@ -49,6 +50,7 @@ def bench(
     workloads: Sequence[str] = (),
     concurrency: Sequence[int] = (1, 4, 16),
     rates: Sequence[float] = (),
+    slo: Slo | None = None,
     requests: int | None = None,
     max_tokens: int | None = None,
     precision: float = 0.05,
@@ -70,15 +72,16 @@ def bench(
 
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
-    95 % interval is within `precision`, or `seconds` are over. `seed` decides the order of prompts after the first
-    round, and the moments at which open loops ask. Each prompt is asked many times: with a `cold` cache an engine reads
-    it anew each time, as it would your users' prompts; with a `warm` one it finds it in its prefix cache. With a
-    `journal` an interrupted measurement carries on where it stopped. `what_if` are acceptance lengths: the report then
-    says how fast the arms would be at each, from their steps per second. With `fixed_length` every answer has exactly
-    `max_tokens`. With `publish` the figures are added to the platform's monitoring (CloudWatch), too. `also="aws"` has
-    SageMaker's own benchmark ask each arm afterwards, at the lowest concurrency, as the role `also_role` or the
-    endpoint's own: `report.opinions`. The figures are a run where the environment names a tracker (tracking.py). Ctrl-C
-    ends it early, with what it has.
+    95 % interval is within `precision`, or `seconds` are over. With an `slo` the highest request rate of each arm
+    within it is searched for, to `precision`, instead of measuring at given loads: `report.saturation`. `seed` decides
+    the order of prompts after the first round, and the moments at which open loops ask. Each prompt is asked many
+    times: with a `cold` cache an engine reads it anew each time, as it would your users' prompts; with a `warm` one it
+    finds it in its prefix cache. With a `journal` an interrupted measurement carries on where it stopped. `what_if` are
+    acceptance lengths: the report then says how fast the arms would be at each, from their steps per second. With
+    `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are added to the platform's
+    monitoring (CloudWatch), too. `also="aws"` has SageMaker's own benchmark ask each arm afterwards, at the lowest
+    concurrency, as the role `also_role` or the endpoint's own: `report.opinions`. The figures are
+    a run where the environment names a tracker (tracking.py). Ctrl-C ends it early, with what it has.
 
     Raises UsageError, EndpointNotFound or InvocationError.
     """
@@ -90,16 +93,18 @@ def bench(
     compared = _subject(baseline, model, platform) if baseline else twin
     subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
     check_arms([*subjects, *([compared] if compared else [])])
+    loads = [] if slo else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
     design = Design(
         arms=(),
         workloads=workloads_of(first, workloads, fixed_length),
-        loads=tuple(dict.fromkeys([*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)])),
+        loads=tuple(dict.fromkeys(loads)),
         precision=precision,
         seconds=seconds,
         requests=requests,
         max_tokens=max_tokens,
         seed=seed,
         cache=cache,
+        slo=slo,
     )
     report = measure_endpoints(
         design,
@@ -112,8 +117,9 @@ def bench(
         progress=progress,
     )
     if trackers:
-        loads = {"concurrency": list(concurrency), "rates": list(rates), "workloads": list(workloads)}
-        parameters = {**loads, "seconds": seconds, "max_tokens": max_tokens, "seed": seed, "cache": cache}
+        given = {"concurrency": list(concurrency), "rates": list(rates), "slo": slo.model_dump() if slo else None}
+        asked = {"workloads": list(workloads), "seconds": seconds, "max_tokens": max_tokens}
+        parameters = {**given, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli.bench_options import slo_of
 from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import paragraphs, table
-from toolkit.cli.tune_command import slo_of
 
 if TYPE_CHECKING:
     from toolkit.api.advising import Advice

@@ -2,14 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import toolkit
 from toolkit.cli import fleet
+from toolkit.cli.bench_options import (
+    CONCURRENCY,
+    SLO_TIME,
+    TIME,
+    Also,
+    AlsoRole,
+    Arms,
+    BaselineOf,
+    BenchTime,
+    CacheState,
+    Compare,
+    Concurrency,
+    DummyWeights,
+    FixedLength,
+    Html,
+    MaxTokens,
+    Model,
+    Precision,
+    Prompts,
+    Publish,
+    Rate,
+    Resume,
+    Seed,
+    Target,
+    Time,
+    ToParquet,
+    WhatIfAcceptance,
+    WithinSlo,
+    WorkloadNames,
+    counts_of,
+    numbers_of,
+    refuse_together,
+    share_of,
+    slo_of,
+)
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import KeepGoing
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
@@ -19,78 +53,6 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.api.measuring import BenchOptions
     from toolkit.measure.report import BenchReport
-
-_PERCENT = 100
-_MOST_CONCURRENT = 4096
-_LARGEST_NUMBER = 1000
-_Number = TypeVar("_Number", int, float)
-
-
-def _share(text: str) -> float:
-    """A share of 1, written as `5%` or `0.05`."""
-    (share,) = _parse([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
-    share /= _PERCENT if text.strip().endswith("%") else 1
-    if not 0 < share < 1:
-        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
-    return share
-
-
-def counts_of(text: str) -> tuple[int, ...]:
-    """Numbers of concurrent requests, separated by commas."""
-    counts = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
-    if not 1 <= min(counts) <= max(counts) <= _MOST_CONCURRENT:
-        message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
-        raise typer.BadParameter(message)
-    return counts
-
-
-def _numbers(text: str) -> tuple[float, ...]:
-    """Rates or acceptance lengths, separated by commas."""
-    numbers = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
-    if not all(0 < number <= _LARGEST_NUMBER for number in numbers):
-        message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
-        raise typer.BadParameter(message)
-    return numbers
-
-
-def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
-    try:
-        return tuple(map(number, parts))
-    except ValueError as error:
-        raise typer.BadParameter(problem) from error
-
-
-BaselineOf = Annotated[
-    str | None,
-    typer.Option("--baseline", help="The same target without speculation: a recipe, a name or a URL.", metavar="WHAT"),
-]
-Prompts = Annotated[
-    list[Path] | None,
-    typer.Option("--prompts", help="A file of prompts: .jsonl, .csv or .parquet. May be repeated."),
-]
-Model = Annotated[str | None, typer.Option("--model", help="The model's name at a URL that serves several.")]
-MaxTokens = Annotated[
-    int | None,
-    typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
-]
-Publish = Annotated[
-    bool,
-    typer.Option(
-        "--publish", help="Add the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
-    ),
-]
-WorkloadNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--workload",
-        help="A prompt set of the recipe, `structured`, `open-ended`, `study`, a data set such as gsm8k or org/name, "
-        "or captured requests in s3://… May be repeated; default: all of the recipe's.",
-        metavar="NAME",
-    ),
-]
-
-
-Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
 
 
 def prove(
@@ -150,79 +112,29 @@ def prove(
 
 
 def bench(
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            help="A recipe, an endpoint's name, or a URL; nothing with --compare or --parquet.", metavar="WHAT"
-        ),
-    ] = None,
+    what: Target = None,
     baseline: BaselineOf = None,
-    arm: Annotated[
-        list[str] | None,
-        typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
-    ] = None,
+    arm: Arms = None,
     prompts: Prompts = None,
     workload: WorkloadNames = None,
-    concurrency: Annotated[
-        str, typer.Option(help="Numbers of concurrent requests, separated by commas.", metavar="N,…")
-    ] = "1,4,16",
-    rate: Annotated[
-        str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
-    ] = None,
+    concurrency: Concurrency = None,
+    rate: Rate = None,
+    slo: WithinSlo = None,
     max_tokens: MaxTokens = None,
-    fixed_length: Annotated[
-        bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
-    ] = False,
-    precision: Annotated[str, typer.Option(help="Stop when all 95 % intervals are this narrow.", metavar="P")] = "5%",
-    time: Time = "5m",
-    seed: Annotated[
-        int,
-        typer.Option(
-            help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"
-        ),
-    ] = 0,
-    cache: Annotated[
-        Literal["cold", "warm"],
-        typer.Option(
-            help="`cold`: an engine reads every prompt anew, as it does your users'; `warm`: prompts that were asked "
-            "before come from its prefix cache."
-        ),
-    ] = "cold",
-    html: Annotated[Path | None, typer.Option(help="Write the report as a page, too.")] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")
-    ] = None,
-    compare: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
-    ] = None,
-    parquet: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(
-            help="Measure nothing: write what --resume kept in a file to a Parquet file, a row for each request.",
-            metavar="RESULTS PARQUET",
-        ),
-    ] = None,
-    what_if_acceptance: Annotated[
-        str | None,
-        typer.Option(
-            help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
-            "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
-            "from the steps per second of what serves now.",
-            metavar="L,…",
-        ),
-    ] = None,
-    dummy_weights: Annotated[
-        bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
-    ] = False,
+    fixed_length: FixedLength = False,
+    precision: Precision = "5%",
+    time: BenchTime = None,
+    seed: Seed = 0,
+    cache: CacheState = "cold",
+    html: Html = None,
+    resume: Resume = None,
+    compare: Compare = None,
+    parquet: ToParquet = None,
+    what_if_acceptance: WhatIfAcceptance = None,
+    dummy_weights: DummyWeights = False,
     publish: Publish = False,
-    also: Annotated[
-        Literal["aws"] | None,
-        typer.Option(help="Have SageMaker's own benchmark ask each arm afterwards: a second opinion."),
-    ] = None,
-    also_role: Annotated[
-        str, typer.Option(help="ARN of the role it runs as.  [default: the endpoint's own]", metavar="ARN")
-    ] = "",
+    also: Also = None,
+    also_role: AlsoRole = "",
     model: Model = None,
     platform: PlatformName = None,
     as_json: Json = False,
@@ -240,28 +152,33 @@ def bench(
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
-    if what_if_acceptance and (arm or resume or also):
-        raise typer.BadParameter("--what-if-acceptance measures anew, and one thing: no --arm, --resume or --also")
+    given = {"concurrency": concurrency, "rate": rate, "arm": arm, "resume": resume, "also": also}
+    refuse_together(
+        "what-if-acceptance", what_if_acceptance, given, ("arm", "resume", "also"), "measures anew, one thing"
+    )
+    given["what-if-acceptance"] = what_if_acceptance
+    others = ("concurrency", "rate", "what-if-acceptance", "also")
+    refuse_together("slo", slo, given, others, "finds the rate by itself")
     if also_role and not also:
         raise typer.BadParameter("--also-role is for --also")
     if dummy_weights and not what_if_acceptance:
         raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
     if html:
         _require_page(html)
-    seconds = seconds_of(time)
+    seconds = seconds_of(time or (SLO_TIME if slo else TIME))
     options: BenchOptions = {
         "workloads": [*map(str, prompts or ()), *(workload or ())],
-        "concurrency": counts_of(concurrency),
-        "rates": _numbers(rate) if rate else (),
+        "concurrency": counts_of(concurrency or CONCURRENCY),
+        "rates": numbers_of(rate) if rate else (),
         "max_tokens": max_tokens,
-        "precision": _share(precision),
+        "precision": share_of(precision),
         "seed": seed,
         "cache": cache,
         "publish": publish,
         "model": model or "",
     }
     if what_if_acceptance:
-        lengths = _numbers(what_if_acceptance)
+        lengths = numbers_of(what_if_acceptance)
         report = toolkit.what_if(
             what, lengths, baseline=baseline, seconds=seconds, dummy_weights=dummy_weights, platform=platform, **options
         )
@@ -270,6 +187,7 @@ def bench(
             what,
             baseline=baseline,
             arms=arm or (),
+            slo=slo_of(slo) if slo else None,
             seconds=seconds,
             fixed_length=fixed_length,
             journal=resume,

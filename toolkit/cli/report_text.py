@@ -16,12 +16,14 @@ from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
     LEGEND,
+    SATURATION,
     WHAT_IF,
     between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
     drop_empty_columns,
     latencies,
+    saturation_rows,
     sign,
     small_print,
     what_if_rows,
@@ -38,6 +40,7 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
     parts = [
         wrapped([f"{report.title}: {short.title}", *short.sentences], room),
         _verdicts(report, room),
+        _saturation(report, room) if report.saturation else "",
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
         wrapped([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
         if comparable(report)
@@ -70,6 +73,13 @@ def wrapped(texts: Iterable[str], room: int) -> str:
 def _verdicts(report: BenchReport, room: int) -> str:
     rows = [(sign(v.holds), v.claim, v.workload or "all", v.detail) for v in report.verdicts]
     return table(("holds", "claim", "workload", "detail"), rows, room) if rows else ""
+
+
+def _saturation(report: BenchReport, room: int) -> str:
+    title = (
+        f"Highest request rate within {report.setting['slo']}" if "slo" in report.setting else "Highest request rate"
+    )
+    return f"{inert(title)}\n{table(*drop_empty_columns(SATURATION, saturation_rows(report)), room)}"
 
 
 def _what_if(answers: WhatIf, room: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.bench_command import Prompts, WorkloadNames, counts_of
+from toolkit.cli.bench_options import Prompts, WorkloadNames, counts_of, slo_of
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.endpoint_commands import Name
 from toolkit.cli.output import answer, confirm, lines, say
@@ -18,12 +18,9 @@ from toolkit.cli.table import table, terminal_width
 if TYPE_CHECKING:
     from toolkit.api.improvement import ImprovementPlan
     from toolkit.measure.tune_report import TuneReport
-    from toolkit.recipe.schema import Slo
 
 
 _RANGE = re.compile(r"(?P<first>\d+)-(?P<last>\d+)")
-_LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
-_UNITS = {"s": 1.0, "ms": 0.001}
 _MOST_K = 64
 
 
@@ -45,7 +42,8 @@ def tune(
     slo: Annotated[
         str | None,
         typer.Option(
-            help="Count only settings whose p90 is within these limits: seconds, or with `ms`.",
+            help="Count only settings whose p90 is within these limits: seconds, or with `ms`; `share=0.99`: "
+            "whose p99.",
             metavar="ttft=…,tpot=…,e2e=…",
         ),
     ] = None,
@@ -112,17 +110,6 @@ def _ks(text: str) -> tuple[int, ...]:
     if not ks or min(ks) < 1 or max(ks) > _MOST_K or len(ks) < text.count(",") + 1:
         raise typer.BadParameter(f"{text!r} is not a choice of K from 1 to {_MOST_K}: write 1-10 or 3,5,7")
     return ks
-
-
-def slo_of(text: str) -> Slo:
-    """The limits of `ttft=0.5,tpot=50ms`."""
-    from toolkit.recipe.schema import Slo
-
-    parts = [_LIMIT.fullmatch(part) for part in text.split(",")]
-    limits = {limit["name"]: float(limit["number"]) * _UNITS[limit["unit"] or "s"] for limit in parts if limit}
-    if len(limits) < len(parts) or not min(limits.values()) > 0:
-        raise typer.BadParameter(f"{text!r} is not an SLO: write ttft=0.5,tpot=50ms with each limit once and above 0")
-    return Slo(**limits)
 
 
 def improve(

@@ -14,27 +14,35 @@ from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
 from toolkit.measure.lossless import count_identical, pair_answers
-from toolkit.measure.measurement import ArmReport, Verdict
+from toolkit.measure.measurement import ArmReport, Claim, Verdict
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again, run
+from toolkit.measure.saturation import Searching, saturate
 from toolkit.measure.scoring import Scored
 from toolkit.measure.summary import summarise
 from toolkit.measure.verdicts import slos, verdicts
 from toolkit.measure.what_if import other_acceptance, synthetic_verdicts
+from toolkit.recipe.schema import Slo
+
+_OF_ARMS: tuple[Claim, ...] = ("on", "accepted", "baseline")
+"""Claims that no arm's speed at the same load as another's decides."""
 
 
 async def measure(
     design: Design,
     title: str,
-    progress: Callable[[Progress | Scored], object] = lambda _: None,
+    progress: Callable[[Progress | Searching | Scored], object] = lambda _: None,
     journal: Journal | None = None,
     what_if: Sequence[float] = (),
 ) -> BenchReport:
     """Run a measurement, judge its results by what the arms' recipes expect, and report.
 
-    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. Raises InvocationError.
+    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. With an SLO the design
+    has no loads: the highest rates within it are searched for. Raises InvocationError.
     """
+    if design.slo:
+        return await _saturation(design, design.slo, title, progress, journal)
     measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
     results = measured.results
     summary = summarise(results, design.arms, design.baseline, slos(design.arms), measured.left_out)
@@ -69,6 +77,39 @@ async def measure(
         complete=ending == "complete",
         interrupted=ending == "interrupted",
         what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
+    )
+
+
+async def _saturation(
+    design: Design, slo: Slo, title: str, progress: Callable[[Searching | Scored], object], journal: Journal | None
+) -> BenchReport:
+    found = await saturate(design, slo, sender(design.settle_seconds, design.seed), progress, journal)
+    measured = found.measured
+    limits = {workload.name: slo for workload in design.workloads}
+    summary = summarise(measured.results, design.arms, None, limits, measured.left_out)
+    if design.baseline:
+        own = summarise(measured.results, [design.baseline], None, limits, measured.left_out)
+        summary = replace(summary, arms=(*own.arms, *summary.arms))
+    rows = sorted((row for row in summary.arms if row.requests), key=lambda row: (row.workload, row.rate or 0))
+    speed = verdicts(measured.results, summary, design.arms, design.baseline)
+    # Each arm has rates of its own: the same prompt, asked as often before, makes a pair.
+    pairs = replace(measured, results=tuple(replace(item, load=0) for item in measured.results))
+    judged, ending = await _judge(design, design.arms, pairs, progress)
+    return BenchReport(
+        title,
+        verdicts=(*(verdict for verdict in speed if verdict.claim in _OF_ARMS), *judged),
+        arms=tuple(rows),
+        notes=(
+            *(item.note for item in design.workloads if item.note),
+            *measured.notes,
+            *_cut(measured.results),
+            *_chunks(measured.results),
+        ),
+        machine=measured.machine,
+        complete=ending == "complete",
+        interrupted=ending == "interrupted",
+        saturation=found.saturation,
+        rate_ratios=found.ratios,
     )
 
 

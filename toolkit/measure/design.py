@@ -9,6 +9,7 @@ from typing import Literal
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
+from toolkit.recipe.schema import Slo
 
 Cache = Literal["cold", "warm"]
 """Whether requests find prompts in the engines' prefix caches that were sent before: `cold` if they do not."""
@@ -37,7 +38,8 @@ class Design:
     limit of their own; None: 256, or up to 1,024 if the model reasons before it answers. `seed` decides in which order
     prompts are asked after the first round, and at what moments open loops ask. On a machine that all arms share, an
     engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
-    more in a row.
+    more in a row. With an `slo` there are no `loads`: the highest request rate within it is searched for, to
+    ±`precision`.
     """
 
     arms: tuple[Arm, ...]
@@ -51,6 +53,7 @@ class Design:
     seed: int = 0
     cache: Cache = "cold"
     settle_seconds: float = 0.0
+    slo: Slo | None = None
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:

@@ -28,6 +28,7 @@ from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.time_series import figures_of
+from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
 
 KEY_VARIABLE = "OPENAI_API_KEY"
@@ -80,7 +81,9 @@ def measure_endpoints(
     with progress.stage(f"measure {first.address}"):
         work = _measure(design, subjects, compared, title, lambda state: progress.update(str(state)), saved, what_if)
         report = run_to_end(work)
-    report = replace(report, setting={**first.served_with, "cache": design.cache, "date": date.today().isoformat()})
+    within = {"slo": slo_in_words(design.slo)} if design.slo else {}
+    setting = {**first.served_with, **within, "cache": design.cache, "date": date.today().isoformat()}
+    report = replace(report, setting=setting)
     if second:
         report = second.asked(report, progress)
     if publish:
@@ -257,6 +260,7 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
         "max_tokens": design.max_tokens,
         "cache": design.cache,
         "seed": design.seed,
+        **({"slo": design.slo.model_dump()} if design.slo else {}),
     }
 
 

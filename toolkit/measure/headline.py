@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from toolkit.measure.measurement import ArmReport, Claim, Measurement, Speedup, Verdict
-from toolkit.measure.wording import dollars, load_in_words, ratio
+from toolkit.measure.wording import dollars, interval, load_in_words, ratio
 
 Answer = Literal["yes", "no", "mixed", "not shown"]
 SpeedupClass = Literal["pays", "costs", "not shown"]
@@ -94,6 +94,7 @@ def prices_at(report: Measurement, point: Speedup) -> tuple[str, str] | None:
 def _answer(report: Measurement) -> Answer:
     failed = {verdict.claim for verdict in report.verdicts if verdict.holds is False}
     pays = any(verdict.claim == "pays" and verdict.holds for verdict in report.verdicts)
+    pays |= any(item.low > 1 for item in report.rate_ratios)
     if failed:
         return "mixed" if pays and failed == {"pays"} else "no"
     return "yes" if pays else "not shown"
@@ -106,6 +107,8 @@ def _title(report: Measurement, answer: Answer) -> str:
 
 
 def _verdict_in_words(report: Measurement, answer: Answer) -> str:
+    if report.saturation and answer != "no":
+        return _rates(report)
     if answer == "yes":
         return "Speculation pays"
     pays = [verdict for verdict in report.verdicts if verdict.claim == "pays"]
@@ -117,6 +120,14 @@ def _verdict_in_words(report: Measurement, answer: Answer) -> str:
     if report.what_if and not pays:
         return "What if: the speed at chosen acceptance lengths"
     return "Not shown yet: measure longer to see whether speculation pays" if pays else "Measured, without a comparison"
+
+
+def _rates(report: Measurement) -> str:
+    """How many times the baseline's highest rate an arm takes, where that is known best."""
+    if not report.rate_ratios:
+        return "The highest request rates within the SLO"
+    best = max(report.rate_ratios, key=lambda item: item.low)
+    return f"{best.arm} takes {interval(best)} the requests of the baseline within the SLO on {best.workload}"
 
 
 def _workloads(verdicts: Sequence[Verdict], holds: bool) -> str:

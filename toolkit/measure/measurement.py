@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 Claim = Literal["on", "accepted", "lossless", "pays", "baseline", "same-target", "expected"]
 Source = Literal["synthetic", "steps"]
+Missed = Literal["failed", "ttft", "tpot", "e2e"]
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,18 @@ class BreakEvenAcceptance:
     high: float | None
 
 
-Ratio = Interval | Speedup | ArmSpeedup | WhatIfSpeedup
+@dataclass(frozen=True)
+class RateRatio:
+    """How many times the baseline's highest rate within the SLO an arm's is, as far as both ranges reach."""
+
+    workload: str
+    arm: str
+    ratio: float
+    low: float
+    high: float
+
+
+Ratio = Interval | Speedup | ArmSpeedup | WhatIfSpeedup | RateRatio
 """What has a ratio and the ends of its 95 % interval."""
 
 
@@ -187,13 +199,35 @@ class WhatIf:
 
 
 @dataclass(frozen=True)
+class Saturation:
+    """The highest rate of requests, per second, at which an arm meets an SLO on a workload.
+
+    None: the SLO is met at no rate that was asked. Every block of requests up to the rate `low` met it, and none from
+    `high` on; each is None if there is no such rate. `unmet` is the lowest rate that does not meet it, None if all do;
+    `missed_first` is what most of the requests missed there. It is not `settled` if the time was up before the rates
+    were as close as was asked.
+    """
+
+    arm: str
+    workload: str
+    rate: float | None
+    low: float | None
+    high: float | None
+    unmet: float | None
+    missed_first: Missed | None
+    blocks: int
+    settled: bool
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What came of a measurement. Truthy if no verdict fails.
 
     `complete` is False if it ended early: Ctrl-C `interrupted` it, or an arm broke off while its answers were judged.
     `points` is how many speedups were to be measured; fewer may have come of it. `machine` tells what disturbed the one
     that measured. `noise` is the baseline against itself: how far a ratio strays on this machine, this hour, with
-    nothing to measure. `opinions` are those of another benchmark, if one was asked.
+    nothing to measure. `opinions` are those of another benchmark, if one was asked. `saturation` and `rate_ratios` are
+    what a search for the highest rate within an SLO found.
     """
 
     title: str
@@ -211,6 +245,8 @@ class Measurement:
     points: int = 0
     machine: tuple[str, ...] = ()
     opinions: tuple[Opinion, ...] = ()
+    saturation: tuple[Saturation, ...] = ()
+    rate_ratios: tuple[RateRatio, ...] = ()
 
     @property
     def ok(self) -> bool:

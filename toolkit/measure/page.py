@@ -12,7 +12,7 @@ from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
 from toolkit.measure.measurement import Measurement, Verdict
-from toolkit.measure.tables import figures_html, opinions_html, what_if_html
+from toolkit.measure.tables import figures_html, opinions_html, saturation_html, what_if_html
 from toolkit.measure.wording import LEGEND, load_in_words, ratio, small_print
 from toolkit.text import html
 
@@ -59,6 +59,7 @@ def page_html(report: Measurement) -> str:
         _banner(report, short),
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
         f'<div class="row">{_verdicts(report.verdicts)}{break_even}</div>',
+        f"<section>{saturation_html(report)}</section>",
         f'<section class="figures">{"".join(map(_figure, figures(report)))}</section>',
         f"<section>{what_if_html(report)}</section>",
         f"<section>{opinions_html(report)}</section>",

@@ -12,7 +12,7 @@ from toolkit.display import Tone, bullets, card, data_frame, fold, prose
 from toolkit.errors import UsageError
 from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
-from toolkit.measure.tables import figures_html, opinions_html, verdicts_html, what_if_html
+from toolkit.measure.tables import figures_html, opinions_html, saturation_html, verdicts_html, what_if_html
 from toolkit.measure.wording import (
     sign,
     small_print,
@@ -41,6 +41,7 @@ class BenchReport(Measurement):
         parts = (
             prose(*short.sentences),
             verdicts_html(self),
+            saturation_html(self),
             figures_html(self),
             what_if_html(self),
             opinions_html(self),
@@ -93,6 +94,7 @@ def _check_ratios(report: BenchReport) -> None:
         *((f"speedups.{i}", item) for i, item in enumerate(report.speedups)),
         *((f"between_arms.{i}", item) for i, item in enumerate(report.between_arms)),
         *((f"what_if.speedups.{i}", item) for i, item in enumerate(what_if)),
+        *((f"rate_ratios.{i}", item) for i, item in enumerate(report.rate_ratios)),
         ("noise", report.noise),
         *((f"gains.{i}.decoding", item.decoding) for i, item in enumerate(report.gains)),
         *((f"gains.{i}.acceptance", item.acceptance) for i, item in enumerate(report.gains)),

@@ -20,13 +20,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count, islice
 
-from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, LeftOut, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
-from toolkit.measure.machine import Machine
 from toolkit.measure.result import RequestResult
+from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
 from toolkit.measure.statistics import (
     BlockNoise,
     Pair,
@@ -41,9 +40,6 @@ from toolkit.measure.statistics import (
 )
 from toolkit.measure.thinning import Thinned
 
-_LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
-_WARM_UP_TOKENS = 8
-_WARM_UP_PROMPTS = 3
 _WAVES = 2
 _IN_A_ROW = 4
 _OPEN_LOOP_SECONDS = 10.0
@@ -55,9 +51,6 @@ FEWEST_ROUNDS = 3
 _FEWEST_BLOCKS = 3
 # Intervals are computed anew when there is a tenth more to compute them from.
 _LOOK_AFTER = 1.1
-_MOST_NAMED, _LONGEST_ERROR = 10, 200
-_INTERRUPTED = "the measurement was interrupted: these are its results until then"
-_TOO_LATE = "requests that still ran long after the time was up were cut"
 
 
 async def run(
@@ -75,43 +68,17 @@ async def run(
     time was up are cut: a server may send without an end. Raises InvocationError if an arm answers no warm-up.
     """
     cells, elapsed = _cells(design, journal.results() if journal else ())
-    stop, machine = asyncio.Event(), Machine()
-    timing = Timing(clock() - elapsed, design.max_tokens or _LONGEST_ANSWER, design.cache == "cold", stop, clock)
+    stop = asyncio.Event()
+    timing = Timing(clock() - elapsed, design.max_tokens or LONGEST_ANSWER, design.cache == "cold", stop, clock)
     measurement = _Measurement(design, send, cells, journal, timing)
-    interrupted = False
-    late = asyncio.get_running_loop().call_later(design.seconds + patience, stop.set)
-    async with machine.watched():
-        work = asyncio.ensure_future(measurement.run(progress))
-        try:
-            await asyncio.shield(work)
-        except asyncio.CancelledError:
-            interrupted = True
-            stop.set()
-            if task := asyncio.current_task():
-                task.uncancel()
-            await work
-        finally:
-            late.cancel()
-    ended = [_INTERRUPTED] if interrupted else [_TOO_LATE] if stop.is_set() else []
+    ended, machine = await until_stopped(measurement.run(progress), stop, design.seconds + patience)
     notes = (*ended, *measurement.notes(), *(journal.notes if journal else ()))
-    return Measured(tuple(measurement.results), measurement.left_out, notes, not interrupted, tuple(machine.notes()))
+    return Measured(tuple(measurement.results), measurement.left_out, notes, INTERRUPTED not in ended, machine)
 
 
 def again(baseline: str) -> str:
     """The name of the baseline where it is compared with itself."""
     return f"{baseline} (again)"
-
-
-def _failures(results: Iterable[RequestResult]) -> Iterator[str]:
-    """The prompts that failed, as numbers from 1, by arm, workload and error."""
-    prompts: dict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for item in results:
-        if item.outcome == "failed":
-            prompts[item.arm, item.workload, item.error or ""].add(item.prompt + 1)
-    for (arm, workload, error), numbers in prompts.items():
-        shown = ", ".join(map(str, sorted(numbers)[:_MOST_NAMED]))
-        more = f" and {len(numbers) - _MOST_NAMED} more" if len(numbers) > _MOST_NAMED else ""
-        yield f"failed: {workload}, prompt {shown}{more}, {arm}: {error[:_LONGEST_ERROR]}"
 
 
 @dataclass
@@ -236,7 +203,7 @@ class _Measurement:
     async def run(self, progress: Callable[[Progress], object]) -> None:
         """Blocks of all cells by turns: the next is always of the cell that had the least time."""
         came, allowed = self._timing.clock(), self._design.seconds
-        await self._warm_up()
+        self._timing = await warm_up(self._design, self._send, self._timing)
         begun, asked_before = self._timing.clock(), self._asked
         deadline = begun + max(allowed - (begun - came), allowed * _WARM_UP_SHARE)
         while self._timing.clock() < deadline and not self._timing.stopped:
@@ -262,7 +229,7 @@ class _Measurement:
 
     def notes(self) -> Iterator[str]:
         """Where less was measured than was asked for, and which requests failed."""
-        if self._design.max_tokens is None and self._timing.max_tokens > _LONGEST_ANSWER:
+        if self._design.max_tokens is None and self._timing.max_tokens > LONGEST_ANSWER:
             yield f"the model reasons: answers may have {self._timing.max_tokens} tokens; see --max-tokens"
         warm = [arm.name for arm in self._design.all_arms if not arm.cache_salt]
         if warm and self._design.cache == "cold":
@@ -270,7 +237,7 @@ class _Measurement:
         if others := sum(self.left_out.values()):
             held = sum(len(cell.results) for cell in self._cells)
             yield f"figures are of {held:,} of {held + others:,} answers: of whole blocks, from the first to the last"
-        yield from _failures(self.results)
+        yield from failures(self.results)
         for cell in self._cells:
             wanted = self._design.requests
             if wanted and cell.asked < wanted:
@@ -282,29 +249,6 @@ class _Measurement:
     @property
     def _asked(self) -> int:
         return sum(cell.asked for cell in self._cells)
-
-    async def _warm_up(self) -> None:
-        """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
-
-        Several prompts, because a single one may be too long for the model. Answers that begin with reasoning get room.
-        """
-        most = max((math.ceil(load.value) for load in self._design.loads if not load.open_loop), default=1)
-        reasons = False
-        for arm in self._design.all_arms:
-            answers: list[RequestResult] = []
-            for workload in self._design.workloads:
-                short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
-                number = max(most, _WARM_UP_PROMPTS)
-                asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
-                answers += await self._send(arm, asks, Load(most), self._timing)
-            if answers and all(answer.outcome == "failed" for answer in answers):
-                raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
-            reasons |= any(answer.reasoning for answer in answers)
-        if reasons and self._design.max_tokens is None:
-            # Half of a short context is left to the prompts.
-            halves = [arm.max_model_len // 2 for arm in self._design.all_arms if arm.max_model_len]
-            room = max(_LONGEST_ANSWER, min([_LONGEST_WITH_REASONING, *halves]))
-            self._timing = replace(self._timing, max_tokens=room)
 
     async def _next_block(self, cell: _Cell) -> None:
         most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size

@@ -9,12 +9,14 @@ from toolkit.measure.opinion import OPINIONS, opinion_in_words, opinion_rows
 from toolkit.measure.wording import (
     COLUMNS,
     LATENCIES,
+    SATURATION,
     WHAT_IF,
     between_arms_in_words,
     break_even_acceptance_in_words,
     cells,
     drop_empty_columns,
     latencies,
+    saturation_rows,
     sign,
     what_if_rows,
 )
@@ -35,6 +37,14 @@ def figures_html(report: Measurement) -> Fragment:
     head, rows = drop_empty_columns(("workload", *COLUMNS, *LATENCIES[2:]), rows)
     between = bullets(between_arms_in_words(report) if comparable(report) else ())
     return Fragment(f"{table((map(on_one_line, row) for row in rows), head)}{between}")
+
+
+def saturation_html(report: Measurement) -> Fragment:
+    """The highest request rates within an SLO, as a table; empty if none was searched for."""
+    if not report.saturation:
+        return Fragment("")
+    head, rows = drop_empty_columns(SATURATION, saturation_rows(report))
+    return Fragment(f"<h2>Highest request rate</h2>{table((map(on_one_line, row) for row in rows), head)}")
 
 
 def opinions_html(report: Measurement) -> Fragment:

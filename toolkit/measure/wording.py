@@ -11,10 +11,12 @@ from toolkit.measure.measurement import (
     Measurement,
     Percentiles,
     Ratio,
+    Saturation,
     Source,
     Speedup,
     WhatIf,
 )
+from toolkit.recipe.schema import Slo
 
 _MILLISECONDS = 1000.0
 _SIGNS = {True: "yes", False: "NO", None: "not shown"}
@@ -109,6 +111,39 @@ def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
 def latencies(arm: ArmReport) -> tuple[str, ...]:
     """An arm's figures in the order of LATENCIES; empty where there is none."""
     return (load(arm), arm.arm, *map(milliseconds, (arm.ttft, arm.itl, arm.tpot, arm.e2e)))
+
+
+SATURATION = ("workload", "arm", "requests/s", "range", "over the baseline", "misses first", "blocks")
+"""Columns of the highest request rates within an SLO."""
+
+
+def saturation_rows(report: Measurement) -> list[tuple[str, ...]]:
+    """The rows below SATURATION."""
+    ratios = {(item.arm, item.workload): interval(item) for item in report.rate_ratios}
+    return [
+        (
+            item.workload,
+            item.arm,
+            "none" if item.rate is None else f"{item.rate:.3g}",
+            _range(item),
+            ratios.get((item.arm, item.workload), ""),
+            f"{item.missed_first} at {item.unmet:.3g}/s" if item.missed_first and item.unmet else "",
+            f"{item.blocks}" if item.settled else f"{item.blocks}, not enough",
+        )
+        for item in report.saturation
+    ]
+
+
+def _range(item: Saturation) -> str:
+    low, high = (None if rate is None else f"{rate:.3g}" for rate in (item.low, item.high))
+    return f"{low}-{high}" if low and high else f"at least {low}" if low else f"below {high}" if high else ""
+
+
+def slo_in_words(slo: Slo) -> str:
+    """Such as `ttft 500 ms, tpot 30 ms for 90% of the requests`."""
+    limits = (("ttft", slo.ttft), ("tpot", slo.tpot), ("e2e", slo.e2e))
+    shown = ", ".join(f"{name} {limit * _MILLISECONDS:g} ms" for name, limit in limits if limit)
+    return f"{shown} for {f'{slo.share:.1%}'.replace('.0%', '%')} of the requests"
 
 
 WHAT_IF = ("workload", "load", "acceptance", "speedup", "from")

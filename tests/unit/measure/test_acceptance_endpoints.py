@@ -210,8 +210,8 @@ def test_a_recipe_cannot_ask_for_garbage(tmp_path: Path) -> None:
         (["--what-if-acceptance", "2,x"], "is not a list of numbers"),
         (["--what-if-acceptance", "0"], "numbers above 0 are expected"),
         (["--what-if-acceptance", "9"], "no acceptance length can be 9"),
-        (["--what-if-acceptance", "2", "--arm", "tiny/eagle3"], "no --arm"),
-        (["--what-if-acceptance", "2", "--resume", "results.jsonl"], "no --arm, --resume or --also"),
+        (["--what-if-acceptance", "2", "--arm", "tiny/eagle3"], "leave out --arm"),
+        (["--what-if-acceptance", "2", "--resume", "results.jsonl"], "leave out --resume"),
         (["--dummy-weights"], "--dummy-weights is for --what-if-acceptance"),
     ],
 )

@@ -18,7 +18,7 @@ from toolkit.measure.endings import has_other_text
 from toolkit.measure.judge import Judgement, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
-from toolkit.measure.same_target import other_tokens
+from toolkit.measure.same_target import SameTarget, other_tokens
 from toolkit.measure.sampled import Sampled
 from toolkit.measure.scoring import Score, Scorer
 from toolkit.recipe.rules import Choice
@@ -167,15 +167,58 @@ def test_another_target() -> None:
     assert [verdict.holds for verdict in found.verdicts] == [False, False]
 
 
-def test_the_same_target_on_another_gpu() -> None:
-    """Its kernels round otherwise, as far as prefill and decoding do."""
-    served, elsewhere = FakeConnection(), FakeConnection(kernels="prefill on another GPU")
-    arms = Arm("baseline", served, scoring=SCORING), Arm("p-eagle", elsewhere, scoring=SCORING)
-    results = [*answers("baseline", greedy()), *answers("p-eagle", greedy())]
-    (found,) = asyncio.run(judge(arms[0], arms[1:], results))
+def targets(served: FakeTarget, tokens: int = 96, **kernels: Any) -> SameTarget:
+    """What the scores of an arm and of its baseline, which serves TARGET, say of their targets."""
+    arms = (
+        Arm("baseline", FakeConnection(by_rows=kernels.get("by_rows", False)), scoring=SCORING),
+        Arm("p-eagle", FakeConnection(served, **kernels), scoring=SCORING),
+    )
+    own = answers("baseline", greedy(), tokens=tokens)
+    (found,) = asyncio.run(judge(arms[0], arms[1:], [*own, *answers("p-eagle", greedy(), tokens=tokens)]))
     assert found.target
-    assert found.target.mean_change > 0
-    assert [verdict.holds for verdict in found.verdicts] == [True, True]
+    return found.target
+
+
+def test_another_gpu_may_round_as_far_as_prefill_and_decoding_do() -> None:
+    """So may 8-bit weights: neither "the same" nor "another"."""
+    found = targets(TARGET, kernels="prefill on another GPU")
+    assert found.limit < found.mean_change < found.other_limit
+    assert found.holds is None
+    assert "Kernels of another GPU or version may do that" in found.verdict.detail
+
+
+def test_rows_may_round_otherwise() -> None:
+    found = targets(TARGET, by_rows=True)
+    assert (found.noise > 0.02, found.holds) == (True, True)
+
+
+OFF = 5.0 * sqrt(2)
+"""A share of the weights as an error of this target's logits, whose deviation is 5."""
+
+
+@pytest.mark.parametrize(
+    ("served", "holds"),
+    [
+        pytest.param(replace(TARGET, error=0.003 * OFF), None, id="0.3 % of the weights"),
+        pytest.param(replace(TARGET, error=0.01 * OFF), None, id="1 % of the weights"),
+        pytest.param(replace(TARGET, error=0.03 * OFF), False, id="3 % of the weights"),
+        pytest.param(replace(TARGET, step=1 / 256), None, id="another dtype"),
+        pytest.param(FakeTarget("another revision"), False, id="another revision"),
+    ],
+)
+def test_a_change_is_never_called_the_same(served: FakeTarget, holds: bool | None) -> None:
+    """Decoding and prefill differ much here. No request shows whether a small change is one of kernels."""
+    assert targets(served).holds is holds
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_the_change_that_would_have_been_seen_is_seen(by_rows: bool) -> None:
+    same = targets(TARGET, tokens=48, by_rows=by_rows)
+    others = [targets(replace(TARGET, error=error), tokens=48, by_rows=by_rows) for error in (0.02, 0.05, 0.1, 0.2)]
+    assert same.holds is True
+    assert f"A change of {same.seen:.2g} would have been seen" in same.verdict.detail
+    assert all(other.holds is not True for other in others if other.mean_change > same.seen), (same, others)
+    assert any(other.mean_change > same.seen for other in others)
 
 
 def test_another_quantization_shows_in_the_scores() -> None:
@@ -274,8 +317,12 @@ def test_failed_answers_are_not_judged() -> None:
 
 
 def test_without_log_probabilities_while_decoding_the_gaps_of_its_own_answers_are_the_floor() -> None:
-    found = judged(answers("p-eagle", greedy()), connection=FakeConnection(decoding_scores=False))
-    assert [verdict.holds for verdict in found.verdicts] == [True, None]
+    """And prefills alone show the same target, but not another one."""
+    silent = FakeConnection(decoding_scores=False)
+    found = judged(answers("p-eagle", greedy()), connection=silent)
+    assert [verdict.holds for verdict in found.verdicts] == [True, True]
+    quantized = judged(answers("p-eagle", greedy()), connection=silent, target=replace(TARGET, error=0.15))
+    assert quantized.verdicts[1].holds is None
 
 
 NO_SCORES = FakeConnection(scores=False)
@@ -346,7 +393,8 @@ def test_scores_that_cannot_be_used_are_none(change: Mapping[str, Any]) -> None:
 )
 def test_log_probabilities_of_decoding_that_cannot_be_used_are_none(change: Mapping[str, Any]) -> None:
     found = judged(answers("p-eagle", greedy()), connection=Broken(change={"logprobs": change}))
-    assert [verdict.holds for verdict in found.verdicts] == [True, None]
+    assert found.target
+    assert (found.verdicts[0].holds, found.target.other_kernels) == (True, None)
 
 
 def test_without_scores_and_token_ids_texts_are_compared() -> None:

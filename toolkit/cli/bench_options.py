@@ -1,0 +1,189 @@
+"""What `toolkit prove` and `toolkit bench` may be told, and how it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from toolkit.recipe.schema import Slo
+
+_PERCENT = 100
+_MOST_CONCURRENT = 4096
+_LARGEST_NUMBER = 1000
+CONCURRENCY, TIME, SLO_TIME = "1,4,16", "5m", "20m"
+_LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
+_SHARE = re.compile(r"share=(?P<share>0?\.\d+)")
+_UNITS = {"s": 1.0, "ms": 0.001}
+_Number = TypeVar("_Number", int, float)
+
+
+def share_of(text: str) -> float:
+    """A share of 1, written as `5%` or `0.05`."""
+    (share,) = _parse([text.strip().removesuffix("%")], float, f"{text!r} is not a precision: write 5% or 0.05")
+    share /= _PERCENT if text.strip().endswith("%") else 1
+    if not 0 < share < 1:
+        raise typer.BadParameter(f"{text!r} is not a precision between 0 and 100 %: write 5%")
+    return share
+
+
+def counts_of(text: str) -> tuple[int, ...]:
+    """Numbers of concurrent requests, separated by commas."""
+    counts = _parse(text.split(","), int, f"{text!r} is not a list of whole numbers: write 1,4,16")
+    if not 1 <= min(counts) <= max(counts) <= _MOST_CONCURRENT:
+        message = f"{text!r}: concurrency is at least 1 and at most {_MOST_CONCURRENT}: write 1,4,16"
+        raise typer.BadParameter(message)
+    return counts
+
+
+def numbers_of(text: str) -> tuple[float, ...]:
+    """Rates or acceptance lengths, separated by commas."""
+    numbers = _parse(text.split(","), float, f"{text!r} is not a list of numbers: write 0.5,2")
+    if not all(0 < number <= _LARGEST_NUMBER for number in numbers):
+        message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
+        raise typer.BadParameter(message)
+    return numbers
+
+
+def slo_of(text: str) -> Slo:
+    """The limits of `ttft=0.5,tpot=50ms`, and `share=0.99` of the requests that must be within them."""
+    from toolkit.recipe.schema import Slo
+
+    parts = text.split(",")
+    limits = [found for part in parts if (found := _LIMIT.fullmatch(part))]
+    shares = [float(found["share"]) for part in parts if (found := _SHARE.fullmatch(part))]
+    seconds = {found["name"]: float(found["number"]) * _UNITS[found["unit"] or "s"] for found in limits}
+    known = {**seconds, **({"share": shares[0]} if shares else {})}
+    if not seconds or len(known) < len(parts) or not min(known.values()) > 0:
+        hint = "write ttft=0.5,tpot=50ms with each limit once and above 0, and share=0.99 for another share than 0.9"
+        raise typer.BadParameter(f"{text!r} is not an SLO: {hint}")
+    return Slo.model_validate(known)
+
+
+def refuse_together(option: str, value: object, given: Mapping[str, object], others: Sequence[str], why: str) -> None:
+    """Where an option is given, refuse `others`."""
+    if value and (wrong := [f"--{name}" for name in others if given[name]]):
+        raise typer.BadParameter(f"--{option} {why}: leave out {', '.join(wrong)}")
+
+
+def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
+    try:
+        return tuple(map(number, parts))
+    except ValueError as error:
+        raise typer.BadParameter(problem) from error
+
+
+BaselineOf = Annotated[
+    str | None,
+    typer.Option("--baseline", help="The same target without speculation: a recipe, a name or a URL.", metavar="WHAT"),
+]
+Prompts = Annotated[
+    list[Path] | None,
+    typer.Option("--prompts", help="A file of prompts: .jsonl, .csv or .parquet. May be repeated."),
+]
+Model = Annotated[str | None, typer.Option("--model", help="The model's name at a URL that serves several.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=1, help="The longest answer, in tokens, to prompts without a limit of their own."),
+]
+Publish = Annotated[
+    bool,
+    typer.Option(
+        "--publish", help="Add the figures to CloudWatch, by Variant and Workload; the dashboard shows both arms."
+    ),
+]
+WorkloadNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--workload",
+        help="A prompt set of the recipe, `structured`, `open-ended`, `study`, a data set such as gsm8k or org/name, "
+        "or captured requests in s3://… May be repeated; default: all of the recipe's.",
+        metavar="NAME",
+    ),
+]
+
+
+Time = Annotated[str, typer.Option(help="Stop after this time, such as 90s or 2m.", metavar="T")]
+Target = Annotated[
+    str | None,
+    typer.Argument(help="A recipe, an endpoint's name, or a URL; nothing with --compare or --parquet.", metavar="WHAT"),
+]
+Arms = Annotated[
+    list[str] | None,
+    typer.Option("--arm", help="Another arm: a recipe, a name or a URL. May be repeated.", metavar="WHAT"),
+]
+Concurrency = Annotated[
+    str | None,
+    typer.Option(help=f"Numbers of concurrent requests, separated by commas.  [default: {CONCURRENCY}]", metavar="N,…"),
+]
+Rate = Annotated[
+    str | None, typer.Option(help="Requests per second of open loops, separated by commas.", metavar="R,…")
+]
+WithinSlo = Annotated[
+    str | None,
+    typer.Option(
+        "--slo",
+        help="Find each arm's highest request rate at which 90 % of the requests are within these limits: seconds, or "
+        "with `ms`; `share=0.99` for another share.",
+        metavar="ttft=…,tpot=…,e2e=…",
+    ),
+]
+FixedLength = Annotated[
+    bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
+]
+Precision = Annotated[
+    str, typer.Option(help="Stop when all 95 % intervals, or the rates of --slo, are this narrow.", metavar="P")
+]
+BenchTime = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Stop after this time, such as 90s or 2m.  [default: {TIME}; {SLO_TIME} with --slo]", metavar="T"
+    ),
+]
+Seed = Annotated[
+    int,
+    typer.Option(help="Another number asks prompts in another order, and open loops at other moments.", metavar="N"),
+]
+CacheState = Annotated[
+    Literal["cold", "warm"],
+    typer.Option(
+        help="`cold`: an engine reads every prompt anew, as it does your users'; `warm`: prompts that were asked "
+        "before come from its prefix cache."
+    ),
+]
+Html = Annotated[Path | None, typer.Option(help="Write the report as a page, too.")]
+Resume = Annotated[Path | None, typer.Option(help="Keep results in this file, and carry on from what it holds.")]
+Compare = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(help="Measure nothing: compare two reports that --json printed.", metavar="BEFORE AFTER"),
+]
+ToParquet = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(
+        help="Measure nothing: write what --resume kept in a file to a Parquet file, a row for each request.",
+        metavar="RESULTS PARQUET",
+    ),
+]
+WhatIfAcceptance = Annotated[
+    str | None,
+    typer.Option(
+        help="How fast would a drafter with these acceptance lengths be, and where does it break even? Where the "
+        "engine can accept drafts by chance, <name>-what-if is deployed, measured and removed; else it follows "
+        "from the steps per second of what serves now.",
+        metavar="L,…",
+    ),
+]
+DummyWeights = Annotated[
+    bool, typer.Option(help="With --what-if-acceptance: deploy with random weights, before there are any.")
+]
+Also = Annotated[
+    Literal["aws"] | None,
+    typer.Option(help="Have SageMaker's own benchmark ask each arm afterwards: a second opinion."),
+]
+AlsoRole = Annotated[
+    str, typer.Option(help="ARN of the role it runs as.  [default: the endpoint's own]", metavar="ARN")
+]
