@@ -24,20 +24,22 @@ _TOO_LATE = "requests that still ran long after the time was up were cut"
 
 
 async def warm_up(design: Design, send: Send, timing: Timing) -> Timing:
-    """A few tokens from each arm, with as many requests at once as there will be. Raises InvocationError.
+    """A few tokens from each arm under each load. Raises InvocationError.
 
-    Several prompts, because a single one may be too long for the model. Answers that begin with reasoning get room:
-    the timing of what follows.
+    On a GPU an engine compiles some kernels when the first request of a kind comes, for a single one others than for
+    many: seconds that are no part of an answer. Several prompts, because a single one may be too long for the model.
+    Answers that begin with reasoning get room: the timing of what follows.
     """
-    most = max((math.ceil(load.value) for load in design.loads if not load.open_loop), default=1)
+    loads = sorted({math.ceil(load.value) for load in design.loads if not load.open_loop} or {1})
     reasons = False
     for arm in design.all_arms:
         answers: list[RequestResult] = []
         for workload in design.workloads:
             short = tuple(replace(prompt, max_tokens=_WARM_UP_TOKENS) for prompt in workload.prompts)
-            number = max(most, _WARM_UP_PROMPTS)
-            asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
-            answers += await send(arm, asks, Load(most), timing)
+            for load in loads:
+                number = max(load, _WARM_UP_PROMPTS)
+                asks = [Ask(replace(workload, prompts=short), index % len(short)) for index in range(number)]
+                answers += await send(arm, asks, Load(load), timing)
         if answers and all(answer.outcome == "failed" for answer in answers):
             raise InvocationError(f"{arm.name} answers no request: {answers[0].error}")
         reasons |= any(answer.reasoning for answer in answers)

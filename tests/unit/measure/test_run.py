@@ -113,6 +113,16 @@ def test_without_a_baseline_each_prompt_is_asked_once() -> None:
     assert [item.prompt for item in found.results] == list(range(8))
 
 
+def test_each_arm_is_warmed_up_under_each_load() -> None:
+    """With so many requests as there will be at once, and with one: an engine on a GPU has other kernels for each."""
+    simulated = machine()
+    measured(simulated, replace(DESIGN, loads=(Load(16), Load(1), Load(0.5, open_loop=True)), seconds=100))
+    assert [(name, len(prompts)) for name, prompts in simulated.sent[:4]] == [
+        *(("base", count) for count in (3, 16)),
+        *(("spec", count) for count in (3, 16)),
+    ]
+
+
 def test_concurrent_requests_are_sent_in_blocks_of_two_waves() -> None:
     simulated = machine()
     measured(simulated, replace(DESIGN, loads=(Load(4),), seconds=100))
