@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from fakes import answer_events, event_stream
+from jumping_loop import JumpingLoop
 from simulated_arms import SimulatedMachine, arm, result, workload
 
 from toolkit.endpoint.generation import Acceptance
@@ -279,27 +279,6 @@ def test_it_measures_what_is_really_sent() -> None:
     assert {key: asked[key] for key in asked if key[0] != again("base")} == {
         (name, *load, "successful"): 4 for name in ("spec", "base") for load in loads
     }
-
-
-class Jumping(selectors.DefaultSelector):
-    """Waits for nothing: the clock jumps to when the next timer is due."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    """An event loop without pauses, whose clock is exact."""
-
-    def __init__(self) -> None:
-        self._jumping = Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
 
 
 class Noting(Streaming):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-import selectors
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 from fakes import answer_events, event_stream
+from jumping_loop import JumpingLoop
 from reports import example
 from simulated_arms import arm, result, workload
 
@@ -209,25 +209,6 @@ def test_the_first_fifth_of_a_block_is_not_counted() -> None:
     search = SloSearch(SLO, 0.05)
     search.add(2, [*late, *early])
     assert search.sides == (2, None)
-
-
-class Jumping(selectors.DefaultSelector):
-    """Waits for nothing: the clock jumps to when the next timer is due."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self.now += timeout or 0.0
-        return super().select(0)
-
-
-class JumpingLoop(asyncio.SelectorEventLoop):
-    def __init__(self) -> None:
-        self._jumping = Jumping()
-        super().__init__(self._jumping)
-
-    def time(self) -> float:
-        return self._jumping.now
 
 
 class Queue:
