@@ -265,7 +265,11 @@ def test_heads_that_vllms_recipes_name_are_shown_once(site: Site) -> None:
     assert not any(line.startswith("new head") for line in update(site).changed)
 
 
-@pytest.mark.parametrize("body", [b"no archive", gzip.compress(b"no archive"), gzip.compress(b"x" * 2000)[:40]])
+@pytest.mark.parametrize(
+    "body",
+    [b"no archive", gzip.compress(b"no archive"), gzip.compress(b"x" * 2000)[:40]],
+    ids=["no gzip", "no tar", "cut"],
+)
 def test_what_is_no_archive_of_recipes_is_named(site: Site, body: bytes) -> None:
     site.prices("us-east-1", **{"2xlarge": "4.1"})
     site.answers["/recipes.tar.gz"] = Raw(body=body)
