@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from fakes import FakeClock
-from real_server import ASSETS, real_server
+from real_server import ASSETS, real_server, write_kubeconfig
 from standin_cluster import StandInCluster
 
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -56,13 +55,6 @@ def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
     write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
     return replace(SESSION.open(place), sleep=lambda _: time.sleep(0.02))
-
-
-def write_kubeconfig(config: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(path))
-    return path
 
 
 def quick(platform: KubernetesPlatform) -> KubernetesPlatform:

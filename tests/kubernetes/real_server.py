@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 import urllib3
 import yaml
 
@@ -61,6 +62,14 @@ def real_server(folder: Path) -> Iterator[dict[str, Any]]:
             )
         )  # fmt: skip
         yield config
+
+
+def write_kubeconfig(config: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a cluster's configuration into a file that KUBECONFIG names."""
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    return path
 
 
 def _kubeconfig(url: str, certificate: Path, token: str) -> dict[str, Any]:

@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_kubeconfig
 from kubernetes.client import ApiException
 from pairs import recipe_with
-from real_server import ASSETS
+from real_server import ASSETS, write_kubeconfig
 
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import write_kubeconfig
-from real_server import ASSETS
+from real_server import ASSETS, write_kubeconfig
 
 from toolkit.cli.main import run
 from toolkit.platforms.kubernetes.rules.rollback import references
