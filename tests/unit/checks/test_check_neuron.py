@@ -161,6 +161,8 @@ CASES = [
      "neuron.compile-at-start", "warning", "engine.compile", "takes about 55 min"),
     (DRAFT_MODEL, [on("ml.trn1.2xlarge")], {"target": {"weight_bytes": 16 * 10**9}},
      "neuron.host-memory", "error", "platform.instance_types.0", "45 GiB of the host's memory (an estimate"),
+    (DRAFT_MODEL, [on("ml.trn1.2xlarge")], {"target": {"weight_bytes": 12 * 10**9}},
+     "neuron.host-memory", "warning", "platform.instance_types.0", "34 GiB of the host's memory (an estimate"),
     (DRAFT_MODEL, [], dict.fromkeys(("target", "drafter"), config(architectures=["GptOssForCausalLM"])),
      "neuron.target", "error", "target.model", "has no model for `GptOssForCausalLM`"),
     (DRAFT_MODEL, [], {"target": config(architectures=["Qwen3ForCausalLM"]),
@@ -275,6 +277,16 @@ def test_settings_of_one_type_are_checked_there(tmp_path: Path) -> None:
     assert [(finding.code, finding.path) for finding in found] == [
         ("neuron.clash", "platform.instance_types.1.args.enable-lora")
     ]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+def test_a_small_host_does_for_code_that_was_compiled_on_the_first_type(tmp_path: Path, ahead: bool) -> None:
+    edits = [("[ml.trn2.48xlarge]", "[ml.trn1.32xlarge, ml.trn1.2xlarge]")]
+    if not ahead:
+        edits.append(("name: neuron", "name: neuron\n  compile: at-start"))
+    found = findings(tmp_path, DRAFT_MODEL, *edits, target={"weight_bytes": 16 * 10**9})
+    memory = [finding.path for finding in found if finding.code == "neuron.host-memory"]
+    assert memory == ([] if ahead else ["platform.instance_types.1"])
 
 
 def test_inferentia_may_compile_when_it_starts(tmp_path: Path) -> None:

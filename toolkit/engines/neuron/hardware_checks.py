@@ -33,7 +33,7 @@ from toolkit.engines.neuron.generations import (
 from toolkit.engines.neuron.keys import cluster_of
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS, ranks
 from toolkit.errors import ToolkitError
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import GIB
@@ -42,6 +42,7 @@ from toolkit.sizing.shape import shape_of
 _TYPES, _ENGINE = "platform.instance_types", "engine"
 _TENSOR_PARALLEL = "engine.args.tensor-parallel-size"
 _HOST_COPIES = 3  # with 2 bytes for each weight as they are, and 4 in float32
+_CLEARLY = 1.2
 _METHODS = ("eagle3", "dflash", "draft-model")
 
 
@@ -52,6 +53,8 @@ def check_neuron_hardware(recipe: Recipe, models: Lock | None) -> Iterator[Findi
     for index, name in enumerate(recipe.platform.types):
         if instance := recipe.platform_rules.instance(name):
             findings |= dict.fromkeys(_instance(recipe.on(name), models, instance, f"{_TYPES}.{index}"))
+            if models and instance.neuron_cores and (index == 0 or not recipe.engine.compile_ahead):
+                findings |= dict.fromkeys(_host_memory(recipe, models, instance, f"{_TYPES}.{index}"))
     yield from findings
 
 
@@ -67,8 +70,6 @@ def _instance(recipe: Recipe, models: Lock | None, instance: Instance, path: str
         yield from _generation(recipe, generation, family(instance.name), path)
         yield from _driver(recipe, generation, instance, path)
     yield from _tensor_parallel(recipe, models, instance)
-    if models and recipe.engine.name == "nxd-inference":
-        yield from _host_memory(models, instance, path)
     if recipe.platform.name == "sagemaker":
         yield from _sagemaker(recipe, instance, path)
 
@@ -90,19 +91,24 @@ def _generation(recipe: Recipe, generation: Generation, on: str, path: str) -> I
         yield Finding("neuron.method", message, "speculation.method", hint=hint)
 
 
-def _host_memory(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
+def _host_memory(recipe: Recipe, models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     """NxD Inference reads the weights into the host's memory, in float32 too, before it traces and shards them.
 
-    Users saw it killed with 8B models and 32 GiB (aws-neuron-sdk issue 1222, aws-neuron/nki-samples issue 87).
+    Users saw it killed with 8B models and 32 GiB (aws-neuron-sdk issue 1222, aws-neuron/nki-samples issue 87). Ahead it
+    compiles on the first type alone.
     """
+    if recipe.engine.name != "nxd-inference":
+        return
     size = sum(model.weight_bytes or 0 for model in (models.target, models.drafter) if model)
     needed = _HOST_COPIES * size / GIB
     if needed > instance.host_memory_gib:
         message = (
             f"compiling takes about {needed:.0f} GiB of the host's memory (an estimate: the weights as they are and in "
-            f"float32), and {instance.name} has {instance.host_memory_gib:.0f}: it would be killed"
+            f"float32), and {instance.name} has {instance.host_memory_gib:.0f}: it may be killed"
         )
-        yield Finding("neuron.host-memory", message, path, hint="Choose a larger type, or smaller models.")
+        severity: Severity = "error" if needed > _CLEARLY * instance.host_memory_gib else "warning"
+        hint = "Choose a larger type, or smaller models."
+        yield Finding("neuron.host-memory", message, path, hint=hint, severity=severity)
 
 
 def _drafts_elsewhere(method: str, generation: Generation) -> str:
