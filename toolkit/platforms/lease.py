@@ -208,11 +208,15 @@ class _Claim:
                 self._renew()
 
     def confirm(self) -> None:
-        """Raise PlatformError where it is no longer ours, and what the store raises where that cannot be told."""
-        if self.elapsed() - self.written < _SURE_SHARE * self.store.rules.seconds or self._renew():
-            return
-        entry = self.store.read()
-        raise self.refused((entry and entry.holder) or "somebody else since: this process was stopped for too long")
+        """Raise PlatformError where it is no longer ours, and what the store raises where that cannot be told.
+
+        The clock is looked at last: the process may have been stopped as the answer to its renewal came.
+        """
+        while self.elapsed() - self.written >= _SURE_SHARE * self.store.rules.seconds:
+            if not self._renew():
+                entry = self.store.read()
+                gone = "somebody else since: this process was stopped for too long"
+                raise self.refused((entry and entry.holder) or gone)
 
     def _renew(self) -> bool:
         """Whether it was ours until now, and is again. It may have been over, as long as nobody has written since."""

@@ -194,6 +194,38 @@ def test_a_claim_whose_answer_was_lost_is_the_next_one_s() -> None:
     assert store.entry is None
 
 
+def test_a_process_that_is_stopped_while_its_renewal_is_answered_is_refused() -> None:
+    clock = FakeClock()
+
+    class Stopping(Memory):
+        def replace(self, holder: Holder, version: str) -> str:
+            written = super().replace(holder, version)
+            clock.sleep(400)
+            self.put(elsewhere())
+            return written
+
+    store = Stopping()
+    with lease("chat", store, elapsed=clock) as confirm:
+        clock.sleep(200)
+        with pytest.raises(PlatformError, match=REFUSED):
+            confirm()
+
+
+def test_a_stop_in_which_nobody_took_it_over_is_none() -> None:
+    clock = FakeClock()
+
+    class Stopping(Memory):
+        def replace(self, holder: Holder, version: str) -> str:
+            clock.sleep(400 if self.writes == 1 else 0)
+            return super().replace(holder, version)
+
+    store = Stopping()
+    with lease("chat", store, elapsed=clock) as confirm:
+        clock.sleep(200)
+        confirm()
+    assert store.writes == 3
+
+
 def test_the_store_s_own_second_try_is_no_other_s_lease() -> None:
     class Retrying(Memory):
         def create(self, holder: Holder) -> str:
