@@ -43,6 +43,7 @@ PROCESSES, DEPLOYMENTS = map(int, os.environ.get("TOOLKIT_DEPLOYERS", "3x6").spl
 TOLD_EVERY = 25
 SPEED = 100.0
 LONGEST_STOP = 600.0
+LATE_RENEWAL = 150.0  # a call of the holder waited for it
 CALLS = 40  # of an update
 BUCKET, LEASE = f"toolkit-{ACCOUNT}-us-west-2", "leases/hub"
 GENERATED = re.compile(r"-[0-9a-f]{8}\b")
@@ -104,12 +105,18 @@ class Watched(StandIn):
         if stored and call.operation == "PutObject" and answer.status.startswith("200"):
             stored.last_modified = datetime.fromtimestamp(self.now(), UTC).replace(tzinfo=None)
         holder = json.loads(stored.value)["pid"] if stored else 0
-        if holder != self.held[-1][1]:
+        since, before = self.held[-1]
+        if holder != before:
             self.due = self.drawn.randint(1, CALLS) if self.stops["of a holder"] else CALLS // 4
+        elif self.now() - since > LATE_RENEWAL:
+            self.due = 1
         self.held.append((self.now(), holder))
 
     def _may_stop(self, pid: int) -> None:
-        """Who holds the lease at some call of its, the first one for longer than a lease lasts; others now and then."""
+        """Who holds the lease at some call of its, the first one for longer than a lease lasts; others now and then.
+
+        And at each renewal that a call of its waits for: the answer came, and the lease was over before it was read.
+        """
         holds = self.held[-1][1] == pid
         self.due -= holds
         if pid in self.stopped or (self.due != 0 if holds else self.drawn.random() > 0.01):

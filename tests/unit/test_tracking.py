@@ -49,6 +49,13 @@ def test_without_a_variable_nothing_is_tracked() -> None:
     assert find_trackers(Silent(), {}).trackers == []
 
 
+def test_tensorboard_writes_to_no_bucket() -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    saying = Saying()
+    assert find_trackers(saying, {"TENSORBOARD_LOGGING_DIR": "s3://bucket/runs"}).trackers == []
+    assert "s3://bucket/runs is none" in saying.said[0]
+
+
 def test_the_plugin_for_an_arn_is_named() -> None:
     arn = "arn:aws:sagemaker:us-west-2:123456789012:mlflow-tracking-server/ours"
     saying = Saying()
@@ -130,9 +137,12 @@ def test_wandb_has_a_run_beside_that_of_the_caller(wandb: Any, tmp_path: Path) -
 
 def test_wandb_without_a_key_is_said_and_asks_nobody(wandb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_MODE")
-    saying = Saying()
-    assert find_trackers(saying, {"WANDB_PROJECT": "heads"}).trackers == []
-    assert "wandb login" in saying.said[0]
+    for key in ("", "too short"):
+        monkeypatch.setenv("WANDB_API_KEY", key)
+        saying = Saying()
+        assert find_trackers(saying, {"WANDB_PROJECT": "heads"}).trackers == []
+        assert "wandb login" in saying.said[0]
+        assert "too short" not in saying.said[0]
 
 
 def test_tensorboard_reads_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

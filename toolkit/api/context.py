@@ -16,6 +16,7 @@ from toolkit.platforms.image import by_digest
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.schema import Slo
 from toolkit.registry import (
     approved_recipe,
     base_images,
@@ -212,3 +213,10 @@ def images_by_tag(recipe: Recipe, account: Account) -> list[str]:
     except UsageError:
         return []
     return [image for image in images if parse(image).digest is None]
+
+
+def require_default_share(slo: Slo | None) -> None:
+    """Raise UsageError for an SLO of another share of the requests than 90 %, where only that is known."""
+    if slo and slo.share != Slo.model_fields["share"].default:
+        message = f"90 % of the requests are held within the limits, not {slo.share:.1%}"
+        raise UsageError(message, hint="Leave `share` out of the SLO; `toolkit bench --slo` takes it.")

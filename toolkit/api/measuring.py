@@ -93,6 +93,10 @@ def bench(
     compared = _subject(baseline, model, platform) if baseline else twin
     subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
     check_arms([*subjects, *([compared] if compared else [])])
+    if slo and publish:
+        raise UsageError(
+            "the loads of a search for the highest rate are no figures to publish", hint="Leave publish out."
+        )
     loads = [] if slo else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
     design = Design(
         arms=(),
@@ -117,7 +121,7 @@ def bench(
         progress=progress,
     )
     if trackers:
-        given = {"concurrency": list(concurrency), "rates": list(rates), "slo": slo.model_dump() if slo else None}
+        given = {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
         asked = {"workloads": list(workloads), "seconds": seconds, "max_tokens": max_tokens}
         parameters = {**given, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())

@@ -92,8 +92,10 @@ def find_trackers(progress: Progress, environ: Mapping[str, str] = os.environ) -
         needed = {**packages, **({"sagemaker_mlflow": "sagemaker-mlflow"} if named.startswith("arn:") else {})}
         if missing := [package for module, package in needed.items() if find_spec(module) is None]:
             progress.say(f"not tracked: ${variable} is set, and this is not installed: pip install {' '.join(missing)}")
+        elif variable == TENSORBOARD and "://" in named:
+            progress.say(f"not tracked: ${variable} is to be a folder, and {named} is none")
         elif variable == WANDB and not _knows_wandb(environ):
-            progress.say(f"not tracked: ${variable} is set, and W&B knows no key: wandb login, or WANDB_MODE=offline")
+            progress.say(f"not tracked: ${variable} is set, and W&B takes no key: wandb login, or WANDB_MODE=offline")
         else:
             found.append(Tracker(variable, write))
     return Trackers(found, progress)
@@ -120,7 +122,10 @@ def _knows_wandb(environ: Mapping[str, str]) -> bool:
     """Whether a run would be written without asking for a key on the terminal."""
     import wandb
 
-    return environ.get("WANDB_MODE") in ("offline", "disabled") or bool(wandb.login(prompt=False))
+    try:
+        return environ.get("WANDB_MODE") in ("offline", "disabled") or bool(wandb.login(prompt=False))
+    except (wandb.Error, ValueError, OSError):  # a key that is none, or a server that is not there
+        return False
 
 
 def _to_wandb(run: Run) -> str:
@@ -136,7 +141,7 @@ def _to_wandb(run: Run) -> str:
             started.summary.update(run.metrics)
             (report := Path(started.dir, REPORT)).write_text(json.dumps(run.report))
             started.save(report, base_path=started.dir)
-    except wandb.Error as error:
+    except (wandb.Error, ValueError) as error:
         raise Refused(str(error)) from error
     return f"W&B as run {started.id}" if started.offline else f"W&B: {started.url}"
 
@@ -188,6 +193,11 @@ def bench_metrics(report: BenchReport) -> Iterator[tuple[str, float]]:
             "speedup": speedup.ratio if speedup else None,
         }
         yield from ((f"{at}/{key}", value) for key, value in figures.items() if value is not None)
+    for item in report.saturation:
+        if item.rate:
+            yield f"{item.workload}/{item.arm}/highest_rate", item.rate
+    for ratio in report.rate_ratios:
+        yield f"{ratio.workload}/{ratio.arm}/highest_rate_ratio", ratio.ratio
 
 
 def tune_metrics(report: TuneReport) -> Iterator[tuple[str, float]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from toolkit.api.context import require_default_share
 from toolkit.api.steps import STEPS, Steps
 from toolkit.api.tracking import find_trackers, tune_metrics
 from toolkit.api.trials import Trials
@@ -77,6 +78,7 @@ def tune(
     """
     progress = progress or default_progress()
     trackers = find_trackers(progress)
+    require_default_share(slo)
     loaded = on_platform(load(recipe), platform)
     if write:
         _require_writable(loaded)

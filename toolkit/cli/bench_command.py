@@ -152,12 +152,12 @@ def bench(
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
-    given = {"concurrency": concurrency, "rate": rate, "arm": arm, "resume": resume, "also": also}
+    given = {"concurrency": concurrency, "rate": rate, "arm": arm, "resume": resume, "also": also, "publish": publish}
     refuse_together(
         "what-if-acceptance", what_if_acceptance, given, ("arm", "resume", "also"), "measures anew, one thing"
     )
     given["what-if-acceptance"] = what_if_acceptance
-    others = ("concurrency", "rate", "what-if-acceptance", "also")
+    others = ("concurrency", "rate", "what-if-acceptance", "also", "publish")
     refuse_together("slo", slo, given, others, "finds the rate by itself")
     if also_role and not also:
         raise typer.BadParameter("--also-role is for --also")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -58,7 +59,8 @@ def slo_of(text: str) -> Slo:
     shares = [float(found["share"]) for part in parts if (found := _SHARE.fullmatch(part))]
     seconds = {found["name"]: float(found["number"]) * _UNITS[found["unit"] or "s"] for found in limits}
     known = {**seconds, **({"share": shares[0]} if shares else {})}
-    if not seconds or len(known) < len(parts) or not min(known.values()) > 0:
+    sensible = all(0 < limit < math.inf for limit in seconds.values()) and all(0 < share < 1 for share in shares)
+    if not seconds or len(known) < len(parts) or not sensible:
         hint = "write ttft=0.5,tpot=50ms with each limit once and above 0, and share=0.99 for another share than 0.9"
         raise typer.BadParameter(f"{text!r} is not an SLO: {hint}")
     return Slo.model_validate(known)

@@ -42,8 +42,7 @@ def tune(
     slo: Annotated[
         str | None,
         typer.Option(
-            help="Count only settings whose p90 is within these limits: seconds, or with `ms`; `share=0.99`: "
-            "whose p99.",
+            help="Count only settings whose p90 is within these limits: seconds, or with `ms`.",
             metavar="ttft=…,tpot=…,e2e=…",
         ),
     ] = None,

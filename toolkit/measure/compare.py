@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.display import bullets, card, table
+from toolkit.errors import UsageError
 from toolkit.measure.measurement import ArmReport, Interval, Percentiles, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval, load, sign
@@ -113,7 +114,10 @@ class Comparison:
 
 
 def compare(before: BenchReport, after: BenchReport) -> Comparison:
-    """The second report against the first, point by point."""
+    """The second report against the first, point by point. Raises UsageError for a search for the highest rate."""
+    if searched := [report.title for report in (before, after) if report.saturation]:
+        hint = "Look at `saturation` of both, or measure both at the same loads."
+        raise UsageError(f"{searched[0]}: a search for the highest rate has no points to compare", hint=hint)
     speedups = [(_point(item), item) for item in after.speedups]
     arms = [(_point(item), item) for item in after.arms]
     old_speedups, old_arms = {_point(s): s for s in before.speedups}, {_point(a): a for a in before.arms}

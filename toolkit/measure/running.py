@@ -19,6 +19,7 @@ INTERRUPTED = "the measurement was interrupted: these are its results until then
 LONGEST_ANSWER, _LONGEST_WITH_REASONING = 256, 1024
 _WARM_UP_TOKENS = 8
 _WARM_UP_PROMPTS = 3
+_LOADS_OF_OPEN_LOOPS = (1, 4, 16)
 _MOST_NAMED, _LONGEST_ERROR = 10, 200
 _TOO_LATE = "requests that still ran long after the time was up were cut"
 
@@ -30,7 +31,7 @@ async def warm_up(design: Design, send: Send, timing: Timing) -> Timing:
     many: seconds that are no part of an answer. Several prompts, because a single one may be too long for the model.
     Answers that begin with reasoning get room: the timing of what follows.
     """
-    loads = sorted({math.ceil(load.value) for load in design.loads if not load.open_loop} or {1})
+    loads = sorted({math.ceil(load.value) for load in design.loads if not load.open_loop} or _LOADS_OF_OPEN_LOOPS)
     reasons = False
     for arm in design.all_arms:
         answers: list[RequestResult] = []

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, groupby, islice
 
+from toolkit.errors import UsageError
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, Load, Measured, Send
 from toolkit.measure.journal import Journal, Same
@@ -22,7 +23,7 @@ from toolkit.measure.load import Ask, Timing
 from toolkit.measure.measurement import RateRatio, Saturation
 from toolkit.measure.result import RequestResult
 from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
-from toolkit.measure.slo_search import SloSearch, block_seconds
+from toolkit.measure.slo_search import FIRST_RATE, SloSearch, block_seconds
 from toolkit.measure.thinning import Thinned
 from toolkit.recipe.schema import Slo
 
@@ -106,6 +107,10 @@ async def saturate(
     It ends early, is carried on by a journal and raises as `run` does.
     """
     pairs = [(arm, workload) for workload in design.workloads for arm in design.all_arms]
+    shortest = block_seconds(slo, FIRST_RATE) * len(pairs)
+    if shortest > design.seconds:
+        message = f"{len(pairs)} searches, each with a block of requests at least, take {shortest:.0f} s and more"
+        raise UsageError(message, hint="Give them several times that (`--time`), fewer workloads, or a smaller share.")
     searches = {
         (arm.name, workload.name): _Search(
             arm,

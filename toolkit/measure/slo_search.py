@@ -33,7 +33,7 @@ SHORTEST_BLOCK = 10.0
 _FEWEST_MISSES = 5
 _TIMES_THE_LIMIT, _LONGEST_FOR_A_QUEUE = 20, 60.0
 _NOT_COUNTED = 1 / 5
-_FIRST_RATE, _HIGHEST_RATE = 2.0, 1000.0
+FIRST_RATE, _HIGHEST_RATE = 2.0, 1000.0
 _FEWEST_BLOCKS, _AT_THE_ENDS = 3, 4
 # With less to do than this share of the time a server answers each request alone.
 _NEARLY_IDLE = 1 / 4
@@ -80,10 +80,12 @@ class SloSearch:
         """The rate to ask next; None when the search is over."""
         met, unmet = self.sides
         if met is None and unmet is None:
-            return _FIRST_RATE
+            return FIRST_RATE
         if met is None:
             assert unmet
-            return None if self._is_hopeless(unmet) else unmet / 2
+            if not self._is_hopeless(unmet):
+                return unmet / 2
+            return unmet if len(self.blocks[unmet]) < _FEWEST_BLOCKS else None
         if unmet is None:
             return None if met >= _HIGHEST_RATE else min(2 * met, _HIGHEST_RATE)
         if unmet / met > (1 + self.precision) ** 1.5:

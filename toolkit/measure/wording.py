@@ -124,7 +124,7 @@ def saturation_rows(report: Measurement) -> list[tuple[str, ...]]:
         (
             item.workload,
             item.arm,
-            "none" if item.rate is None else f"{item.rate:.3g}",
+            f"{item.rate:.3g}" if item.rate else "none" if item.blocks else "not known",
             _range(item),
             ratios.get((item.arm, item.workload), ""),
             f"{item.missed_first} at {item.unmet:.3g}/s" if item.missed_first and item.unmet else "",

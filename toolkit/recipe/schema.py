@@ -297,12 +297,15 @@ class Evidence(Section):
     source: NonEmptyStr
 
 
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class Slo(Section):
     """Limits on the latencies of a request, in seconds. A request meets the SLO if it meets all of them."""
 
-    ttft: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds to the first token")
-    tpot: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds per output token after the first")
-    e2e: Annotated[float, Field(gt=0)] | None = Field(None, description="seconds of the whole request")
+    ttft: Seconds | None = Field(None, description="seconds to the first token")
+    tpot: Seconds | None = Field(None, description="seconds per output token after the first")
+    e2e: Seconds | None = Field(None, description="seconds of the whole request")
     share: Annotated[float, Field(gt=0, lt=1)] = Field(0.9, description="of the requests that must meet it")
 
     @model_validator(mode="after")

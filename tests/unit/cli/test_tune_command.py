@@ -24,6 +24,7 @@ Captured = pytest.CaptureFixture[str]
         (["--slo", "ttft=fast"], "write ttft=0.5,tpot=50ms"),
         (["--slo", "ttft=1,ttft=2"], "each limit once"),
         (["--slo", "tpot=0"], "above 0"),
+        (["--slo", "ttft=1,share=0.99"], "Leave `share` out of the SLO"),
         (["--concurrency", "0"], "concurrency is at least 1"),
         (["--time", "soon"], "write 90s or 2m or 1h"),
         (["--try", "eagle3"], "give others as a recipe, with --arm"),

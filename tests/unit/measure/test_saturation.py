@@ -17,14 +17,16 @@ from jumping_loop import JumpingLoop
 from reports import example
 from simulated_arms import arm, result, workload
 
+from toolkit.api.tracking import bench_metrics
 from toolkit.cli.bench_options import slo_of
 from toolkit.cli.main import run
 from toolkit.cli.report_text import report_text
 from toolkit.endpoint.generation import Acceptance, Arrival
 from toolkit.endpoint.wire import Chunk
-from toolkit.errors import InvocationError
+from toolkit.errors import InvocationError, UsageError
 from toolkit.measure.arm import Arm
 from toolkit.measure.bench import measure
+from toolkit.measure.compare import compare
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing
@@ -106,7 +108,7 @@ def test_the_rate_that_the_servers_can_take_is_found() -> None:
 def test_blocks_last_ten_seconds_and_fifty_requests_at_least() -> None:
     servers = Servers({"base": 4, "spec": 8})
     saturated(servers)
-    blocks = servers.asked[2:]  # after the warm-up
+    blocks = servers.asked[2 * 3 :]  # after the warm-up of both under three loads
     assert all(seconds > 0.6 * max(10, 50 / rate) for _, rate, seconds in blocks)
     assert [block_seconds(Slo(e2e=limit), 10) for limit in (0.1, 2, 9)] == [10, 40, 60]
     assert block_seconds(Slo(ttft=0.1, share=0.99), 10) == pytest.approx(50)
@@ -142,6 +144,43 @@ def test_an_slo_that_is_met_at_no_rate(slo: Slo, servers: Servers, missed: Misse
     (item,) = found.saturation
     assert (item.rate, item.low, item.missed_first, item.settled) == (None, None, missed, True)
     assert found.ratios == ()
+
+
+def test_a_passing_outage_does_not_end_the_search() -> None:
+    """The first block fails for reasons of the moment, whose answers would be quick at any rate."""
+    servers = Servers({"base": 4}, answer=0.1)
+    fine, servers.fails_above = servers.fails_above, 0.0
+
+    async def send(arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        sent = await servers.send(arm, asks, load, timing)
+        servers.fails_above = fine if load.open_loop else 0.0
+        return sent
+
+    design = replace(DESIGN, arms=(BASE,), baseline=None)
+    found = asyncio.run(saturate(design, SLO, send, clock=servers))
+    assert found.saturation[0].rate == pytest.approx(40, rel=0.15)
+
+
+def test_a_time_in_which_not_every_search_has_a_block_is_refused() -> None:
+    servers = Servers({"base": 4, "spec": 8})
+    with pytest.raises(UsageError, match="2 searches, each with a block of requests at least, take 50 s"):
+        saturated(servers, replace(DESIGN, seconds=45))
+    assert servers.asked == []
+
+
+def test_a_search_has_no_points_to_compare() -> None:
+    report = replace(example(), saturation=FOUND)
+    with pytest.raises(UsageError, match="has no points to compare"):
+        compare(example(), report)
+
+
+def test_the_rates_are_figures_of_a_run() -> None:
+    figures = dict(bench_metrics(replace(example(), arms=(), saturation=(*FOUND, NONE), rate_ratios=(RATIO,))))
+    assert figures == {
+        "mine/baseline/highest_rate": 2.9,
+        "mine/speculative/highest_rate": 6.7,
+        "mine/speculative/highest_rate_ratio": 2.31,
+    }
 
 
 def test_what_fails_first_beyond_the_rate_is_named() -> None:
@@ -302,7 +341,12 @@ def test_an_slo_is_read(text: str, slo: Slo) -> None:
     assert slo_of(text) == slo
 
 
-@pytest.mark.parametrize("text", ["share=0.9", "ttft=0", "ttft=1,ttft=2", "ttft=1,share=2", "p90=1", "", "ttft=1,"])
+TOO_LARGE = ["ttft=1,share=." + "9" * 20, "ttft=" + "9" * 400]
+
+
+@pytest.mark.parametrize(
+    "text", ["share=0.9", "ttft=0", "ttft=1,ttft=2", "ttft=1,share=2", "p90=1", "", "ttft=1,", *TOO_LARGE]
+)
 def test_what_is_no_slo_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not an SLO: write"):
         slo_of(text)
@@ -314,6 +358,7 @@ def test_what_is_no_slo_is_refused(text: str) -> None:
         (["--rate", "2"], "--slo finds the rate by itself: leave out --rate"),
         (["--concurrency", "1", "--also", "aws"], "leave out --concurrency, --also"),
         (["--what-if-acceptance", "2"], "leave out --what-if-acceptance"),
+        (["--publish"], "leave out --publish"),
     ],
 )
 def test_options_that_say_another_load_are_refused(
