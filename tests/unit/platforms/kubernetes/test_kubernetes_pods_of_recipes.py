@@ -15,6 +15,7 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
+from toolkit.platforms.kubernetes.rules.metadata import pod_labels
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -237,6 +238,12 @@ def test_the_prometheus_operator_is_told_where_to_look_and_when_to_tell() -> Non
     # Else whoever reads both would count every request twice.
     assert "prometheus.io/scrape" not in template["metadata"].get("annotations", {})
     assert made(on_cluster(), "Deployment")["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"]
+
+
+def test_labels_for_prometheus_are_none_by_which_the_toolkit_finds_its_own() -> None:
+    for key in pod_labels(on_cluster(), "server"):
+        with pytest.raises(ValueError, match=f"the toolkit sets {key} itself"):
+            on_cluster(monitors={"release": "prometheus", key: "Helm"})
 
 
 def test_drift_of_acceptance_is_an_alert_where_it_is_known_what_to_expect() -> None:
