@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -16,10 +18,13 @@ import yaml
 from real_server import ASSETS, write_kubeconfig
 
 from toolkit.cli.main import run
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
 from toolkit.platforms.kubernetes.rules.rollback import references
 
 _PATIENCE_SECONDS = 30.0
-SHIPPED = Path(__file__).parents[2] / "recipes/llama-3.1-8b-instruct/eagle3.lock.json"
+RECIPES = Path(__file__).parents[2] / "recipes"
+SHIPPED = RECIPES / "llama-3.1-8b-instruct/eagle3.lock.json"
+HOWTO = Path(__file__).parents[2] / "docs/howto/kubernetes.md"
 Kubectl = Callable[..., str]
 
 
@@ -91,6 +96,64 @@ def test_one_of_two_endpoints_of_a_namespace_is_deleted(kubectl: Kubectl, namesp
     of_ours = [line for line in left.splitlines() if line.rpartition("/")[2].startswith(("first", "second"))]
     assert [line for line in of_ours if "/first" in line] == []
     assert len(of_ours) == 5
+
+
+def on_trainium(folder: Path, name: str, namespace: str, bucket: str) -> Path:
+    """The folder of an endpoint whose compiled code lies in that bucket."""
+    shipped = RECIPES / "qwen3-32b/draft-model-trn2-eks.yaml"
+    path, yaml_text = folder / f"{name}.yaml", shipped.read_text()
+    recipe = {**yaml.safe_load(yaml_text), "name": name}
+    recipe["engine"] = {**recipe["engine"], "compile": "ahead"}
+    settings = {"namespace": namespace, "artifacts_bucket": bucket, "neuron_devices": "device-plugin"}
+    recipe["platform"] = {**recipe["platform"], "kubernetes": settings}
+    path.write_text(json.dumps(recipe))
+    path.with_suffix(".lock.json").write_bytes(shipped.with_suffix(".lock.json").read_bytes())
+    assert run(["render", str(path), "--out", str(folder / name)]) == 0
+    return folder / name
+
+
+def test_endpoints_bring_their_volumes_of_compiled_code_and_leave_them(
+    kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    """The namespace's folder is applied once, whatever buckets its endpoints have."""
+    first, second, third = (
+        on_trainium(tmp_path, name, namespace, bucket)
+        for name, bucket in (("first", "ours"), ("second", "ours"), ("third", "another"))
+    )
+    apply(kubectl, first / "namespace")
+    for folder in (first, second, third):
+        apply(kubectl, folder)
+    claims = kubectl("get", "pvc", "-n", namespace, "-o", "name").split()
+    assert len(claims) == 2
+    kubectl("delete", "--wait=false", *documented("kubectl delete -k manifests (.*?)`"), "-k", first)
+    assert kubectl("get", "pvc", "-n", namespace, "-o", "name").split() == claims
+    left = kubectl("get", "deployment,configmap", "-n", namespace, "-o", "name")
+    assert [name in left for name in ("first", "second", "third")] == [False, True, True]
+
+
+def documented(pattern: str) -> list[str]:
+    """Words of a command of the how-to."""
+    (found,) = re.findall(pattern, HOWTO.read_text(), re.DOTALL)
+    return shlex.split(found)
+
+
+def test_the_documented_clean_up_takes_one_endpoint_of_one_namespace(
+    kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    other = f"{namespace}-other"
+    for place in (namespace, other):
+        for name in ("chat", "search"):
+            folder = rendered(tmp_path, name, place, weights_bucket="our-models")
+            apply(kubectl, folder / "namespace")
+            apply(kubectl, folder)
+    (block,) = re.findall(r"^```console\n(\$ volumes=.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    script = block.replace("$ ", "").replace("NAMESPACE", namespace).replace("=NAME", "=chat")
+    subprocess.run(["bash", "-euc", script], check=True, capture_output=True, timeout=_PATIENCE_SECONDS)
+    volumes = json.loads(kubectl("get", "pv", "-l", INSTANCE, "-o", "json"))["items"]
+    found = sorted((item["spec"]["claimRef"]["namespace"], item["metadata"]["labels"][INSTANCE]) for item in volumes)
+    left = [(place, name) for place, name in found if place in (namespace, other)]
+    assert left == [(namespace, "search")] * 2 + [(other, "chat")] * 2 + [(other, "search")] * 2
+    assert "chat" not in kubectl("get", "configmap,pvc", "-n", namespace, "-o", "name")
 
 
 def pruned(kubectl: Kubectl, namespace: str, name: str, wanted: list[Mapping[str, Any]]) -> list[str]:
