@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -154,6 +155,39 @@ def test_the_documented_clean_up_takes_one_endpoint_of_one_namespace(
     left = [(place, name) for place, name in found if place in (namespace, other)]
     assert left == [(namespace, "search")] * 2 + [(other, "chat")] * 2 + [(other, "search")] * 2
     assert "chat" not in kubectl("get", "configmap,pvc", "-n", namespace, "-o", "name")
+
+
+def test_the_documented_roles_are_for_a_new_namespace_alone(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    rendered(tmp_path, "chat", namespace)
+    (block,) = re.findall(r"^## What users may do\n+```console\n(.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    script = block.replace("$ ", "").replace("NAMESPACE", namespace)
+    script = script.replace(
+        "toolkit render recipe.yaml", f"{sys.executable} -m toolkit render {tmp_path / 'chat.yaml'}"
+    )
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    def may(*what: str) -> bool:
+        done = subprocess.run(["kubectl", "auth", "can-i", *what, "--as", "ci"], capture_output=True, text=True)
+        return done.stdout == "yes\n"
+
+    assert may("create", "deployments", "-n", namespace)
+    for verb in ("create", "patch"):  # the two that server-side apply takes
+        assert may(verb, f"namespaces/{namespace}")
+        assert not may(verb, "namespaces/default")
+
+
+def test_the_documented_overlay_is_applied_over_its_base(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    base = rendered(tmp_path, "gated", namespace).rename(tmp_path / "manifests")
+    apply(kubectl, base / "namespace")
+    apply(kubectl, base)
+    overlay = tmp_path / "overlays/production"
+    overlay.mkdir(parents=True)
+    (text,) = re.findall(r"^```yaml\n(apiVersion: kustomize.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    (overlay / "kustomization.yaml").write_text(text)
+    kubectl(*documented("kubectl (apply [^`$]*) -k overlays/production"), "-k", overlay)
+    place = "jsonpath={.spec.replicas}"
+    assert kubectl("get", "deployment", "gated", "-n", namespace, "-o", place) == "3"
 
 
 def pruned(kubectl: Kubectl, namespace: str, name: str, wanted: list[Mapping[str, Any]]) -> list[str]:

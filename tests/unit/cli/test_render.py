@@ -89,7 +89,7 @@ def test_roles_for_the_cluster_s_users(recipe: str, capsys: Captured) -> None:
     found = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(capsys.readouterr().out)}
     assert list(found) == [
         *(("Role", f"toolkit-{what}") for what in ("read", "watch", "deploy")),
-        ("ClusterRole", "toolkit-deploy"),
+        ("ClusterRole", "toolkit-deploy-toolkit"),
     ]
     verbs = {verb for rule in found["Role", "toolkit-read"]["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list"}
