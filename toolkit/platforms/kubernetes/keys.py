@@ -87,7 +87,7 @@ class PodSection(Section):
     drain_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] | None = Field(
         None,
         description="how long open requests may go on when a pod ends; default: as long as engine.max_model_len tokens "
-        "take at 20 a second, at most 600",
+        "take at 20 a second, at most 555",
     )
 
 
