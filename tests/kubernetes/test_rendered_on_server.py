@@ -134,7 +134,7 @@ def test_endpoints_bring_their_volumes_of_compiled_code_and_leave_them(
 
 def documented(pattern: str) -> list[str]:
     """Words of a command of the how-to."""
-    (found,) = re.findall(pattern, HOWTO.read_text(), re.DOTALL)
+    (found,) = re.findall(pattern, HOWTO.read_text(), re.DOTALL | re.MULTILINE)
     return shlex.split(found)
 
 
@@ -147,9 +147,13 @@ def test_the_documented_clean_up_takes_one_endpoint_of_one_namespace(
             folder = rendered(tmp_path, name, place, weights_bucket="our-models")
             apply(kubectl, folder / "namespace")
             apply(kubectl, folder)
-    (block,) = re.findall(r"^```console\n(\$ volumes=.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
-    script = block.replace("$ ", "").replace("NAMESPACE", namespace).replace("=NAME", "=chat")
-    subprocess.run(["bash", "-euc", script], check=True, capture_output=True, timeout=_PATIENCE_SECONDS)
+    block = documented(r"^```console\n\$ (kubectl get -n NAMESPACE pvc .*?)^```")
+    words = " ".join(block).replace("NAMESPACE", namespace).replace("=NAME", "=chat")
+    lists, takes, takes_volumes = (command.split() for command in words.split(" $ kubectl "))
+    volumes_of_it = kubectl(*lists[1:]).split()
+    kubectl(*takes)
+    assert takes_volumes[-1] == "VOLUMES"
+    kubectl(*takes_volumes[:-1], *volumes_of_it)
     volumes = json.loads(kubectl("get", "pv", "-l", INSTANCE, "-o", "json"))["items"]
     found = sorted((item["spec"]["claimRef"]["namespace"], item["metadata"]["labels"][INSTANCE]) for item in volumes)
     left = [(place, name) for place, name in found if place in (namespace, other)]
