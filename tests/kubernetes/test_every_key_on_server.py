@@ -247,8 +247,11 @@ def test_the_role_that_deploys_does_all_of_it(
     recipe = on_gpu("irsa", 4, **WEIGHTS["irsa"], **PROMETHEUS, **MONITORS[1], **PODS[1])
     wanted = wanted_of(recipe, namespace)
     platform.cluster.apply(path("Namespace", "", namespace), wanted[0].request)
-    as_guest(config, platform, tmp_path, "Role/toolkit-deploy", "ClusterRole/toolkit-deploy")
+    as_guest(config, platform, tmp_path, "Role/toolkit-deploy", f"ClusterRole/toolkit-deploy-{namespace}")
     guest = quickly(SESSION.open(f"/{namespace}"))
+    guest.cluster.apply(path("Namespace", "", namespace), wanted[0].request)
+    with pytest.raises(ApiException, match="forbidden"):
+        guest.cluster.apply(path("Namespace", "", "default"), wanted[0].request)
     with guest.lease(recipe.name):
         deploy(guest, recipe, tmp_path)
     assert guest.status(recipe.name).status
@@ -275,3 +278,5 @@ def test_the_roles_that_look_change_nothing(
     with pytest.raises(ApiException) as error:
         guest.cluster.call("GET", asks)
     assert error.value.status == (403 if role == "toolkit-read" else 503)  # allowed, and no pod there
+    with pytest.raises(ApiException, match="forbidden"):
+        guest.cluster.call("POST", f"{path('Pod', namespace, 'any')}/proxy/")

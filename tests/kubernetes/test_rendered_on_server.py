@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,10 +19,13 @@ import yaml
 from real_server import ASSETS, write_kubeconfig
 
 from toolkit.cli.main import run
+from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
 from toolkit.platforms.kubernetes.rules.rollback import references
 
 _PATIENCE_SECONDS = 30.0
-SHIPPED = Path(__file__).parents[2] / "recipes/llama-3.1-8b-instruct/eagle3.lock.json"
+RECIPES = Path(__file__).parents[2] / "recipes"
+SHIPPED = RECIPES / "llama-3.1-8b-instruct/eagle3.lock.json"
+HOWTO = Path(__file__).parents[2] / "docs/howto/kubernetes.md"
 Kubectl = Callable[..., str]
 
 
@@ -91,6 +97,101 @@ def test_one_of_two_endpoints_of_a_namespace_is_deleted(kubectl: Kubectl, namesp
     of_ours = [line for line in left.splitlines() if line.rpartition("/")[2].startswith(("first", "second"))]
     assert [line for line in of_ours if "/first" in line] == []
     assert len(of_ours) == 5
+
+
+def on_trainium(folder: Path, name: str, namespace: str, bucket: str) -> Path:
+    """The folder of an endpoint whose compiled code lies in that bucket."""
+    shipped = RECIPES / "qwen3-32b/draft-model-trn2-eks.yaml"
+    path, yaml_text = folder / f"{name}.yaml", shipped.read_text()
+    recipe = {**yaml.safe_load(yaml_text), "name": name}
+    recipe["engine"] = {**recipe["engine"], "compile": "ahead"}
+    settings = {"namespace": namespace, "artifacts_bucket": bucket, "neuron_devices": "device-plugin"}
+    recipe["platform"] = {**recipe["platform"], "kubernetes": settings}
+    path.write_text(json.dumps(recipe))
+    path.with_suffix(".lock.json").write_bytes(shipped.with_suffix(".lock.json").read_bytes())
+    assert run(["render", str(path), "--out", str(folder / name)]) == 0
+    return folder / name
+
+
+def test_endpoints_bring_their_volumes_of_compiled_code_and_leave_them(
+    kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    """The namespace's folder is applied once, whatever buckets its endpoints have."""
+    first, second, third = (
+        on_trainium(tmp_path, name, namespace, bucket)
+        for name, bucket in (("first", "ours"), ("second", "ours"), ("third", "another"))
+    )
+    apply(kubectl, first / "namespace")
+    for folder in (first, second, third):
+        apply(kubectl, folder)
+    claims = kubectl("get", "pvc", "-n", namespace, "-o", "name").split()
+    assert len(claims) == 2
+    kubectl("delete", "--wait=false", *documented("kubectl delete -k manifests (.*?)`"), "-k", first)
+    assert kubectl("get", "pvc", "-n", namespace, "-o", "name").split() == claims
+    left = kubectl("get", "deployment,configmap", "-n", namespace, "-o", "name")
+    assert [name in left for name in ("first", "second", "third")] == [False, True, True]
+
+
+def documented(pattern: str) -> list[str]:
+    """Words of a command of the how-to."""
+    (found,) = re.findall(pattern, HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    return shlex.split(found)
+
+
+def test_the_documented_clean_up_takes_one_endpoint_of_one_namespace(
+    kubectl: Kubectl, namespace: str, tmp_path: Path
+) -> None:
+    other = f"{namespace}-other"
+    for place in (namespace, other):
+        for name in ("chat", "search"):
+            folder = rendered(tmp_path, name, place, weights_bucket="our-models")
+            apply(kubectl, folder / "namespace")
+            apply(kubectl, folder)
+    block = documented(r"^```console\n\$ (kubectl get -n NAMESPACE pvc .*?)^```")
+    words = " ".join(block).replace("NAMESPACE", namespace).replace("=NAME", "=chat")
+    lists, takes, takes_volumes = (command.split() for command in words.split(" $ kubectl "))
+    volumes_of_it = kubectl(*lists[1:]).split()
+    kubectl(*takes)
+    assert takes_volumes[-1] == "VOLUMES"
+    kubectl(*takes_volumes[:-1], *volumes_of_it)
+    volumes = json.loads(kubectl("get", "pv", "-l", INSTANCE, "-o", "json"))["items"]
+    found = sorted((item["spec"]["claimRef"]["namespace"], item["metadata"]["labels"][INSTANCE]) for item in volumes)
+    left = [(place, name) for place, name in found if place in (namespace, other)]
+    assert left == [(namespace, "search")] * 2 + [(other, "chat")] * 2 + [(other, "search")] * 2
+    assert "chat" not in kubectl("get", "configmap,pvc", "-n", namespace, "-o", "name")
+
+
+def test_the_documented_roles_are_for_a_new_namespace_alone(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    rendered(tmp_path, "chat", namespace)
+    (block,) = re.findall(r"^## What users may do\n+```console\n(.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    script = block.replace("$ ", "").replace("NAMESPACE", namespace)
+    script = script.replace(
+        "toolkit render recipe.yaml", f"{sys.executable} -m toolkit render {tmp_path / 'chat.yaml'}"
+    )
+    done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+    def may(*what: str) -> bool:
+        done = subprocess.run(["kubectl", "auth", "can-i", *what, "--as", "ci"], capture_output=True, text=True)
+        return done.stdout == "yes\n"
+
+    assert may("create", "deployments", "-n", namespace)
+    for verb in ("create", "patch"):  # the two that server-side apply takes
+        assert may(verb, f"namespaces/{namespace}")
+        assert not may(verb, "namespaces/default")
+
+
+def test_the_documented_overlay_is_applied_over_its_base(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
+    base = rendered(tmp_path, "gated", namespace).rename(tmp_path / "manifests")
+    apply(kubectl, base / "namespace")
+    apply(kubectl, base)
+    overlay = tmp_path / "overlays/production"
+    overlay.mkdir(parents=True)
+    (text,) = re.findall(r"^```yaml\n(apiVersion: kustomize.*?)^```", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
+    (overlay / "kustomization.yaml").write_text(text)
+    kubectl(*documented("kubectl (apply [^`$]*) -k overlays/production"), "-k", overlay)
+    place = "jsonpath={.spec.replicas}"
+    assert kubectl("get", "deployment", "gated", "-n", namespace, "-o", place) == "3"
 
 
 def pruned(kubectl: Kubectl, namespace: str, name: str, wanted: list[Mapping[str, Any]]) -> list[str]:

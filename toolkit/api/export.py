@@ -78,7 +78,7 @@ def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates
 def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False) -> dict[str, list[Mapping[str, Any]]]:
     """Manifests of a recipe for a cluster, by part: `namespace`, `base`, `serve`, `compile`, `benchmark` and `rbac`.
 
-    They go in this order, but what `compile` has runs before `serve` does; `namespace` is shared with other endpoints.
+    They go in this order, but what `compile` has runs before `serve` does; `namespace` may have other endpoints.
     Needs no cluster. `to_train` gives the part `train` alone, for a head that need not exist yet. Raises RecipeError
     when a check finds an error, UsageError for what Kubernetes cannot do.
     """

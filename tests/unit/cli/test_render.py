@@ -89,7 +89,7 @@ def test_roles_for_the_cluster_s_users(recipe: str, capsys: Captured) -> None:
     found = {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(capsys.readouterr().out)}
     assert list(found) == [
         *(("Role", f"toolkit-{what}") for what in ("read", "watch", "deploy")),
-        ("ClusterRole", "toolkit-deploy"),
+        ("ClusterRole", "toolkit-deploy-toolkit"),
     ]
     verbs = {verb for rule in found["Role", "toolkit-read"]["rules"] for verb in rule["verbs"]}
     assert verbs == {"get", "list"}
@@ -107,11 +107,13 @@ def waits(name: str) -> str:
 
 
 def test_what_endpoints_share_goes_with_none_of_them(tmp_path: Path) -> None:
+    """Apart from the namespace each base has it, as names of volumes depend on bucket, role and user."""
     folder = tmp_path / "manifests"
     run(["render", ahead(tmp_path), "--out", str(folder)])
-    shared = sorted(path.name.partition("-")[0] for path in (folder / "namespace").glob("*-*.yaml"))
-    assert shared == ["namespace", "persistentvolume", "persistentvolumeclaim"]
-    for path in (folder / "namespace").glob("*-*.yaml"):
+    assert [path.name for path in (folder / "namespace").glob("*-*.yaml")] == ["namespace-toolkit.yaml"]
+    shared = [*(folder / "namespace").glob("*-*.yaml"), *(folder / "base").glob("persistentvolume*-artifacts.yaml")]
+    assert len(shared) == 3
+    for path in shared:
         annotations = yaml.safe_load(path.read_text())["metadata"]["annotations"]
         assert annotations["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false"
         assert annotations["kustomize.toolkit.fluxcd.io/prune"] == "disabled"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, model_validator
+from pydantic import Field, StrictBool, StrictInt, StrictStr, StringConstraints, field_validator, model_validator
 
 from toolkit.recipe.assemble import Sections
 from toolkit.recipe.recipe import Recipe
@@ -22,6 +22,8 @@ LabelKey = Annotated[StrictStr, StringConstraints(pattern=rf"^({_LABEL}(\.{_LABE
 LabelValue = Annotated[StrictStr, StringConstraints(pattern=rf"^({_NAME})?$")]
 BucketName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 UserId = Annotated[StrictInt, Field(ge=0, lt=2**31)]
+# By which the toolkit finds again what it has made (rules/metadata.py).
+_OWN_LABELS = tuple(f"app.kubernetes.io/{what}" for what in ("managed-by", "instance", "name", "component"))
 
 
 class Toleration(Section):
@@ -85,7 +87,7 @@ class PodSection(Section):
     drain_seconds: Annotated[StrictInt, Field(ge=1, le=3600)] | None = Field(
         None,
         description="how long open requests may go on when a pod ends; default: as long as engine.max_model_len tokens "
-        "take at 20 a second, at most 600",
+        "take at 20 a second, at most 555",
     )
 
 
@@ -148,6 +150,13 @@ class KubernetesSection(Section):
         if self.weights_bucket and self.weights_claim:
             raise ValueError("weights come from one place: remove `weights_bucket` or `weights_claim`")
         return self
+
+    @field_validator("monitors")
+    @classmethod
+    def _labels_of_the_toolkit_stay(cls, value: dict[str, str] | None) -> dict[str, str] | None:
+        if taken := [key for key in _OWN_LABELS if key in (value or {})]:
+            raise ValueError(f"the toolkit sets {', '.join(taken)} itself, to find what it has made: remove that label")
+        return value
 
     @model_validator(mode="after")
     def _identity_of_a_role(self) -> KubernetesSection:

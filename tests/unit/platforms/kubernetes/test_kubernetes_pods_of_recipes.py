@@ -15,6 +15,7 @@ from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.manifests import parts, resources
+from toolkit.platforms.kubernetes.rules.metadata import pod_labels
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
@@ -181,14 +182,16 @@ def test_draining_nodes_leaves_pods_running() -> None:
 
 @pytest.mark.parametrize(
     ("longest", "settings", "seconds"),
-    [(4096, {}, 205), (131072, {}, 600), (4096, {"drain_seconds": 1800}, 1800), (None, {}, 600)],
+    [(4096, {}, 205), (131072, {}, 555), (4096, {"drain_seconds": 1800}, 1800), (None, {}, 555)],
 )
 def test_a_pod_that_ends_lets_open_requests_go_on(longest: int | None, settings: dict[str, int], seconds: int) -> None:
     recipe = on_cluster(pod=settings)
     recipe = recipe_with(recipe, engine=recipe.engine.edit(max_model_len=longest))
     assert env(recipe)["TOOLKIT_DRAIN_SECONDS"] == str(seconds)
     pause = spec(recipe)["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert spec(recipe)["terminationGracePeriodSeconds"] >= pause + seconds + 30
+    grace = spec(recipe)["terminationGracePeriodSeconds"]
+    assert grace >= pause + seconds + 30
+    assert settings or grace <= 600  # which the cluster autoscaler waits by default
 
 
 def made(recipe: Recipe, kind: str) -> dict[str, Any]:
@@ -226,6 +229,25 @@ def test_a_role_by_pod_identity_has_no_annotation_and_its_command_is_told() -> N
         on_cluster(pod_identity=True)
 
 
+def test_another_way_to_the_same_role_wants_other_pods() -> None:
+    irsa, identity = (on_cluster(service_account_role=ROLE, pod_identity=by_identity) for by_identity in (False, True))
+    by_irsa, by_identity = (
+        made(recipe, "Deployment")["spec"]["template"]["metadata"]["annotations"]["toolkit/role"]
+        for recipe in (irsa, identity)
+    )
+    assert (by_irsa, by_identity) == (ROLE, f"pod-identity:{ROLE}")
+
+
+def test_pod_identity_takes_the_second_version_of_the_driver_of_buckets() -> None:
+    def told(**settings: Any) -> bool:
+        recipe = on_cluster("s3", weights_bucket="our-models", service_account_role=ROLE, **settings)
+        (note,) = [note for note in RULES.notes(recipe, Account("", "")) if "CSI driver" in note]
+        return "CSI driver, version 2 or newer" in note
+
+    assert told(pod_identity=True)
+    assert not told()
+
+
 def test_the_prometheus_operator_is_told_where_to_look_and_when_to_tell() -> None:
     recipe = on_cluster(monitors={"release": "prometheus"})
     monitor, rules = (made(recipe, kind) for kind in ("PodMonitor", "PrometheusRule"))
@@ -237,6 +259,12 @@ def test_the_prometheus_operator_is_told_where_to_look_and_when_to_tell() -> Non
     # Else whoever reads both would count every request twice.
     assert "prometheus.io/scrape" not in template["metadata"].get("annotations", {})
     assert made(on_cluster(), "Deployment")["spec"]["template"]["metadata"]["annotations"]["prometheus.io/scrape"]
+
+
+def test_labels_for_prometheus_are_none_by_which_the_toolkit_finds_its_own() -> None:
+    for key in pod_labels(on_cluster(), "server"):
+        with pytest.raises(ValueError, match=f"the toolkit sets {key} itself"):
+            on_cluster(monitors={"release": "prometheus", key: "Helm"})
 
 
 def test_drift_of_acceptance_is_an_alert_where_it_is_known_what_to_expect() -> None:

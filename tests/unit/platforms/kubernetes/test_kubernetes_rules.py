@@ -16,6 +16,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
+from toolkit.platforms.kubernetes.rules.manifests import parts
 from toolkit.platforms.kubernetes.rules.rollback import rollback_plan
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 
@@ -75,6 +76,17 @@ def test_resources_are_made_in_the_order_of_the_table_and_shared_ones_once() -> 
     assert positions == sorted(positions)
     assert [item.name for item in made if item.kind == "Namespace"] == ["toolkit"]
     assert {item.name for item in made if item.kind == "Deployment"} == {recipe.name, recipe.baseline().name}
+
+
+def test_what_is_deployed_is_what_is_rendered() -> None:
+    """Both apply as the same manager: what only one of them writes, the other would remove."""
+    recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
+    recipe = pinned(recipe, read_lock(lock_path(recipe)))
+    rendered = parts([recipe])
+    deployed = [item.request for item in RULES.desired([recipe], Account("", ""))]
+    assert deployed == [*rendered["namespace"], *rendered["base"], *rendered["serve"]]
+    annotated = [item["kind"] for item in deployed if "Prune=false" in str(item["metadata"].get("annotations"))]
+    assert annotated == ["Namespace", "ConfigMap"]
 
 
 def test_a_recipe_for_aws_gets_a_clusters_settings() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from typing import Any
 
@@ -33,8 +34,8 @@ APPLY = "kubectl apply --server-side --field-manager=toolkit"
 """As `deploy` does it: by another way kubectl's fields would be another owner's, which `deploy` refuses to change."""
 
 PARTS = ("namespace", "base", "serve", "compile", "benchmark", "rbac")
-"""Sets of manifests, each applied as a whole. `namespace` is what all endpoints of the namespace share, `base` what
-`serve` and `compile` both need, `rbac` what its users may be allowed.
+"""Sets of manifests, each applied as a whole. `namespace` is where endpoints are, `base` what `serve` and `compile`
+both need, `rbac` what its users may be allowed.
 """
 Manifest = Mapping[str, Any]
 
@@ -47,7 +48,7 @@ _UNPRUNED = {
     "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
 }
-# Nor may it go with the application that has made it: other endpoints are in it.
+# Nor may it go with the application that has made it, where other endpoints use it.
 _UNDELETED = {**_UNPRUNED, "argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 # kubectl reads YAML 1.1: these words are no text there unless they are quoted, nor is what begins with a digit.
 _PLAIN = re.compile(r"(?!(?:y|n|yes|no|on|off|true|false|null)$)[a-z/][\w./-]*", re.IGNORECASE)
@@ -72,7 +73,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         disruption_budget(recipe),
         *monitors(recipe),
     ]
-    return [item for item in wanted if item]
+    return [_kept(item) for item in wanted if item]
 
 
 def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
@@ -83,28 +84,28 @@ def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
     serving = list({(item.kind, item.name): item for arm in arms for item in resources(arm)}.values())
     serving.sort(key=lambda item: position(item.kind))
     by_part = {
-        "namespace": [item for item in serving if _is_shared(item.request)],
-        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base and not _is_shared(item.request)],
+        "namespace": [item for item in serving if item.kind == "Namespace"],
+        "base": [item for item in serving if KINDS_BY_NAME[item.kind].is_base and item.kind != "Namespace"],
         "serve": [item for item in serving if not KINDS_BY_NAME[item.kind].is_base],
         "compile": [job for arm in arms if (job := compile_job(arm))],
         "benchmark": benchmark(arms),
         "rbac": roles(arms[0]),
     }
-    wanted = {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
-    return {**wanted, **{part: [_kept(item) for item in wanted[part]] for part in ("namespace", "base")}}
+    return {part: [item.request for item in by_part[part]] for part in PARTS if by_part[part]}
 
 
-def _is_shared(item: Manifest) -> bool:
-    return INSTANCE not in item["metadata"]["labels"]
+def _kept(item: Resource) -> Resource:
+    """With annotations for what GitOps tools must not remove when a commit no longer has it.
 
-
-def _kept(item: Manifest) -> Manifest:
-    """With annotations for what GitOps tools must not remove when a commit no longer has it."""
-    if not _is_shared(item) and item["kind"] not in VERSIONED:
+    `deploy` writes them as well: they would go with its next apply otherwise.
+    """
+    metadata = item.request["metadata"]
+    is_shared = INSTANCE not in metadata["labels"]
+    if not is_shared and item.kind not in VERSIONED:
         return item
-    added = _UNDELETED if _is_shared(item) else _UNPRUNED
-    metadata = item["metadata"]
-    return {**item, "metadata": {**metadata, "annotations": {**metadata.get("annotations", {}), **added}}}
+    added = _UNDELETED if is_shared else _UNPRUNED
+    annotations = {**metadata.get("annotations", {}), **added}
+    return replace(item, request={**item.request, "metadata": {**metadata, "annotations": annotations}})
 
 
 def scales(recipe: Recipe) -> bool:
@@ -179,7 +180,7 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
 
 def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
     """Path and content of each file: a folder for each part. The folder above is what serves, but for `namespace`:
-    who deletes one endpoint's folder leaves what the others share.
+    who deletes one endpoint's folder leaves the others.
 
     The next version has the same files: their names have no digest of the content.
     """

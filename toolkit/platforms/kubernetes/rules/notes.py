@@ -9,7 +9,7 @@ from toolkit.engines.arguments import left_out_notes
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
-from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
@@ -71,7 +71,7 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         yield f"A node needs {disk} GiB of free disk for each pod (ephemeral storage): give its volume that size"
     if compiles:
         role = settings.service_account_role or "its role"
-        yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads and writes {settings.artifacts_bucket}"
+        yield f"It needs {_mountpoint(settings)}; {role} reads and writes {settings.artifacts_bucket}"
     if settings.pod_identity:
         yield (
             f"Pods get their role by an association: aws eks create-pod-identity-association --cluster-name CLUSTER "
@@ -89,13 +89,19 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         )
 
 
+def _mountpoint(settings: KubernetesSection) -> str:
+    """Its version 1 knows pods' roles by IRSA alone."""
+    least = ", version 2 or newer" if settings.pod_identity else ""
+    return f"Mountpoint for Amazon S3's CSI driver{least}"
+
+
 def _models(recipe: Recipe) -> Iterator[str]:
     """Where the models must be before pods can start."""
     settings, folders = cluster(recipe), bucket_folders(recipe)
     if folders:
         role = settings.service_account_role or "its role"
         buckets = ", ".join(sorted({folder.bucket for folder in folders.values()}))
-        yield f"It needs Mountpoint for Amazon S3's CSI driver; {role} reads {buckets}"
+        yield f"It needs {_mountpoint(settings)}; {role} reads {buckets}"
     for folder in folders.values():
         if folder.source:
             yield f"`toolkit deploy` uploads {folder.source} first; for manifests by hand: {upload_command(folder)}"

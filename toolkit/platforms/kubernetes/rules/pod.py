@@ -39,8 +39,8 @@ _PRE_STOP_SECONDS, _END_SECONDS = 10, 35
 # What compiles ends the engine that it has started (neuron_compile.py, END_SECONDS).
 _COMPILE_GRACE_SECONDS = 70
 # A slow stream: a guess, as a longer drain costs only time. The cluster autoscaler kills what has not ended after 600 s
-# (its --max-graceful-termination-sec).
-_TOKENS_PER_SECOND, _MOST_DRAIN_SECONDS = 20, 600
+# (its --max-graceful-termination-sec), from the first of the three steps to the last.
+_TOKENS_PER_SECOND, _MOST_DRAIN_SECONDS = 20, 600 - _PRE_STOP_SECONDS - _END_SECONDS
 
 
 def start_seconds(recipe: Recipe) -> int:
@@ -92,8 +92,10 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         "terminationGracePeriodSeconds": grace,
         **(_spread(recipe) if serves else {"restartPolicy": "Never"}),
     }
-    # A pod gets a role (IRSA) when it is made, so that another role wants other pods.
+    # A pod gets a role when it is made, so that another role, or another way to it, wants other pods.
     role, own = cluster(recipe).service_account_role, cluster(recipe).pod.annotations
+    if cluster(recipe).pod_identity:
+        role = f"pod-identity:{role}"
     if cluster(recipe).monitors is not None:
         scraped = {}  # it would count everything twice
     annotations = {**(scraped if serves else _UNDISTURBED), **own, **({"toolkit/role": role} if role else {})}

@@ -30,7 +30,7 @@ _READ = [
     _rule("v1", ("pods", "events"), _LOOK),
     _rule("v1", ("pods/log",), ("get",)),
 ]
-_ASK = [_rule("v1", ("services/proxy", "pods/proxy"), ("get", "create"))]
+_ASK = [_rule("v1", ("services/proxy",), ("get", "create")), _rule("v1", ("pods/proxy",), ("get",))]
 
 
 def roles(recipe: Recipe) -> list[Resource]:
@@ -43,16 +43,17 @@ def roles(recipe: Recipe) -> list[Resource]:
         # For a moment, where a trained head is copied.
         _rule("v1", ("pods",), ("create", "delete")),
     ]
+    namespace = cluster(recipe).namespace
     everywhere = [
-        _rule("v1", ("namespaces",), ("get", "create", "patch")),
+        {**_rule("v1", ("namespaces",), ("get", "create", "patch")), "resourceNames": [namespace]},
+        # Their names have their content, so that nobody knows them before.
         _rule("v1", ("persistentvolumes",), _APPLY),
     ]
-    namespace = cluster(recipe).namespace
     return [
         _role("Role", "toolkit-read", _READ, namespace),
         _role("Role", "toolkit-watch", [*_READ, *_ASK], namespace),
         _role("Role", "toolkit-deploy", [*_READ, *_ASK, *deploys], namespace),
-        _role("ClusterRole", "toolkit-deploy", everywhere),
+        _role("ClusterRole", f"toolkit-deploy-{namespace}", everywhere),
     ]
 
 
