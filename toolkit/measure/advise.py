@@ -148,7 +148,7 @@ class Demand:
         count, waited, scaling = self._known[key]
         there = scaling.mean if scaling else count
         price = None if option.price is None else option.price * there
-        measured = min(max(one.tpot) for _, curves in option.curves for one in curves)
+        measured = min(one.steps[-1][0] for _, one in key[0].paces)
         return Choice(
             option.instance,
             option.k,

@@ -160,9 +160,14 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
 
 
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
-    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average."""
-    counts = sorted(set.intersection(*(set(one.tpot) for one in curves)))
-    seconds = accumulate((fmean(one.step(count) for one in curves) for count in counts), max)
+    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average.
+
+    Where only some were measured with so many requests, the others' steps lie on their lines, as far as all reach.
+    """
+    alone = [Pace(one.k, tuple((count, one.step(count)) for count in one.tpot), 0.0, ()) for one in curves]
+    most = min(max(one.tpot) for one in curves)
+    counts = sorted({count for one in curves for count in one.tpot if count <= most})
+    seconds = accumulate((fmean(one.seconds(count) for one in alone) for count in counts), max)
     steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0

@@ -54,6 +54,12 @@ def test_a_step_with_more_requests_that_was_quicker_by_chance_counts_as_long_as_
     assert noisy.seconds(1000) == noisy.seconds(16)
 
 
+def test_workloads_that_were_measured_at_other_numbers_of_requests_are_compared_on_their_lines() -> None:
+    """All of this engine's steps lie on one line, so nothing is lost as far as both reach."""
+    both = pace(speeds(report(loads=(1, 4, 16)), report(loads=(1, 8, 64), workloads=("code",))).at(7))
+    assert dict(both.steps) == pytest.approx({load: step(7, load) for load in (1, 4, 8, 16)})
+
+
 def test_another_acceptance_changes_the_tokens_of_a_step_and_not_its_time() -> None:
     _, curves = curves_at(speeds(report()), 7)
     now, then = pace(curves), pace(curves, acceptance=2 * length(7))
