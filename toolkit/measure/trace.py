@@ -26,7 +26,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST = 10_000_000
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
-_FEWEST_REQUESTS, _SECONDS_AT_A_RATE = 3_000, 60
+_FEWEST_REQUESTS = 3_000
 
 
 def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:
@@ -92,11 +92,14 @@ def per_second(text: str) -> float:
     return value
 
 
-def at_rate(rate: float, prompt_tokens: int, answer_tokens: int) -> tuple[Request, ...]:
-    """Requests at a rate, at moments by chance (a Poisson process) that are the same each time."""
+def at_rate(rate: float, prompt_tokens: int, answer_tokens: int, seconds: float = 60.0) -> tuple[Request, ...]:
+    """Requests of at least so many seconds, at moments by chance (a Poisson process) that are the same each time.
+
+    There are fewer where that would be too many to simulate.
+    """
     pauses = random.Random(0)  # noqa: S311
     found, now = [], 0.0
-    for _ in range(min(max(_FEWEST_REQUESTS, round(rate * _SECONDS_AT_A_RATE)), _MOST_REQUESTS)):
+    for _ in range(max(_FEWEST_REQUESTS, round(min(rate * seconds, _MOST_REQUESTS)))):
         found.append(Request(now, prompt_tokens, answer_tokens))
         now += pauses.expovariate(rate)
     return tuple(found)

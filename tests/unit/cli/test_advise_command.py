@@ -10,9 +10,11 @@ import pytest
 from measured_speeds import report, write_report
 
 import toolkit
+from toolkit.api.advising import _traffic
 from toolkit.api.handles import _served_with
 from toolkit.catalog import lookup
 from toolkit.cli.main import run
+from toolkit.recipe.schema import Slo
 
 Captured = pytest.CaptureFixture[str]
 RECIPE = "gpt-oss-20b/p-eagle"
@@ -156,6 +158,17 @@ def test_an_slo_that_nothing_meets_names_what_is_nearest(speeds: str, capsys: Ca
     assert "ml.g7e.2xlarge at K = 7 is nearest, " in shown
     assert "missed by " in shown
     assert "In the recipe" not in shown
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "said"),
+    [(75.0, 160, []), (900.0, 22, ["Only 22 s were simulated, where a queue settles in 160 s: take a margin"])],
+)
+def test_a_queue_is_given_the_time_to_settle_in_or_a_note_says_so(rate: float, seconds: int, said: list[str]) -> None:
+    """At 75 a second 7 instances stay below 8 s for the first minute only."""
+    requests, notes = _traffic(toolkit.load(RECIPE), (), Slo(e2e=8), None, rate, 800, 200)
+    assert requests[-1].at == pytest.approx(seconds, rel=0.05)
+    assert notes == said
 
 
 def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, capsys: Captured) -> None:
