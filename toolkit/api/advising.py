@@ -176,7 +176,8 @@ def advise(
     folder = home_folder("tuning") / loaded.name
     tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]
-    found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method)
+    served = {"engine": loaded.engine.name, "target": str(loaded.target)}
+    found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method, served)
     requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens)
     there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
     options = [option for one in found for option in _options(loaded, one, there)]

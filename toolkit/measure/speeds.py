@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import NormalDist, fmean
+from types import MappingProxyType
 from typing import Literal
 
 from toolkit.errors import UsageError
@@ -76,13 +77,21 @@ class Speeds:
         return [one for one in self.curves if one.k == k]
 
 
-def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tuple[list[Speeds], list[str]]:
-    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing."""
+def read_speeds(
+    reports: Iterable[tuple[str, Measurement]], method: str, served: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Speeds], list[str]]:
+    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing.
+
+    `served` is what reports must be of, by the keys of their settings, as far as these have them.
+    """
     found: dict[str, list[tuple[str, Curve]]] = {}
     notes: list[str] = []
-    for name, report in reports:
+    for name, whole in reports:
+        rows, why = _known(whole)
+        report = replace(whole, arms=rows)
+        notes += [f"{name}: {one}" for one in why]
         try:
-            instance, curves = _read(report, method)
+            instance, curves = _read(report, method, served)
         except UsageError as error:
             notes.append(f"{name} is left out: {error.message}. {error.hint}")
             continue
@@ -95,8 +104,29 @@ def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tupl
     return speeds, list(dict.fromkeys(notes))
 
 
-def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
+def _known(report: Measurement) -> tuple[tuple[ArmReport, ...], list[str]]:
+    """The rows of arms whose K is known, and that answered; why the others are left out."""
+    recipe = not {"engine", "speculation"}.isdisjoint(report.setting)  # of method none it tells the engine alone
+    known, notes = [], []
+    for row in report.arms:
+        if row.failed + row.incomplete >= row.requests:
+            notes.append(f"{row.arm} at {row.concurrency} requests at a time is left out: none was answered in full")
+        elif bool(row.acceptance_length) if row.arm == _BASELINE else not recipe:
+            notes.append(f"{row.arm} is left out: it may draft, and the report does not tell its K")
+        else:
+            known.append(row)
+    return tuple(known), notes
+
+
+def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[str, list[Curve]]:
     """Raises UsageError for a report that tells no speed of the engine."""
+    for key, name in served.items():
+        said = str(report.setting.get(key, name))
+        if said != name and not said.startswith((f"{name} ", f"{name}@")):  # a version, a revision
+            raise UsageError(f"its {key} is {said}, not {name}", hint="Measure the recipe itself.")
+    if report.setting.get("cache") == "warm":
+        hint = "Measure again without --cache warm."
+        raise UsageError("its prompts came from a warm prefix cache, and took no time", hint=hint)
     types = str(report.setting.get("instance types") or "")
     if "," in types:
         hint = "Name one in platform.instance_types, deploy and measure again."

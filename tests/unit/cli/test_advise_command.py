@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +232,14 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
 def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], message: str, capsys: Captured) -> None:
     assert run(["advise", RECIPE, *arguments]) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_report_says_its_target_and_one_of_another_is_left_out(tmp_path: Path, capsys: Captured) -> None:
+    other = _served_with(toolkit.load("qwen3-coder-30b-a3b/p-eagle"), has_instances=True)
+    of_other = write_report(tmp_path / "other.json", replace(report(), setting=other))
+    found = document(capsys, *trace(tmp_path, request(0)), "--speeds", of_other, code=1)
+    assert found["choices"] == []
+    assert f"{of_other} is left out: its target is {other['target']}, not openai/gpt-oss-20b" in found["notes"][0]
 
 
 def test_a_report_of_a_k_by_batch_size_says_so() -> None:
