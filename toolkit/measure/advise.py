@@ -97,7 +97,7 @@ class Choice:
 class Worth:
     """What another acceptance length would save, in US dollars a month; `instances` as many as would then do.
 
-    `saves_per_month` is None where a price is unknown, and where nothing meets the SLO now.
+    `saves_per_month` is None where a price is unknown, and where nothing meets the SLO now, or then.
     """
 
     before: float
@@ -135,7 +135,8 @@ class Demand:
         for length, of, source in lengths:
             then = min((self.choice(one, length) for one in drafting), key=_order)
             before, after = best.price_per_month, then.price_per_month
-            saves = max(before - after, 0.0) if before is not None and after is not None and best.met else None
+            met = best.met and then.met
+            saves = max(before - after, 0.0) if met and before is not None and after is not None else None
             what = now.acceptance_length, length, of, source
             found.append(Worth(*what, then.instance, then.instances, then.margin, saves))
         return tuple(found)

@@ -127,6 +127,12 @@ def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[
     if report.setting.get("cache") == "warm":
         hint = "Measure again without --cache warm."
         raise UsageError("its prompts came from a warm prefix cache, and took no time", hint=hint)
+    for row in report.arms:
+        times = [one for each in (row.ttft, row.tpot) if each for one in (each.p50, each.p90)]
+        figures = (*times, row.prompt_tokens, row.answer_tokens, row.acceptance_length)
+        if not all(0 < one < math.inf for one in figures if one is not None):
+            hint = "Measure again: times, tokens and acceptance are above 0."
+            raise UsageError(f"{row.arm} on {row.workload} has figures that cannot be", hint=hint)
     types = str(report.setting.get("instance types") or "")
     if "," in types:
         hint = "Name one in platform.instance_types, deploy and measure again."
@@ -149,7 +155,7 @@ def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[
 def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
     for workload in dict.fromkeys(row.workload for row in rows):
         there = {row.concurrency: row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot}
-        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot and row.tpot.p50}
+        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot}
         one = there.get(1)
         if one and 1 in tpot and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
             yield Curve(
@@ -157,7 +163,7 @@ def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
                 k,
                 one.prompt_tokens,
                 one.answer_tokens,
-                (one.acceptance_length or 1.0) if k else 1.0,
+                (k and one.acceptance_length) or 1.0,
                 one.acceptance_per_position[:k],
                 one.ttft.p50,
                 math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,

@@ -6,11 +6,11 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import BinaryIO, NoReturn
 
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.queue import Request
-from toolkit.recipe.rows import ENDINGS, columns_of, kind, rows
+from toolkit.recipe.rows import ENDINGS, Row, columns_of, kind, rows
 from toolkit.words import suggest
 
 KEYS = ("at", "prompt_tokens", "answer_tokens")
@@ -35,7 +35,7 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
         raise UsageError(f"{path} is no trace: its name ends in none of {', '.join(ENDINGS)}", hint=_EXAMPLE)
     try:
         with path.open("rb") as stream:
-            read = sorted(_requests(rows(stream, str(path), KEYS)), key=lambda item: item[0].at)
+            read = sorted(_requests(_rows(stream, path)), key=lambda item: item[0].at)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Correct the path of --traffic.") from error
     if not read:
@@ -51,10 +51,21 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
     return tuple(one for one, _ in moved), dict(moved), notes
 
 
-def _requests(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[Request, str]]:
+def _rows(stream: BinaryIO, path: Path) -> Iterator[Row]:
+    """Its errors show what a row of a trace is: other files of rows have prompts."""
+    try:
+        for where, row in rows(stream, str(path), KEYS):
+            if isinstance(row, UsageError):
+                raise row
+            yield where, row
+    except MissingPackage:
+        raise
+    except UsageError as error:
+        raise UsageError(error.message, hint=_EXAMPLE) from error
+
+
+def _requests(found: Iterator[Row]) -> Iterator[tuple[Request, str]]:
     for where, row in found:
-        if isinstance(row, UsageError):
-            raise row
         if not isinstance(row, Mapping):
             raise UsageError(f"{where}: a request must be an object, not {kind(row)}", hint=_EXAMPLE)
         if unknown := [str(key) for key in row if key not in KEYS]:

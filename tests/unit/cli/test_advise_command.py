@@ -195,7 +195,7 @@ def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, cap
         ((request(0, prompt="many"),), "trace.jsonl:1: `prompt_tokens` must be a whole number", "Write on each line"),
         ((request(0, answer=0),), "trace.jsonl:1: `answer_tokens` must be a whole number", "Write on each line"),
         ((request(0), "[1]"), "trace.jsonl:2: a request must be an object, not a list", "Write on each line"),
-        (("{",), "trace.jsonl:1: it is not JSON", ""),
+        (("{",), "trace.jsonl:1: it is not JSON", 'Write on each line: {"at": 12.5'),
         (
             (request(0), request(1, prompt=40000)),
             "trace.jsonl:2: 40000 + 200 tokens, and engine.max_model_len of",

@@ -97,6 +97,14 @@ def test_a_better_head_saves_what_the_instances_cost_that_it_spares() -> None:
     assert little.saves_per_month == 0
 
 
+def test_a_better_head_saves_nothing_that_is_known_where_it_misses_the_slo() -> None:
+    demand = Demand(at_rate(1.0, 800, 200), Slo(tpot=0.012), LAG)
+    best, slow = option("large", 6.0, k=0), option("slow", 1.0, slower=15.0)
+    (worth,) = demand.worth(demand.choice(best), demand.choice(slow), [slow], [(4.5, "a head", "card")])
+    assert worth.margin < 0
+    assert worth.saves_per_month is None
+
+
 def day(rates: list[float]) -> tuple[Request, ...]:
     """An hour of Poisson traffic at each rate."""
     pauses, found = random.Random(3), []

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measured_speeds import LOADS, PROMPT, READING, length, report, step
 
+from toolkit.measure.measurement import Percentiles
 from toolkit.measure.report import BenchReport
 from toolkit.measure.speeds import Speeds, curves_at, find_schedule, pace, read_speeds
-
 
 SERVED = {"engine": "vllm", "target": "org/target"}
 
@@ -121,6 +122,23 @@ def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
     assert dict(pace(found[0].at(7)).steps)[1] == pytest.approx(step(7, 1, 2.0))
 
 
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"prompt_tokens": -1.0},
+        {"answer_tokens": 0.0},
+        {"acceptance_length": 0.0},
+        {"tpot": Percentiles(-0.01, 0.01, None, 48)},
+        {"ttft": Percentiles(0.1, math.inf, None, 48)},
+    ],
+)
+def test_a_report_with_figures_that_cannot_be_is_left_out(figures: dict[str, Any]) -> None:
+    baseline, *others = report().arms
+    found, (note,) = read_speeds([("a", replace(report(), arms=(replace(baseline, **figures), *others)))], "p-eagle")
+    assert found == []
+    assert note.startswith("a is left out: baseline on chat has figures that cannot be")
+
+
 @pytest.mark.parametrize("setting", [{"engine": "vllm 0.33.0"}, {"target": "org/target@abc123"}, {"cache": "cold"}])
 def test_a_report_of_another_version_or_revision_counts(setting: dict[str, str]) -> None:
     (found,), notes = read_speeds([("a", told(**setting))], "p-eagle", SERVED)
@@ -152,6 +170,5 @@ def test_an_arm_that_answered_nothing_at_some_load_was_not_measured_there() -> N
     arms = tuple(replace(row, failed=row.requests) if row.concurrency == 64 else row for row in report().arms)
     (found,), notes = read_speeds([("a", replace(report(), arms=arms))], "p-eagle")
     assert {max(one.tpot) for one in found.curves} == {16}
-    assert notes == [
-        f"a: {arm} at 64 requests at a time is left out: none was answered in full" for arm in ("baseline", "speculative")
-    ]
+    why = "at 64 requests at a time is left out: none was answered in full"
+    assert notes == [f"a: {arm} {why}" for arm in ("baseline", "speculative")]
