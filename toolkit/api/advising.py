@@ -30,6 +30,8 @@ COLUMNS = ("instances", "K", "$/h", "$/month", "TTFT p90", "TPOT p90", "e2e p90"
 _UNMEASURED = 3
 _NO_LIMIT = 2**31
 _BETTER = (0.5, 1.0)
+# A queue settles in many times what a request takes.
+_LEAST_SECONDS, _LONGER = 60.0, 20
 
 
 @dataclass(frozen=True)
@@ -174,8 +176,9 @@ def advise(
     folder = home_folder("tuning") / loaded.name
     tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]
-    found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method)
-    requests, more = _traffic(loaded, found, traffic, rate, prompt_tokens, answer_tokens)
+    served = {"engine": loaded.engine.name, "target": str(loaded.target)}
+    found, notes = read_speeds(((name, load_report(path)) for name, path in named), loaded.method, served)
+    requests, more = _traffic(loaded, found, slo, traffic, rate, prompt_tokens, answer_tokens)
     there = fit(loaded).fits if loaded.platform_rules.facts.has_instance_types else ()
     options = [option for one in found for option in _options(loaded, one, there)]
     demand = Demand(requests, slo, lookup.platform(loaded.platform.name).endpoint_seconds)
@@ -201,6 +204,7 @@ def advise(
 def _traffic(
     recipe: Recipe,
     speeds: Sequence[Speeds],
+    slo: Slo,
     traffic: str | os.PathLike[str] | None,
     rate: float | None,
     prompt_tokens: int | None,
@@ -219,7 +223,13 @@ def _traffic(
             raise UsageError(f"the length of {missing}s is not known", hint=f"Add --{missing}-tokens N.")
         prompt = prompt_tokens or round(sum(one.prompt_tokens for one in curves) / len(curves))
         answer = answer_tokens or round(sum(one.answer_tokens for one in curves) / len(curves))
-        requests, where, notes = at_rate(rate, prompt, answer), {}, []
+        tpot = slo.tpot or max((one for each in curves for one in each.tpot.values()), default=0.0)
+        seconds = max(_LEAST_SECONDS, _LONGER * max(slo.ttft or 0.0, slo.e2e or 0.0, answer * tpot))
+        requests, where, notes = at_rate(rate, prompt, answer, seconds), {}, []
+        if requests[-1].at < seconds / 2:
+            notes.append(
+                f"Only {requests[-1].at:.0f} s were simulated, where a queue settles in {seconds:.0f} s: take a margin"
+            )
     for one in requests:
         if longest and one.prompt_tokens + one.answer_tokens > longest:
             key = f"engine.max_model_len of {recipe.path}:{recipe.lines.get('engine.max_model_len', 1)}"

@@ -115,7 +115,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
 
 def _served_with(recipe: Recipe, has_instances: bool) -> dict[str, str]:
     """What a report says of the engine, the speculation and the hardware."""
-    facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}"}
+    facts = {"engine": f"{recipe.engine.name} {recipe.engine.version}", "target": str(recipe.target)}
     if recipe.speculation:
         by_batch = ", by batch size" if recipe.speculation.schedule else ""
         facts["speculation"] = f"{recipe.speculation.method} K={recipe.speculation.num_speculative_tokens}{by_batch}"

@@ -9,7 +9,7 @@ from functools import cached_property
 from statistics import fmean
 
 from toolkit.measure.break_even import BatchSizes
-from toolkit.measure.queue import Engine, Request, Waited, simulate
+from toolkit.measure.queue import Engine, Request, Waited, most_served, simulate
 from toolkit.measure.speeds import Curve, Quality, mean_acceptance, pace
 from toolkit.recipe.schema import Slo
 
@@ -17,6 +17,7 @@ HOURS_PER_MONTH = 730
 MOST_INSTANCES = 512
 _WINDOW = 3600.0
 _FEWEST_WINDOWS = 3
+_LEAST_SECONDS = 60.0  # requests that come at once are no rate
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ class Scaling:
 class Choice:
     """An option with as many instances as it needs. Times are the 90th percentiles in seconds.
 
-    `margin` is the least share of a limit that is left; below 0 the SLO is not met with any number of instances.
+    `margin` is the least share that is left of a limit, or of the requests that can be served; below 0 the SLO is not
+    met with any number of instances.
     `requests_per_instance` is what autoscaling aims at. Prices are in US dollars, None if unknown. `beyond` is the most
     requests in one step, where that is more than were measured at a time.
     """
@@ -95,7 +97,7 @@ class Choice:
 class Worth:
     """What another acceptance length would save, in US dollars a month; `instances` as many as would then do.
 
-    `saves_per_month` is None where a price is unknown, and where nothing meets the SLO now.
+    `saves_per_month` is None where a price is unknown, and where nothing meets the SLO now, or then.
     """
 
     before: float
@@ -117,7 +119,7 @@ class Demand:
     lag: float
 
     @cached_property
-    def _known(self) -> dict[tuple[Engine, int], tuple[int, Waited, Scaling | None]]:
+    def _known(self) -> dict[tuple[Engine, int], tuple[int, Waited, float, Scaling | None]]:
         return {}
 
     def choose(self, options: Iterable[Option]) -> tuple[Choice, ...]:
@@ -133,7 +135,8 @@ class Demand:
         for length, of, source in lengths:
             then = min((self.choice(one, length) for one in drafting), key=_order)
             before, after = best.price_per_month, then.price_per_month
-            saves = max(before - after, 0.0) if before is not None and after is not None and best.met else None
+            met = best.met and then.met
+            saves = max(before - after, 0.0) if met and before is not None and after is not None else None
             what = now.acceptance_length, length, of, source
             found.append(Worth(*what, then.instance, then.instances, then.margin, saves))
         return tuple(found)
@@ -142,13 +145,12 @@ class Demand:
         """An option with as many instances as it needs; as if its acceptance length were another one."""
         key = option.engine(acceptance), option.most_instances
         if key not in self._known:  # types that differ in their price alone are simulated once
-            count, waited = _instances(*key, self.requests, self.slo)
-            met = margin_of(waited, self.slo) >= 0
-            self._known[key] = count, waited, self._scaling(key[0], count) if met else None
-        count, waited, scaling = self._known[key]
+            count, waited, margin = _instances(*key, self.requests, self.slo)
+            self._known[key] = count, waited, margin, self._scaling(key[0], count) if margin >= 0 else None
+        count, waited, margin, scaling = self._known[key]
         there = scaling.mean if scaling else count
         price = None if option.price is None else option.price * there
-        measured = min(max(one.tpot) for _, curves in option.curves for one in curves)
+        measured = min(one.steps[-1][0] for _, one in key[0].paces)
         return Choice(
             option.instance,
             option.k,
@@ -158,7 +160,7 @@ class Demand:
             waited.ttft.p90,
             waited.tpot.p90 if waited.tpot else None,
             waited.e2e.p90,
-            margin_of(waited, self.slo),
+            margin,
             max(1, math.ceil(waited.in_flight * count / there)),
             option.quality,
             option.source,
@@ -198,20 +200,27 @@ def margin_of(waited: Waited, slo: Slo) -> float:
     return min(((limit - time.p90) / limit for time, limit in times if limit and time), default=1.0)
 
 
-def _instances(engine: Engine, most: int, requests: Sequence[Request], slo: Slo) -> tuple[int, Waited]:
-    """The fewest instances that meet the SLO; else as many as were tried, more of which would not help."""
+def _instances(engine: Engine, most: int, requests: Sequence[Request], slo: Slo) -> tuple[int, Waited, float]:
+    """The fewest instances that meet the SLO, and its margin; else as many as were tried, more of which do not help.
+
+    They also serve as many requests per second as come, else the queue grows however long it may be simulated.
+    """
+    seconds = max(requests[-1].at - requests[0].at, _LEAST_SECONDS)
+    needed = len(requests) / seconds / most_served(requests, engine)
 
     def met(count: int) -> bool:
-        tried[count] = simulate(requests, engine, [(0.0, count)])
-        return margin_of(tried[count], slo) >= 0
+        waited = simulate(requests, engine, [(0.0, count)])
+        tried[count] = count, waited, min(margin_of(waited, slo), 1 - needed / count)
+        return tried[count][-1] >= 0
 
-    tried: dict[int, Waited] = {}
-    enough, too_few = 1, 0
+    tried: dict[int, tuple[int, Waited, float]] = {}
+    enough = min(max(1, math.ceil(needed)), most)
+    too_few = enough - 1
     while not met(enough):
-        if tried[enough].largest_step == 1 or enough >= most:
-            return enough, tried[enough]
+        if tried[enough][1].largest_step == 1 or enough >= most:
+            return tried[enough]
         too_few, enough = enough, min(enough * 2, most)
     while enough - too_few > 1:
         middle = (enough + too_few) // 2
         enough, too_few = (middle, too_few) if met(middle) else (enough, middle)
-    return enough, tried[enough]
+    return tried[enough]

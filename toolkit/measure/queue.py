@@ -18,11 +18,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from statistics import NormalDist, fmean
 
 from toolkit.measure.measurement import Percentiles
 from toolkit.measure.statistics import percentiles
 
 _ROUNDING = 1e-9
+_DEVIATIONS = tuple(NormalDist().inv_cdf((i + 0.5) / 20) for i in range(20))
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,17 @@ def simulate(requests: Sequence[Request], engine: Engine, instances: Sequence[tu
             fleet[one].step(now)
         heapq.heappush(ends, (fleet[one].ends, one))
     return _waited(done, requests[0].at, fleet)
+
+
+def most_served(requests: Sequence[Request], engine: Engine) -> float:
+    """The requests like these that an instance serves per second while it is full: with more, its queue grows."""
+    prompt = fmean(one.prompt_tokens for one in requests)
+    answer = fmean(one.answer_tokens for one in requests)
+    full = max(1, min(engine.max_requests, int(engine.kv_tokens / (prompt + answer))))
+    pace = engine.paces[engine.pace(full)][1]
+    shares = fmean(1 / _own_pace(pace, kind, each) for kind in range(len(pace.kinds)) for each in _DEVIATIONS)
+    steps = 1 + (answer - 1) * shares
+    return full / (steps * pace.seconds(full) + full * prompt * pace.prompt_token)
 
 
 def _own_pace(pace: Pace, number: int, deviation: float) -> float:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import NormalDist, fmean
+from types import MappingProxyType
 from typing import Literal
 
 from toolkit.errors import UsageError
@@ -76,13 +77,21 @@ class Speeds:
         return [one for one in self.curves if one.k == k]
 
 
-def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tuple[list[Speeds], list[str]]:
-    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing."""
+def read_speeds(
+    reports: Iterable[tuple[str, Measurement]], method: str, served: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Speeds], list[str]]:
+    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing.
+
+    `served` is what reports must be of, by the keys of their settings, as far as these have them.
+    """
     found: dict[str, list[tuple[str, Curve]]] = {}
     notes: list[str] = []
-    for name, report in reports:
+    for name, whole in reports:
+        rows, why = _known(whole)
+        report = replace(whole, arms=rows)
+        notes += [f"{name}: {one}" for one in why]
         try:
-            instance, curves = _read(report, method)
+            instance, curves = _read(report, method, served)
         except UsageError as error:
             notes.append(f"{name} is left out: {error.message}. {error.hint}")
             continue
@@ -95,8 +104,35 @@ def read_speeds(reports: Iterable[tuple[str, Measurement]], method: str) -> tupl
     return speeds, list(dict.fromkeys(notes))
 
 
-def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
+def _known(report: Measurement) -> tuple[tuple[ArmReport, ...], list[str]]:
+    """The rows of arms whose K is known, and that answered; why the others are left out."""
+    recipe = not {"engine", "speculation"}.isdisjoint(report.setting)  # of method none it tells the engine alone
+    known, notes = [], []
+    for row in report.arms:
+        if row.failed + row.incomplete >= row.requests:
+            notes.append(f"{row.arm} at {row.concurrency} requests at a time is left out: none was answered in full")
+        elif bool(row.acceptance_length) if row.arm == _BASELINE else not recipe:
+            notes.append(f"{row.arm} is left out: it may draft, and the report does not tell its K")
+        else:
+            known.append(row)
+    return tuple(known), notes
+
+
+def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[str, list[Curve]]:
     """Raises UsageError for a report that tells no speed of the engine."""
+    for key, name in served.items():
+        said = str(report.setting.get(key, name))
+        if said != name and not said.startswith((f"{name} ", f"{name}@")):  # a version, a revision
+            raise UsageError(f"its {key} is {said}, not {name}", hint="Measure the recipe itself.")
+    if report.setting.get("cache") == "warm":
+        hint = "Measure again without --cache warm."
+        raise UsageError("its prompts came from a warm prefix cache, and took no time", hint=hint)
+    for row in report.arms:
+        times = [one for each in (row.ttft, row.tpot) if each for one in (each.p50, each.p90)]
+        figures = (*times, row.prompt_tokens, row.answer_tokens, row.acceptance_length)
+        if not all(0 < one < math.inf for one in figures if one is not None):
+            hint = "Measure again: times, tokens and acceptance are above 0."
+            raise UsageError(f"{row.arm} on {row.workload} has figures that cannot be", hint=hint)
     types = str(report.setting.get("instance types") or "")
     if "," in types:
         hint = "Name one in platform.instance_types, deploy and measure again."
@@ -119,7 +155,7 @@ def _read(report: Measurement, method: str) -> tuple[str, list[Curve]]:
 def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
     for workload in dict.fromkeys(row.workload for row in rows):
         there = {row.concurrency: row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot}
-        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot and row.tpot.p50}
+        tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot}
         one = there.get(1)
         if one and 1 in tpot and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
             yield Curve(
@@ -127,7 +163,7 @@ def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
                 k,
                 one.prompt_tokens,
                 one.answer_tokens,
-                (one.acceptance_length or 1.0) if k else 1.0,
+                (k and one.acceptance_length) or 1.0,
                 one.acceptance_per_position[:k],
                 one.ttft.p50,
                 math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,
@@ -160,9 +196,14 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
 
 
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
-    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average."""
-    counts = sorted(set.intersection(*(set(one.tpot) for one in curves)))
-    seconds = accumulate((fmean(one.step(count) for one in curves) for count in counts), max)
+    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average.
+
+    Where only some were measured with so many requests, the others' steps lie on their lines, as far as all reach.
+    """
+    alone = [Pace(one.k, tuple((count, one.step(count)) for count in one.tpot), 0.0, ()) for one in curves]
+    most = min(max(one.tpot) for one in curves)
+    counts = sorted({count for one in curves for count in one.tpot if count <= most})
+    seconds = accumulate((fmean(one.seconds(count) for one in alone) for count in counts), max)
     steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0

@@ -6,11 +6,11 @@ import random
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import BinaryIO, NoReturn
 
-from toolkit.errors import UsageError
+from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.queue import Request
-from toolkit.recipe.rows import ENDINGS, columns_of, kind, rows
+from toolkit.recipe.rows import ENDINGS, Row, columns_of, kind, rows
 from toolkit.words import suggest
 
 KEYS = ("at", "prompt_tokens", "answer_tokens")
@@ -26,7 +26,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _LONGEST = 10_000_000
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
-_FEWEST_REQUESTS, _SECONDS_AT_A_RATE = 3_000, 60
+_FEWEST_REQUESTS = 3_000
 
 
 def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:
@@ -35,7 +35,7 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
         raise UsageError(f"{path} is no trace: its name ends in none of {', '.join(ENDINGS)}", hint=_EXAMPLE)
     try:
         with path.open("rb") as stream:
-            read = sorted(_requests(rows(stream, str(path), KEYS)), key=lambda item: item[0].at)
+            read = sorted(_requests(_rows(stream, path)), key=lambda item: item[0].at)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Correct the path of --traffic.") from error
     if not read:
@@ -51,10 +51,21 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
     return tuple(one for one, _ in moved), dict(moved), notes
 
 
-def _requests(found: Iterator[tuple[str, Any]]) -> Iterator[tuple[Request, str]]:
+def _rows(stream: BinaryIO, path: Path) -> Iterator[Row]:
+    """Its errors show what a row of a trace is: other files of rows have prompts."""
+    try:
+        for where, row in rows(stream, str(path), KEYS):
+            if isinstance(row, UsageError):
+                raise row
+            yield where, row
+    except MissingPackage:
+        raise
+    except UsageError as error:
+        raise UsageError(error.message, hint=_EXAMPLE) from error
+
+
+def _requests(found: Iterator[Row]) -> Iterator[tuple[Request, str]]:
     for where, row in found:
-        if isinstance(row, UsageError):
-            raise row
         if not isinstance(row, Mapping):
             raise UsageError(f"{where}: a request must be an object, not {kind(row)}", hint=_EXAMPLE)
         if unknown := [str(key) for key in row if key not in KEYS]:
@@ -92,11 +103,14 @@ def per_second(text: str) -> float:
     return value
 
 
-def at_rate(rate: float, prompt_tokens: int, answer_tokens: int) -> tuple[Request, ...]:
-    """Requests at a rate, at moments by chance (a Poisson process) that are the same each time."""
+def at_rate(rate: float, prompt_tokens: int, answer_tokens: int, seconds: float = 60.0) -> tuple[Request, ...]:
+    """Requests of at least so many seconds, at moments by chance (a Poisson process) that are the same each time.
+
+    There are fewer where that would be too many to simulate.
+    """
     pauses = random.Random(0)  # noqa: S311
     found, now = [], 0.0
-    for _ in range(min(max(_FEWEST_REQUESTS, round(rate * _SECONDS_AT_A_RATE)), _MOST_REQUESTS)):
+    for _ in range(max(_FEWEST_REQUESTS, round(min(rate * seconds, _MOST_REQUESTS)))):
         found.append(Request(now, prompt_tokens, answer_tokens))
         now += pauses.expovariate(rate)
     return tuple(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 from measured_speeds import report, write_report
 
 import toolkit
+from toolkit.api.advising import _traffic
 from toolkit.api.handles import _served_with
 from toolkit.catalog import lookup
 from toolkit.cli.main import run
+from toolkit.recipe.schema import Slo
 
 Captured = pytest.CaptureFixture[str]
 RECIPE = "gpt-oss-20b/p-eagle"
@@ -158,6 +161,17 @@ def test_an_slo_that_nothing_meets_names_what_is_nearest(speeds: str, capsys: Ca
     assert "In the recipe" not in shown
 
 
+@pytest.mark.parametrize(
+    ("rate", "seconds", "said"),
+    [(75.0, 160, []), (900.0, 22, ["Only 22 s were simulated, where a queue settles in 160 s: take a margin"])],
+)
+def test_a_queue_is_given_the_time_to_settle_in_or_a_note_says_so(rate: float, seconds: int, said: list[str]) -> None:
+    """At 75 a second 7 instances stay below 8 s for the first minute only."""
+    requests, notes = _traffic(toolkit.load(RECIPE), (), Slo(e2e=8), None, rate, 800, 200)
+    assert requests[-1].at == pytest.approx(seconds, rel=0.05)
+    assert notes == said
+
+
 def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, capsys: Captured) -> None:
     few = write_report(tmp_path / "few.json", report(loads=(1, 2)))
     (note,) = document(capsys, "--rate", "6/s", "--speeds", few)["notes"]
@@ -181,7 +195,7 @@ def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, cap
         ((request(0, prompt="many"),), "trace.jsonl:1: `prompt_tokens` must be a whole number", "Write on each line"),
         ((request(0, answer=0),), "trace.jsonl:1: `answer_tokens` must be a whole number", "Write on each line"),
         ((request(0), "[1]"), "trace.jsonl:2: a request must be an object, not a list", "Write on each line"),
-        (("{",), "trace.jsonl:1: it is not JSON", ""),
+        (("{",), "trace.jsonl:1: it is not JSON", 'Write on each line: {"at": 12.5'),
         (
             (request(0), request(1, prompt=40000)),
             "trace.jsonl:2: 40000 + 200 tokens, and engine.max_model_len of",
@@ -218,6 +232,14 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
 def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], message: str, capsys: Captured) -> None:
     assert run(["advise", RECIPE, *arguments]) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_report_says_its_target_and_one_of_another_is_left_out(tmp_path: Path, capsys: Captured) -> None:
+    other = _served_with(toolkit.load("qwen3-coder-30b-a3b/p-eagle"), has_instances=True)
+    of_other = write_report(tmp_path / "other.json", replace(report(), setting=other))
+    found = document(capsys, *trace(tmp_path, request(0)), "--speeds", of_other, code=1)
+    assert found["choices"] == []
+    assert f"{of_other} is left out: its target is {other['target']}, not openai/gpt-oss-20b" in found["notes"][0]
 
 
 def test_a_report_of_a_k_by_batch_size_says_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 from measured_speeds import length, report
 
 from toolkit.measure.advise import MOST_INSTANCES, Choice, Demand, Option
-from toolkit.measure.queue import Request
+from toolkit.measure.queue import Request, most_served
 from toolkit.measure.speeds import curves_at, read_speeds
 from toolkit.measure.trace import at_rate
 from toolkit.recipe.schema import Slo
@@ -67,6 +67,19 @@ def test_one_instance_less_would_not_do() -> None:
     assert not demand.choice(fewer).met
 
 
+def test_instances_serve_as_many_requests_as_come_even_where_only_tokens_are_limited() -> None:
+    """64 at a time have quick tokens however many wait: what is served in a second does not grow with these."""
+    rate, loose = 40.0, Slo(tpot=0.1)
+    chosen = best(loose, rate, LARGE)
+    assert chosen.met
+    served = chosen.instances * most_served([Request(0, 800, 200)], LARGE.engine())
+    assert rate * 0.97 < served < rate * 1.5  # by chance a few less come
+    alone = best(loose, rate, replace(LARGE, most_instances=1))
+    assert alone.tpot
+    assert alone.tpot < 0.1
+    assert alone.margin == pytest.approx(1 - rate * chosen.instances / served, rel=0.03)
+
+
 def test_what_nothing_meets_is_found_without_trying_hundreds() -> None:
     chosen = best(Slo(tpot=0.0001), 5.0, LARGE)
     assert not chosen.met
@@ -82,6 +95,14 @@ def test_a_better_head_saves_what_the_instances_cost_that_it_spares() -> None:
     assert much.instances < now.instances
     assert much.saves_per_month == pytest.approx((now.instances - much.instances) * 6.0 * 730)
     assert little.saves_per_month == 0
+
+
+def test_a_better_head_saves_nothing_that_is_known_where_it_misses_the_slo() -> None:
+    demand = Demand(at_rate(1.0, 800, 200), Slo(tpot=0.012), LAG)
+    best, slow = option("large", 6.0, k=0), option("slow", 1.0, slower=15.0)
+    (worth,) = demand.worth(demand.choice(best), demand.choice(slow), [slow], [(4.5, "a head", "card")])
+    assert worth.margin < 0
+    assert worth.saves_per_month is None
 
 
 def day(rates: list[float]) -> tuple[Request, ...]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from toolkit.measure.queue import Engine, Kind, Pace, Request, simulate
+from toolkit.measure.queue import Engine, Kind, Pace, Request, most_served, simulate
 from toolkit.measure.trace import at_rate
 
 ALONE = ((0.0, 1),)
@@ -41,6 +41,14 @@ def test_beyond_saturation_the_wait_grows_with_the_number_of_requests() -> None:
     few, many = (simulate(of_rate(2.0, count), engine((1, 1.0), requests=1), ALONE) for count in (1000, 2000))
     assert few.ttft.p90 == pytest.approx(0.9 * 500, rel=0.1)
     assert many.ttft.p90 == pytest.approx(2 * few.ttft.p90, rel=0.1)
+
+
+@pytest.mark.parametrize("limit", [{}, {"max_requests": 8}, {"kv_tokens": 2400}])
+def test_a_full_instance_serves_what_is_reckoned(limit: dict[str, int]) -> None:
+    one = replace(engine((1, 0.02), (16, 0.05), k=4, tokens=2.5, prompt_token=1e-4), **limit)
+    waiting = [Request(0.0, 200, 100)] * 3000
+    ended = simulate(waiting, one, ALONE).e2e.p90 / 0.9
+    assert most_served(waiting, one) == pytest.approx(3000 / ended, rel=0.05)
 
 
 def test_a_request_alone_is_reckoned_by_hand() -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from measured_speeds import LOADS, PROMPT, READING, length, report, step
 
+from toolkit.measure.measurement import Percentiles
 from toolkit.measure.report import BenchReport
 from toolkit.measure.speeds import Speeds, curves_at, find_schedule, pace, read_speeds
+
+SERVED = {"engine": "vllm", "target": "org/target"}
+
+
+def told(**setting: str) -> BenchReport:
+    return replace(report(), setting={**report().setting, **setting})
 
 
 def speeds(*reports: BenchReport) -> Speeds:
@@ -54,6 +62,12 @@ def test_a_step_with_more_requests_that_was_quicker_by_chance_counts_as_long_as_
     assert noisy.seconds(1000) == noisy.seconds(16)
 
 
+def test_workloads_that_were_measured_at_other_numbers_of_requests_are_compared_on_their_lines() -> None:
+    """All of this engine's steps lie on one line, so nothing is lost as far as both reach."""
+    both = pace(speeds(report(loads=(1, 4, 16)), report(loads=(1, 8, 64), workloads=("code",))).at(7))
+    assert dict(both.steps) == pytest.approx({load: step(7, load) for load in (1, 4, 8, 16)})
+
+
 def test_another_acceptance_changes_the_tokens_of_a_step_and_not_its_time() -> None:
     _, curves = curves_at(speeds(report()), 7)
     now, then = pace(curves), pace(curves, acceptance=2 * length(7))
@@ -75,13 +89,16 @@ def test_the_k_that_is_fastest_for_each_number_of_requests() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "why"),
+    ("one", "why"),
     [
         (report("ml.g7e.2xlarge, ml.p5.4xlarge"), "it may have run on any of ml.g7e.2xlarge, ml.p5.4xlarge"),
+        (told(cache="warm"), "its prompts came from a warm prefix cache"),
+        (told(engine="sglang 0.5"), "its engine is sglang 0.5, not vllm. Measure the recipe itself."),
+        (told(target="org/target-1b"), "its target is org/target-1b, not org/target"),
         (report(method="eagle3"), "it is of eagle3 K=7. Measure the recipe itself, with p-eagle"),
         (report(loads=(1,)), "it lacks answers at 1 and at more requests at a time"),
         (report(loads=(4, 16)), "it lacks answers at 1 and at more requests at a time"),
-        (replace(report(), setting={"speculation": "p-eagle K=7, by batch size"}), "it is of p-eagle K=7, by batch"),
+        (told(speculation="p-eagle K=7, by batch size"), "it is of p-eagle K=7, by batch"),
         (replace(report(), arms=(*report().arms, replace(report().arms[0], arm="third"))), "it has several arms"),
         (
             replace(report(), arms=tuple(replace(row, prompt_tokens=None) for row in report().arms)),
@@ -89,8 +106,8 @@ def test_the_k_that_is_fastest_for_each_number_of_requests() -> None:
         ),
     ],
 )
-def test_a_report_that_tells_no_speed_is_left_out_and_why(told: BenchReport, why: str) -> None:
-    found, (note,) = read_speeds([("old.json", told)], "p-eagle")
+def test_a_report_that_tells_no_speed_is_left_out_and_why(one: BenchReport, why: str) -> None:
+    found, (note,) = read_speeds([("old.json", one)], "p-eagle", SERVED)
     assert found == []
     assert note.startswith("old.json is left out: ")
     assert why in note
@@ -103,3 +120,55 @@ def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
         ("ml.p5.4xlarge", ("c",)),
     ]
     assert dict(pace(found[0].at(7)).steps)[1] == pytest.approx(step(7, 1, 2.0))
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {"prompt_tokens": -1.0},
+        {"answer_tokens": 0.0},
+        {"acceptance_length": 0.0},
+        {"tpot": Percentiles(-0.01, 0.01, None, 48)},
+        {"ttft": Percentiles(0.1, math.inf, None, 48)},
+    ],
+)
+def test_a_report_with_figures_that_cannot_be_is_left_out(figures: dict[str, Any]) -> None:
+    baseline, *others = report().arms
+    found, (note,) = read_speeds([("a", replace(report(), arms=(replace(baseline, **figures), *others)))], "p-eagle")
+    assert found == []
+    assert note.startswith("a is left out: baseline on chat has figures that cannot be")
+
+
+@pytest.mark.parametrize("setting", [{"engine": "vllm 0.33.0"}, {"target": "org/target@abc123"}, {"cache": "cold"}])
+def test_a_report_of_another_version_or_revision_counts(setting: dict[str, str]) -> None:
+    (found,), notes = read_speeds([("a", told(**setting))], "p-eagle", SERVED)
+    assert (found.measured, notes) == ((0, 7), [])
+
+
+def test_a_server_whose_speculation_is_not_told_does_not_count_as_one_without() -> None:
+    """As a URL, and an endpoint that is known by its name alone."""
+    (found,), (note,) = read_speeds([("url.json", replace(report(), setting={"cache": "cold"}))], "p-eagle")
+    assert [dict(pace(found.at(0)).steps)[1]] == [pytest.approx(step(0, 1))]
+    assert found.measured == (0,)
+    assert note == "url.json: speculative is left out: it may draft, and the report does not tell its K"
+
+
+def test_a_recipe_without_speculation_is_one_at_k_0() -> None:
+    arms = tuple(replace(row, arm="speculative") for row in report().arms if row.arm == "baseline")
+    found = speeds(BenchReport("toy", (), arms, setting={"engine": "vllm 0.32.0"}))
+    assert dict(pace(found.at(0)).steps)[1] == pytest.approx(step(0, 1))
+
+
+def test_a_baseline_that_drafts_is_not_one_without_speculation() -> None:
+    arms = tuple(replace(row, acceptance_length=2.0) if row.arm == "baseline" else row for row in report().arms)
+    (found,), (note,) = read_speeds([("a", replace(report(), arms=arms))], "p-eagle")
+    assert found.measured == (7,)
+    assert note.startswith("a: baseline is left out: it may draft")
+
+
+def test_an_arm_that_answered_nothing_at_some_load_was_not_measured_there() -> None:
+    arms = tuple(replace(row, failed=row.requests) if row.concurrency == 64 else row for row in report().arms)
+    (found,), notes = read_speeds([("a", replace(report(), arms=arms))], "p-eagle")
+    assert {max(one.tpot) for one in found.curves} == {16}
+    why = "at 64 requests at a time is left out: none was answered in full"
+    assert notes == [f"a: {arm} {why}" for arm in ("baseline", "speculative")]
