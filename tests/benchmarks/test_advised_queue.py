@@ -42,7 +42,7 @@ def test_predicted_and_measured_latencies(
     asked = {"seconds": SECONDS, "progress": Silent()}
     closed = toolkit.bench(endpoint, concurrency=LOADS, requests=CLOSED_REQUESTS, **asked)
     opened = toolkit.bench(endpoint, concurrency=(), rates=RATES, requests=OPEN_REQUESTS, journal=journal, **asked)
-    (speeds,), _ = read_speeds([("closed", closed)], recipe.method)
+    (speeds,), _ = read_speeds([("closed", closed)], recipe.method, {})
     limits = recipe.engine.max_num_seqs, recipe.engine.max_num_batched_tokens or 0, 10**9
     paces = {one.workload: pace([one]) for one in speeds.curves if one.k}
     with capsys.disabled():

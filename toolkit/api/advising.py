@@ -30,8 +30,7 @@ COLUMNS = ("instances", "K", "$/h", "$/month", "TTFT p90", "TPOT p90", "e2e p90"
 _UNMEASURED = 3
 _NO_LIMIT = 2**31
 _BETTER = (0.5, 1.0)
-# A queue settles in many times what a request takes.
-_LEAST_SECONDS, _LONGER = 60.0, 20
+_LEAST_SECONDS, _LONGER = 60.0, 20  # a queue settles in many times what a request takes
 
 
 @dataclass(frozen=True)
@@ -227,9 +226,7 @@ def _traffic(
         seconds = max(_LEAST_SECONDS, _LONGER * max(slo.ttft or 0.0, slo.e2e or 0.0, answer * tpot))
         requests, where, notes = at_rate(rate, prompt, answer, seconds), {}, []
         if requests[-1].at < seconds / 2:
-            notes.append(
-                f"Only {requests[-1].at:.0f} s were simulated, where a queue settles in {seconds:.0f} s: take a margin"
-            )
+            notes = [f"Only {requests[-1].at:.0f} s are simulated; a queue settles in {seconds:.0f} s: take a margin"]
     for one in requests:
         if longest and one.prompt_tokens + one.answer_tokens > longest:
             key = f"engine.max_model_len of {recipe.path}:{recipe.lines.get('engine.max_model_len', 1)}"

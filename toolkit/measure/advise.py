@@ -15,8 +15,7 @@ from toolkit.recipe.schema import Slo
 
 HOURS_PER_MONTH = 730
 MOST_INSTANCES = 512
-_WINDOW = 3600.0
-_FEWEST_WINDOWS = 3
+_WINDOW, _FEWEST_WINDOWS = 3600.0, 3
 _LEAST_SECONDS = 60.0  # requests that come at once are no rate
 
 
@@ -65,8 +64,7 @@ class Scaling:
 class Choice:
     """An option with as many instances as it needs. Times are the 90th percentiles in seconds.
 
-    `margin` is the least share that is left of a limit, or of the requests that can be served; below 0 the SLO is not
-    met with any number of instances.
+    `margin` is the least share left of a limit, or of what can be served; below 0 no number of instances meets the SLO.
     `requests_per_instance` is what autoscaling aims at. Prices are in US dollars, None if unknown. `beyond` is the most
     requests in one step, where that is more than were measured at a time.
     """
@@ -134,9 +132,8 @@ class Demand:
         found = []
         for length, of, source in lengths:
             then = min((self.choice(one, length) for one in drafting), key=_order)
-            before, after = best.price_per_month, then.price_per_month
-            met = best.met and then.met
-            saves = max(before - after, 0.0) if met and before is not None and after is not None else None
+            old, new = best.price_per_month, then.price_per_month
+            saves = max(old - new, 0.0) if best.met and then.met and old is not None and new is not None else None
             what = now.acceptance_length, length, of, source
             found.append(Worth(*what, then.instance, then.instances, then.margin, saves))
         return tuple(found)
@@ -176,11 +173,12 @@ class Demand:
         An instance is asked for in the hour that needs it, and stays for one more.
         """
         hour = max(_WINDOW, 2 * self.lag)
-        hours: list[list[Request]] = [[] for _ in range(int(self.requests[-1].at // hour) + 1)]
+        count = self.requests[-1].at // hour + 1
+        if most == 1 or count < _FEWEST_WINDOWS:
+            return None
+        hours: list[list[Request]] = [[] for _ in range(int(count))]
         for request in self.requests:
             hours[int(request.at // hour)].append(request)
-        if most == 1 or len(hours) < _FEWEST_WINDOWS:
-            return None
         needs = [_instances(engine, most, one, self.slo)[0] if one else 1 for one in hours]
         there = [max(pair) for pair in zip(needs, (needs[0], *needs), strict=False)]
         steps = [(0.0, there[0]), *((i * hour + self.lag, count) for i, count in enumerate(there[1:], 1))]
@@ -201,10 +199,8 @@ def margin_of(waited: Waited, slo: Slo) -> float:
 
 
 def _instances(engine: Engine, most: int, requests: Sequence[Request], slo: Slo) -> tuple[int, Waited, float]:
-    """The fewest instances that meet the SLO, and its margin; else as many as were tried, more of which do not help.
-
-    They also serve as many requests per second as come, else the queue grows however long it may be simulated.
-    """
+    """The fewest instances that meet the SLO, and its margin; else as many as were tried, more of which do not help."""
+    # they also serve as many requests per second as come, else the queue grows beyond what is simulated
     seconds = max(requests[-1].at - requests[0].at, _LEAST_SECONDS)
     needed = len(requests) / seconds / most_served(requests, engine)
 

@@ -232,8 +232,7 @@ def most_served(requests: Sequence[Request], engine: Engine) -> float:
     full = max(1, min(engine.max_requests, int(engine.kv_tokens / (prompt + answer))))
     pace = engine.paces[engine.pace(full)][1]
     shares = fmean(1 / _own_pace(pace, kind, each) for kind in range(len(pace.kinds)) for each in _DEVIATIONS)
-    steps = 1 + (answer - 1) * shares
-    return full / (steps * pace.seconds(full) + full * prompt * pace.prompt_token)
+    return full / ((1 + (answer - 1) * shares) * pace.seconds(full) + full * prompt * pace.prompt_token)
 
 
 def _own_pace(pace: Pace, number: int, deviation: float) -> float:

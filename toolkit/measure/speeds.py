@@ -17,7 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from statistics import NormalDist, fmean
-from types import MappingProxyType
 from typing import Literal
 
 from toolkit.errors import UsageError
@@ -78,20 +77,18 @@ class Speeds:
 
 
 def read_speeds(
-    reports: Iterable[tuple[str, Measurement]], method: str, served: Mapping[str, str] = MappingProxyType({})
+    reports: Iterable[tuple[str, Measurement]], method: str, served: Mapping[str, str]
 ) -> tuple[list[Speeds], list[str]]:
-    """The speeds by instance type, of a drafting method and without; and why others of the reports tell nothing.
-
-    `served` is what reports must be of, by the keys of their settings, as far as these have them.
-    """
+    """The speeds by instance type of what is `served`, with a drafting method and without, and why others tell none."""
     found: dict[str, list[tuple[str, Curve]]] = {}
     notes: list[str] = []
-    for name, whole in reports:
-        rows, why = _known(whole)
-        report = replace(whole, arms=rows)
-        notes += [f"{name}: {one}" for one in why]
+    for name, report in reports:
+        of_recipe = not {"engine", "speculation"}.isdisjoint(report.setting)  # of method none it tells the engine alone
+        why = [_unknown(row, of_recipe) for row in report.arms]
+        rows = tuple(row for row, unknown in zip(report.arms, why, strict=True) if not unknown)
+        notes += [f"{name}: {one}" for one in why if one]
         try:
-            instance, curves = _read(report, method, served)
+            instance, curves = _read(replace(report, arms=rows), method, served)
         except UsageError as error:
             notes.append(f"{name} is left out: {error.message}. {error.hint}")
             continue
@@ -104,18 +101,12 @@ def read_speeds(
     return speeds, list(dict.fromkeys(notes))
 
 
-def _known(report: Measurement) -> tuple[tuple[ArmReport, ...], list[str]]:
-    """The rows of arms whose K is known, and that answered; why the others are left out."""
-    recipe = not {"engine", "speculation"}.isdisjoint(report.setting)  # of method none it tells the engine alone
-    known, notes = [], []
-    for row in report.arms:
-        if row.failed + row.incomplete >= row.requests:
-            notes.append(f"{row.arm} at {row.concurrency} requests at a time is left out: none was answered in full")
-        elif bool(row.acceptance_length) if row.arm == _BASELINE else not recipe:
-            notes.append(f"{row.arm} is left out: it may draft, and the report does not tell its K")
-        else:
-            known.append(row)
-    return tuple(known), notes
+def _unknown(row: ArmReport, of_recipe: bool) -> str:
+    """Why a row tells no speed at a known K; empty if it does."""
+    if row.failed + row.incomplete >= row.requests:
+        return f"{row.arm} at {row.concurrency} requests at a time is left out: none was answered in full"
+    drafts = bool(row.acceptance_length) if row.arm == _BASELINE else not of_recipe
+    return f"{row.arm} is left out: it may draft, and the report does not tell its K" if drafts else ""
 
 
 def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[str, list[Curve]]:
@@ -125,14 +116,12 @@ def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[
         if said != name and not said.startswith((f"{name} ", f"{name}@")):  # a version, a revision
             raise UsageError(f"its {key} is {said}, not {name}", hint="Measure the recipe itself.")
     if report.setting.get("cache") == "warm":
-        hint = "Measure again without --cache warm."
-        raise UsageError("its prompts came from a warm prefix cache, and took no time", hint=hint)
+        raise UsageError("its prompts came from a warm prefix cache", hint="Measure again without --cache warm.")
     for row in report.arms:
         times = [one for each in (row.ttft, row.tpot) if each for one in (each.p50, each.p90)]
         figures = (*times, row.prompt_tokens, row.answer_tokens, row.acceptance_length)
         if not all(0 < one < math.inf for one in figures if one is not None):
-            hint = "Measure again: times, tokens and acceptance are above 0."
-            raise UsageError(f"{row.arm} on {row.workload} has figures that cannot be", hint=hint)
+            raise UsageError(f"{row.arm} on {row.workload} has figures that are not above 0", hint="Measure again.")
     types = str(report.setting.get("instance types") or "")
     if "," in types:
         hint = "Name one in platform.instance_types, deploy and measure again."
@@ -196,10 +185,8 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
 
 
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
-    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average.
-
-    Where only some were measured with so many requests, the others' steps lie on their lines, as far as all reach.
-    """
+    """The engine's pace at the K of these curves; as if its acceptance length were another one, on average."""
+    # where only some were measured with so many requests, the others' steps lie on their lines
     alone = [Pace(one.k, tuple((count, one.step(count)) for count in one.tpot), 0.0, ()) for one in curves]
     most = min(max(one.tpot) for one in curves)
     counts = sorted({count for one in curves for count in one.tpot if count <= most})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.queue import Request
@@ -23,10 +23,10 @@ _OTHERS = {
 }
 _RATE = re.compile(r"(\d+(?:\.\d+)?)(?:/(s|min|h))?")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
-_LONGEST = 10_000_000
+_LONGEST, _YEAR = 10_000_000, 366 * 86400.0
 # Simulating more takes minutes, and changes the 90th percentile by little.
 _MOST_REQUESTS = 20_000
-_FEWEST_REQUESTS = 3_000
+_FEWEST_REQUESTS, _LEAST_RATE = 3_000, 1 / 3600
 
 
 def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:
@@ -35,11 +35,16 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
         raise UsageError(f"{path} is no trace: its name ends in none of {', '.join(ENDINGS)}", hint=_EXAMPLE)
     try:
         with path.open("rb") as stream:
-            read = sorted(_requests(_rows(stream, path)), key=lambda item: item[0].at)
+            found = [*rows(stream, str(path), KEYS)]
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Correct the path of --traffic.") from error
+    except UsageError as error:
+        raise _shown(error) from error
+    read = sorted(_requests(found), key=lambda item: item[0].at)
     if not read:
         raise UsageError(f"{path} has no requests", hint=_EXAMPLE)
+    if read[-1][0].at - read[0][0].at > _YEAR:
+        raise UsageError(f"{read[-1][1]}: `at` must be in seconds; it is a year after the first", hint=_EXAMPLE)
     whole, notes = read, []
     if len(read) > _MOST_REQUESTS:
         starts = range(len(read) - _MOST_REQUESTS + 1)
@@ -51,21 +56,15 @@ def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], lis
     return tuple(one for one, _ in moved), dict(moved), notes
 
 
-def _rows(stream: BinaryIO, path: Path) -> Iterator[Row]:
-    """Its errors show what a row of a trace is: other files of rows have prompts."""
-    try:
-        for where, row in rows(stream, str(path), KEYS):
-            if isinstance(row, UsageError):
-                raise row
-            yield where, row
-    except MissingPackage:
-        raise
-    except UsageError as error:
-        raise UsageError(error.message, hint=_EXAMPLE) from error
+def _shown(error: UsageError) -> UsageError:
+    """The error with what a trace's row is: other files of rows have prompts."""
+    return error if isinstance(error, MissingPackage) else UsageError(error.message, hint=_EXAMPLE)
 
 
-def _requests(found: Iterator[Row]) -> Iterator[tuple[Request, str]]:
+def _requests(found: Iterable[Row]) -> Iterator[tuple[Request, str]]:
     for where, row in found:
+        if isinstance(row, UsageError):
+            raise _shown(row)
         if not isinstance(row, Mapping):
             raise UsageError(f"{where}: a request must be an object, not {kind(row)}", hint=_EXAMPLE)
         if unknown := [str(key) for key in row if key not in KEYS]:
@@ -98,16 +97,13 @@ def per_second(text: str) -> float:
     """Requests per second of `5/s`, `300/min` or `5`. Raises UsageError."""
     rate = _RATE.fullmatch(text)
     value = float(rate[1]) / _SECONDS[rate[2] or "s"] if rate else 0.0
-    if not 0 < value <= _MOST_REQUESTS:
-        raise UsageError(f"{text!r} is not a rate", hint="Write --rate 5/s, 300/min or 1000/h.")
+    if not _LEAST_RATE <= value <= _MOST_REQUESTS:
+        raise UsageError(f"{text!r} is no rate of one an hour or more", hint="Write --rate 5/s, 300/min or 1000/h.")
     return value
 
 
 def at_rate(rate: float, prompt_tokens: int, answer_tokens: int, seconds: float = 60.0) -> tuple[Request, ...]:
-    """Requests of at least so many seconds, at moments by chance (a Poisson process) that are the same each time.
-
-    There are fewer where that would be too many to simulate.
-    """
+    """Requests of so many seconds, at moments by chance (a Poisson process) that are the same each time."""
     pauses = random.Random(0)  # noqa: S311
     found, now = [], 0.0
     for _ in range(max(_FEWEST_REQUESTS, round(min(rate * seconds, _MOST_REQUESTS)))):

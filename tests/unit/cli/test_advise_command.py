@@ -163,7 +163,7 @@ def test_an_slo_that_nothing_meets_names_what_is_nearest(speeds: str, capsys: Ca
 
 @pytest.mark.parametrize(
     ("rate", "seconds", "said"),
-    [(75.0, 160, []), (900.0, 22, ["Only 22 s were simulated, where a queue settles in 160 s: take a margin"])],
+    [(75.0, 160, []), (900.0, 22, ["Only 22 s are simulated; a queue settles in 160 s: take a margin"])],
 )
 def test_a_queue_is_given_the_time_to_settle_in_or_a_note_says_so(rate: float, seconds: int, said: list[str]) -> None:
     """At 75 a second 7 instances stay below 8 s for the first minute only."""
@@ -195,6 +195,10 @@ def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, cap
         ((request(0, prompt="many"),), "trace.jsonl:1: `prompt_tokens` must be a whole number", "Write on each line"),
         ((request(0, answer=0),), "trace.jsonl:1: `answer_tokens` must be a whole number", "Write on each line"),
         ((request(0), "[1]"), "trace.jsonl:2: a request must be an object, not a list", "Write on each line"),
+        *(
+            ((request(last), request(0)), "trace.jsonl:1: `at` must be in seconds; it is", "Write on each line")
+            for last in (1e308, 1e18, 3.2e7)
+        ),
         (("{",), "trace.jsonl:1: it is not JSON", 'Write on each line: {"at": 12.5'),
         (
             (request(0), request(1, prompt=40000)),
@@ -217,6 +221,7 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
     [
         ((*SLO,), "Write --traffic trace.jsonl, or --rate 5/s."),
         ((*SLO, "--rate", "fast"), "Write --rate 5/s, 300/min or 1000/h."),
+        ((*SLO, "--rate", "0.0000001/h"), "is no rate of one an hour or more"),
         ((*SLO, "--rate", "0/s"), "Write --rate 5/s, 300/min or 1000/h."),
         ((*SLO, "--rate", "5/s"), "Add --prompt-tokens N."),
         ((*SLO, "--rate", "5/s", "--prompt-tokens", "5"), "Add --answer-tokens N."),

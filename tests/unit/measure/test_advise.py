@@ -19,7 +19,7 @@ LAG = 900.0
 
 
 def option(name: str, price: float | None, k: int = 7, slower: float = 1.0) -> Option:
-    (found,), _ = read_speeds([("r", report(name, slower=slower))], "p-eagle")
+    (found,), _ = read_speeds([("r", report(name, slower=slower))], "p-eagle", {})
     quality, curves = curves_at(found, k)
     return Option(name, price, ((64, tuple(curves)),), 64, 8192, 10**6, quality, "r")
 
@@ -126,6 +126,12 @@ def test_instances_follow_a_day_and_are_paid_as_long_as_they_are_there() -> None
     # In the hour of the rise, and the one behind it.
     assert chosen.scaling.mean == pytest.approx((4 + 2 * chosen.instances) / 6)
     assert chosen.price_per_hour == pytest.approx(chosen.scaling.mean)
+
+
+def test_one_instance_is_not_followed_by_the_hour_however_many_these_are() -> None:
+    far_apart = Request(0.0, 800, 200), Request(1e15, 800, 200)
+    chosen = Demand(far_apart, LOOSE, 60.0).choice(LARGE)
+    assert (chosen.instances, chosen.scaling) == (1, None)
 
 
 def test_where_a_rise_would_break_the_slo_all_instances_stay() -> None:

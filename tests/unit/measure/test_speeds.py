@@ -21,7 +21,7 @@ def told(**setting: str) -> BenchReport:
 
 
 def speeds(*reports: BenchReport) -> Speeds:
-    (found,), notes = read_speeds([(f"{i}.json", one) for i, one in enumerate(reports)], "p-eagle")
+    (found,), notes = read_speeds([(f"{i}.json", one) for i, one in enumerate(reports)], "p-eagle", SERVED)
     assert not notes
     return found
 
@@ -114,7 +114,8 @@ def test_a_report_that_tells_no_speed_is_left_out_and_why(one: BenchReport, why:
 
 
 def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
-    found, _ = read_speeds([("a", report()), ("b", report(slower=2.0)), ("c", report("ml.p5.4xlarge"))], "p-eagle")
+    named = [("a", report()), ("b", report(slower=2.0)), ("c", report("ml.p5.4xlarge"))]
+    found, _ = read_speeds(named, "p-eagle", SERVED)
     assert [(one.instance, one.sources) for one in found] == [
         ("ml.g7e.2xlarge", ("a", "b")),
         ("ml.p5.4xlarge", ("c",)),
@@ -134,9 +135,10 @@ def test_the_last_report_of_a_k_counts_and_types_are_told_apart() -> None:
 )
 def test_a_report_with_figures_that_cannot_be_is_left_out(figures: dict[str, Any]) -> None:
     baseline, *others = report().arms
-    found, (note,) = read_speeds([("a", replace(report(), arms=(replace(baseline, **figures), *others)))], "p-eagle")
+    wrong = replace(report(), arms=(replace(baseline, **figures), *others))
+    found, (note,) = read_speeds([("a", wrong)], "p-eagle", SERVED)
     assert found == []
-    assert note.startswith("a is left out: baseline on chat has figures that cannot be")
+    assert note.startswith("a is left out: baseline on chat has figures that are not above 0")
 
 
 @pytest.mark.parametrize("setting", [{"engine": "vllm 0.33.0"}, {"target": "org/target@abc123"}, {"cache": "cold"}])
@@ -147,7 +149,7 @@ def test_a_report_of_another_version_or_revision_counts(setting: dict[str, str])
 
 def test_a_server_whose_speculation_is_not_told_does_not_count_as_one_without() -> None:
     """As a URL, and an endpoint that is known by its name alone."""
-    (found,), (note,) = read_speeds([("url.json", replace(report(), setting={"cache": "cold"}))], "p-eagle")
+    (found,), (note,) = read_speeds([("url.json", replace(report(), setting={"cache": "cold"}))], "p-eagle", SERVED)
     assert [dict(pace(found.at(0)).steps)[1]] == [pytest.approx(step(0, 1))]
     assert found.measured == (0,)
     assert note == "url.json: speculative is left out: it may draft, and the report does not tell its K"
@@ -161,14 +163,14 @@ def test_a_recipe_without_speculation_is_one_at_k_0() -> None:
 
 def test_a_baseline_that_drafts_is_not_one_without_speculation() -> None:
     arms = tuple(replace(row, acceptance_length=2.0) if row.arm == "baseline" else row for row in report().arms)
-    (found,), (note,) = read_speeds([("a", replace(report(), arms=arms))], "p-eagle")
+    (found,), (note,) = read_speeds([("a", replace(report(), arms=arms))], "p-eagle", SERVED)
     assert found.measured == (7,)
     assert note.startswith("a: baseline is left out: it may draft")
 
 
 def test_an_arm_that_answered_nothing_at_some_load_was_not_measured_there() -> None:
     arms = tuple(replace(row, failed=row.requests) if row.concurrency == 64 else row for row in report().arms)
-    (found,), notes = read_speeds([("a", replace(report(), arms=arms))], "p-eagle")
+    (found,), notes = read_speeds([("a", replace(report(), arms=arms))], "p-eagle", SERVED)
     assert {max(one.tpot) for one in found.curves} == {16}
     why = "at 64 requests at a time is left out: none was answered in full"
     assert notes == [f"a: {arm} {why}" for arm in ("baseline", "speculative")]
