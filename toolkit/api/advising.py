@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from toolkit.api.context import require_default_share
 from toolkit.api.fitting import fit
 from toolkit.catalog import lookup
 from toolkit.display import bullets, card, table
@@ -168,9 +169,7 @@ def advise(
     that were measured. `speeds` are reports that `bench … --json` wrote; what `tune` measured of the recipe counts too.
     No speed is invented. Raises UsageError.
     """
-    if slo.share != Slo.model_fields["share"].default:
-        message = f"90 % of the requests are simulated to be within the limits, not {slo.share:.0%}"
-        raise UsageError(message, hint="Leave `share` out of the SLO.")
+    require_default_share(slo)
     loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
     folder = home_folder("tuning") / loaded.name
     tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]

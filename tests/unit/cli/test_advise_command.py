@@ -230,7 +230,7 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
         ((*SLO, "--traffic", "trace.txt"), "its name ends in none of .jsonl"),
         ((*SLO, "--rate", "5/s", "--speeds", "missing.json"), "missing.json cannot be read"),
         (("--slo", "tpot=fast", "--rate", "5/s"), "write ttft=0.5,tpot=50ms"),
-        (("--slo", "ttft=1,share=0.99", "--rate", "5/s"), "Leave `share` out of the SLO."),
+        (("--slo", "ttft=1,share=0.99", "--rate", "5/s"), "Leave `share` out of the SLO"),
         (("--rate", "5/s"), "--slo"),
     ],
 )
