@@ -25,7 +25,6 @@ SECRETS = {
     "in a URL": "STORE=postgres://user:topsecret@host/db vllm serve m/x --chat-template 'https://u:topsecret@h/$X'",
     "within JSON": """vllm serve m/x --kv-transfer-config '{"kv_role": "x", "extra": {"password": "topsecret"}}'""",
     "a key of JSON": "vllm serve m/x --kv-transfer-config.password topsecret --kv-transfer-config.kv_role kv_both",
-    "of the draft": """vllm serve m/x --speculative-config '{"method": "ngram", "api_key": "topsecret"}'""",
     "a known shape": f"STORE=hf_topsecret{'a1' * 12} vllm serve m/x --seed AKIA{'TOPSECRET1234567'}",
     "of the container": "docker run --password topsecret -v /a:/b vllm/vllm-openai:v0.30.0 --model m/x",
     "another command": "vllm serve m/x; export TOKEN=topsecret && curl -H x --api-key topsecret",

@@ -22,6 +22,7 @@ from toys import ToyBox, ToySession
 
 import toolkit
 from toolkit import registry
+from toolkit.api.advising import Advice
 from toolkit.api.catalogue import Catalogue
 from toolkit.api.cleaning import Cleaning
 from toolkit.api.endpoint import Endpoint
@@ -44,6 +45,7 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.errors import Cause, EndpointFailed
 from toolkit.findings import Finding
 from toolkit.loading import load
+from toolkit.measure import advise
 from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.tune_report import TuneReport, TuneRow
@@ -298,7 +300,17 @@ def hostile_cleaning(_: Path) -> Cleaning:
     return Cleaning((item,), (HOSTILE,), (HOSTILE,), (), ((item, HOSTILE),))
 
 
+def hostile_advice(_: Path) -> Advice:
+    choice = advise.Choice(
+        HOSTILE, 3, 1, 1.0, 730.0, 0.1, 0.01, 1.0, margin=0.1, requests_per_instance=4, quality="measured",
+        source=HOSTILE, acceptance_length=3.0,
+    )  # fmt: skip
+    worth = advise.Worth(3.0, 4.0, HOSTILE, HOSTILE, HOSTILE, 1, 0.1, 100.0)
+    return Advice(HOSTILE, 10, 1.0, {"ttft": 1.0}, (choice,), (worth,), (), (HOSTILE,))
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
+    "Advice": hostile_advice,
     "Plan": hostile_plan,
     "Report": hostile_report,
     "BenchReport": lambda _: with_text(HOSTILE),
