@@ -22,8 +22,13 @@ LabelKey = Annotated[StrictStr, StringConstraints(pattern=rf"^({_LABEL}(\.{_LABE
 LabelValue = Annotated[StrictStr, StringConstraints(pattern=rf"^({_NAME})?$")]
 BucketName = Annotated[StrictStr, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")]
 UserId = Annotated[StrictInt, Field(ge=0, lt=2**31)]
-# By which the toolkit finds again what it has made (rules/metadata.py).
-_OWN_LABELS = tuple(f"app.kubernetes.io/{what}" for what in ("managed-by", "instance", "name", "component"))
+OWN_LABELS = (
+    "app.kubernetes.io/managed-by",
+    "app.kubernetes.io/instance",
+    "app.kubernetes.io/name",
+    "app.kubernetes.io/component",
+)
+"""Labels by which the toolkit finds again what it has made: that it has, the endpoint, the engine, the component."""
 
 
 class Toleration(Section):
@@ -154,7 +159,7 @@ class KubernetesSection(Section):
     @field_validator("monitors")
     @classmethod
     def _labels_of_the_toolkit_stay(cls, value: dict[str, str] | None) -> dict[str, str] | None:
-        if taken := [key for key in _OWN_LABELS if key in (value or {})]:
+        if taken := [key for key in OWN_LABELS if key in (value or {})]:
             raise ValueError(f"the toolkit sets {', '.join(taken)} itself, to find what it has made: remove that label")
         return value
 

@@ -8,17 +8,15 @@ from typing import Any, Literal
 
 from toolkit.planning.names import RECIPE_ANNOTATION, RECIPE_TAG, tag_map
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.keys import OWN_LABELS, cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.recipe.recipe import Recipe
 
 Component = Literal["server", "compile", "benchmark", "train"]
 
-INSTANCE = "app.kubernetes.io/instance"
-"""The label with the endpoint's name."""
+_MANAGED_BY, INSTANCE, _ENGINE, COMPONENT = OWN_LABELS
 
-OURS = {"app.kubernetes.io/managed-by": "toolkit"}
-COMPONENT = "app.kubernetes.io/component"
+OURS = {_MANAGED_BY: "toolkit"}
 BENCHMARK, TRAINING = {COMPONENT: "benchmark"}, {COMPONENT: "train"}
 """Labels of the Jobs that measure and train, and of what they need: no deployment creates or removes those."""
 
@@ -40,7 +38,7 @@ def shared(recipe: Recipe, kind: str, name: str, **body: Any) -> Resource:
 
 
 def labels(recipe: Recipe) -> dict[str, str]:
-    return {**OURS, INSTANCE: recipe.name, "app.kubernetes.io/name": recipe.engine.name}
+    return {**OURS, INSTANCE: recipe.name, _ENGINE: recipe.engine.name}
 
 
 def pod_labels(recipe: Recipe, component: Component) -> dict[str, str]:
