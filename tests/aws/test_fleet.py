@@ -128,9 +128,13 @@ def test_ctrl_c_ends_each_and_says_what_is_under_way(number: signal.Signals, tmp
         stderr=subprocess.PIPE,
         text=True,
     )
-    until(lambda: {"chat-00", "chat-01"} <= set(statuses(standin)))
-    command.send_signal(number)
-    printed, said = command.communicate(timeout=120)
+    try:
+        until(lambda: {"chat-00", "chat-01"} <= set(statuses(standin)))
+        command.send_signal(number)
+        printed, said = command.communicate(timeout=120)
+    finally:
+        command.kill()
+        command.wait()
 
     assert command.returncode == 130
     became = states(json.loads(printed))

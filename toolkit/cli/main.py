@@ -9,11 +9,9 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import pairwise
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -21,6 +19,7 @@ import typer
 import toolkit
 from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
+from toolkit.cli.sigterm import end_as_ctrl_c_does
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
@@ -73,7 +72,7 @@ def main() -> None:
     if "deploy" not in getattr(toolkit, "__all__", ()):
         say(f"error: another project's package `toolkit` has replaced files of this one\n  {REINSTALL}")
         sys.exit(_EXIT_CODE_OUTSIDE)
-    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    end_as_ctrl_c_does()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
@@ -81,15 +80,6 @@ def main() -> None:
         code = 0 if error.errno == errno.EPIPE else _file_error(error)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
     sys.exit(code)
-
-
-def _as_ctrl_c(_: int, frame: FrameType | None) -> None:
-    """End as Ctrl-C does, saying what goes on and how to come back: a CI job that is cancelled gets SIGTERM."""
-    interrupt = signal.getsignal(signal.SIGINT)
-    if callable(interrupt):  # a measurement has its own, which keeps what was measured
-        interrupt(signal.SIGINT, frame)
-    else:
-        raise KeyboardInterrupt
 
 
 def run(arguments: list[str]) -> int:

@@ -1,0 +1,92 @@
+"""SIGTERM ends a command as Ctrl-C does, wherever in other people's code it comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import toolkit
+
+ROOT = Path(__file__).parents[3]
+
+
+def said_by(program: str, file: Path) -> list[str]:
+    """What a program of this file prints that hears SIGTERM as the commands do."""
+    begin = f"""
+        import signal, sys, threading, time
+        from toolkit.cli.sigterm import end_as_ctrl_c_does
+        end_as_ctrl_c_does()
+        exec(compile(sys.argv[1], {str(file)!r}, "exec"))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(begin), textwrap.dedent(program)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("at", ["__enter__", "__exit__"])
+def test_a_lock_that_is_just_taken_or_given_back_is_free_afterwards(at: str) -> None:
+    program = f"""
+        class Lock:
+            taken = threading.Lock()
+
+            def __enter__(self):
+                self.taken.acquire()
+                if {at!r} == "__enter__":
+                    signal.raise_signal(signal.SIGTERM)
+
+            def __exit__(self, *_):
+                if {at!r} == "__exit__":
+                    signal.raise_signal(signal.SIGTERM)
+                self.taken.release()
+
+        try:
+            with Lock():
+                pass
+            time.sleep(30)
+        except KeyboardInterrupt:
+            print("interrupted, and taken is", Lock.taken.locked())
+    """
+    assert said_by(program, Path("theirs.py")) == ["interrupted, and taken is False"]
+
+
+def test_it_is_not_lost_where_python_drops_what_a_finalizer_raises() -> None:
+    program = """
+        class Answer:
+            def __del__(self):
+                signal.raise_signal(signal.SIGTERM)
+
+        try:
+            Answer()
+            time.sleep(30)
+            print("went on")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert said_by(program, Path("theirs.py")) == ["interrupted"]
+
+
+def test_in_our_own_code_it_is_heard_at_once_also_by_who_has_a_handler_for_ctrl_c() -> None:
+    program = """
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            print("went on")
+        except KeyboardInterrupt:
+            print("interrupted")
+        signal.signal(signal.SIGINT, lambda number, frame: print("heard", number))
+        signal.raise_signal(signal.SIGTERM)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            print("went on")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    said = said_by(program, Path(toolkit.__file__).parent / "ours.py")
+    assert said == ["interrupted", f"heard {signal.SIGINT.value}", "interrupted"]

@@ -1,0 +1,52 @@
+"""SIGTERM ends a command as Ctrl-C does: a CI job that is cancelled gets it, and so does each command of a fleet.
+
+An exception in the middle of other people's code may be lost. Python drops one out of a finalizer, such as that of an
+HTTP answer, and one out of the `__enter__` of a lock in Python code leaves it taken for ever, by which urllib3 waits
+for itself (https://github.com/python/cpython/issues/78022). So it is raised once our own code runs or waits.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+_OURS = str(Path(__file__).parents[1])
+_MOMENT_SECONDS = 0.005
+_PATIENCE_SECONDS = 1.0
+_CAN_WAIT = hasattr(signal, "setitimer")  # Windows has none
+
+
+def end_as_ctrl_c_does() -> None:
+    """From now on SIGTERM raises KeyboardInterrupt in the main thread, or does what SIGINT's own handler does."""
+    ending = _Ending()
+    signal.signal(signal.SIGTERM, ending.begin)
+    if _CAN_WAIT:
+        signal.signal(signal.SIGALRM, ending.interrupt)
+
+
+@dataclass
+class _Ending:
+    """`deadline` is when it is raised wherever the program is: it may wait for a network, which nobody sees."""
+
+    deadline: float = 0.0
+
+    def begin(self, number: int, frame: FrameType | None) -> None:
+        self.deadline = time.monotonic() + _PATIENCE_SECONDS
+        self.interrupt(number, frame)
+
+    def interrupt(self, _: int, frame: FrameType | None) -> None:
+        if _CAN_WAIT and not _is_ours(frame) and time.monotonic() < self.deadline:
+            signal.setitimer(signal.ITIMER_REAL, _MOMENT_SECONDS)  # which ends in SIGALRM
+            return
+        handler = signal.getsignal(signal.SIGINT)
+        if callable(handler):  # a measurement has its own, which keeps what was measured
+            handler(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
+
+
+def _is_ours(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_code.co_filename.startswith(_OURS)
