@@ -144,7 +144,8 @@ class KubernetesSection(Section):
     monitors: dict[LabelKey, LabelValue] | None = Field(
         None,
         description="labels by which your Prometheus chooses a PodMonitor and a PrometheusRule, such as {release: "
-        "prometheus}: both are made, for the Prometheus operator; default: annotations of the pods alone",
+        "prometheus}: both are made, for the Prometheus operator, and a dashboard for Grafana; default: annotations of "
+        "the pods alone",
     )
     pod: PodSection = Field(
         default_factory=PodSection.model_construct, description="what the engine's pods need on your cluster"

@@ -17,6 +17,7 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from toolkit.planning.names import without_digest
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
+from toolkit.platforms.kubernetes.rules.dashboard import dashboard
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
@@ -73,7 +74,8 @@ def resources(recipe: Recipe) -> list[Resource]:
         disruption_budget(recipe),
         *monitors(recipe),
     ]
-    return [_kept(item) for item in wanted if item]
+    drawn = dashboard(recipe)
+    return [*(_kept(item) for item in wanted if item), *([drawn] if drawn else [])]
 
 
 def parts(arms: Sequence[Recipe]) -> dict[str, list[Mapping[str, Any]]]:
