@@ -3,7 +3,7 @@
 What is pinned stands in requirements.lock itself: one `name==version` a line, with hashes or, where it is new, without.
 The hashes are of all files that the index has of that version, so that the lock installs on every machine and Python.
 Nothing is resolved: the lock is complete. torch's CPU build is on another index; requirements-torch.lock is written by
-hand. The locks of PARTS are cut out of it: what CI installs, which is far less than what tests take.
+hand. The locks of PARTS are cut out of it: what `make demo` and CI install, which is far less than what tests take.
 """
 
 from __future__ import annotations
@@ -21,8 +21,16 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCK = ROOT / "requirements.lock"
-PARTS: Mapping[str, Sequence[str]] = {"requirements-action.lock": ["kubernetes"], "requirements-docs.lock": ["docs"]}
+PARTS: Mapping[str, Sequence[str]] = {
+    "requirements-action.lock": ["kubernetes"],
+    "requirements-demo.lock": ["local"],
+    "requirements-docs.lock": ["docs"],
+}
 """Locks for the toolkit with some of its extras, and for what builds its wheel."""
+PYTHONS = ("3.11", "3.12", "3.13")
+"""Every package of the lock has a wheel for them."""
+ELSEWHERE = "torch"
+"""In a lock of its own; what it asks for is in this one."""
 
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*==[^\s\\]+")
 
@@ -35,7 +43,7 @@ def main() -> None:
 
 
 def part(text: str, extras: Sequence[str]) -> str:
-    """Of a lock's text what the toolkit with these extras needs on this Python, by what installed packages say."""
+    """Of a lock's text what the toolkit with these extras needs on Linux, by what installed packages say."""
     entries = re.split(r"\n(?=[^\s#])", text.strip())
     by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -50,16 +58,25 @@ def part(text: str, extras: Sequence[str]) -> str:
     while wanted:
         requirement = wanted.pop()
         name = canonicalize_name(requirement.name)
-        if name not in by_name:
+        if name not in by_name and name != ELSEWHERE:
             continue  # left out of the lock on purpose
         for extra in {"", *requirement.extras} - found.setdefault(name, set()):
             found[name].add(extra)
-            needed = map(Requirement, requires(name) or ())
-            wanted += [item for item in needed if item.marker is None or item.marker.evaluate({"extra": extra})]
+            wanted += [item for item in map(Requirement, requires(name) or ()) if is_needed(item, extra)]
+    pythons = f"Python {PYTHONS[0]} to {PYTHONS[-1]}"
     comment = (
-        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, Python 3.11.\n"
+        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, {pythons}.\n"
     )
-    return comment + "".join(f"{by_name[name]}\n" for name in sorted(found))
+    return comment + "".join(f"{by_name[name]}\n" for name in sorted(found.keys() - {ELSEWHERE}))
+
+
+def is_needed(requirement: Requirement, extra: str = "") -> bool:
+    """Whether a package that was asked for with that extra asks for it, on any of our Pythons."""
+    marker = requirement.marker
+    return marker is None or any(
+        marker.evaluate({"extra": extra, "python_version": version, "python_full_version": f"{version}.0"})
+        for version in PYTHONS
+    )
 
 
 def with_hashes(text: str) -> str:

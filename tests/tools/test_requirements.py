@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.requirements_lock import LOCK, PARTS, part, pins
+from tools.requirements_lock import ELSEWHERE, LOCK, PARTS, PYTHONS, is_needed, part, pins
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-torch.lock")
@@ -50,18 +51,28 @@ def test_what_the_project_asks_for_is_pinned(requirement: Requirement) -> None:
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_what_ci_installs_is_cut_out_of_the_lock(name: str) -> None:
+def test_what_the_demo_and_ci_install_is_cut_out_of_the_lock(name: str) -> None:
     assert (ROOT / name).read_text() == part(LOCK.read_text(), PARTS[name]), "make lock"
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_nothing_is_missing_in_what_ci_installs(name: str) -> None:
+def test_nothing_is_missing_in_what_the_demo_and_ci_install(name: str) -> None:
     """Of each package there all that it asks for is there too, for the extras that were asked for."""
     found = {canonicalize_name(pin.split("==")[0]) for pin in pins((ROOT / name).read_text())}
     asked = [*PROJECT["dependencies"], *(line for extra in PARTS[name] for line in EXTRAS[extra])]
-    plain = [Requirement(line) for package in found for line in requires(package) or ()]
-    needed = [item for item in plain if item.marker is None or item.marker.evaluate({"extra": ""})]
-    assert {canonicalize_name(item.name) for item in [*map(Requirement, asked), *needed]} - found <= {TOMLKIT}
+    needed = [item for package in found for item in map(Requirement, requires(package) or ()) if is_needed(item)]
+    missing = {canonicalize_name(item.name) for item in [*map(Requirement, asked), *needed]} - found
+    assert {name for name in missing if name in locked()} <= {ELSEWHERE}
+    assert name == "requirements-demo.lock" or missing <= {TOMLKIT}
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_package_has_a_wheel_for_each_python(python: str) -> None:
+    """Of Linux with glibc 2.31 or newer. Asks the package index, of which CI has installed all of it."""
+    options = ["--no-config", "--quiet", "--no-deps", "--only-binary", ":all:", "--python-version", python]
+    command = [sys.executable, "-m", "uv", "pip", "compile", *options, "--python-platform", "x86_64-manylinux_2_31"]
+    done = subprocess.run([*command, str(LOCK), "-o", os.devnull], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_make_installs_nothing_without_its_hash_but_the_project_itself() -> None:
@@ -97,6 +108,6 @@ def test_the_bill_of_materials_names_what_is_installed_with_its_version(componen
 
 
 def test_every_part_of_it_has_a_licence(components: dict[str, Any]) -> None:
-    """Of these the package's metadata says none: cedarpy and oss-harmony are Apache-2.0, setuptools is MIT."""
+    """Of these the metadata says none: cedarpy, oss-harmony are Apache-2.0, promql-parser, setuptools are MIT."""
     silent = {name for name, item in components.items() if not item.get("licenses")}
-    assert silent <= {"cedarpy", "oss-harmony", "setuptools"}
+    assert silent <= {"cedarpy", "oss-harmony", "promql-parser", "setuptools"}
