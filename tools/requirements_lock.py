@@ -49,7 +49,7 @@ def part(text: str, extras: Sequence[str]) -> str:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     optional = declared["project"]["optional-dependencies"]
     lists = [
-        declared["build-system"]["requires"],
+        [*declared["build-system"]["requires"], "editables"],  # hatchling asks for it as it builds `-e .`
         declared["project"]["dependencies"],
         *(optional[of] for of in extras),
     ]
