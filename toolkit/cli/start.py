@@ -22,7 +22,10 @@ def main() -> None:
 
     if heard:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    run_command()
+    try:
+        run_command()
+    finally:
+        gc.freeze()  # at its end Python would look for garbage among all objects, which takes a fifth of a short command
 
 
 def _end(_: int, _frame: FrameType | None) -> None:
