@@ -25,7 +25,7 @@ def main() -> None:
     try:
         run_command()
     finally:
-        gc.freeze()  # at its end Python would look for garbage among all objects, which takes a fifth of a short command
+        gc.freeze()  # or Python would, at its end, search all objects for garbage: a fifth of a short command
 
 
 def _end(_: int, _frame: FrameType | None) -> None:
