@@ -81,7 +81,7 @@ def test_a_fleet_stops_at_its_first_failure_and_with_keep_going_all_others_are_d
     standin.script("chat-06", ["Creating", "Failed"], reason=NO_CAPACITY)
     broken, whole = fleet / "chat-08.yaml", (fleet / "chat-08.yaml").read_text()
     broken.write_text(whole.replace("max_model_len", "max_model_length"))
-    code, second, said = answer(capsys, "deploy", fleet, "--yes", "--no-prove", "--keep-going")
+    code, second, said = answer(capsys, "deploy", fleet, "--yes", "--no-prove", "--parallel", "2", "--keep-going")
     assert code == 3
     became = {Path(item["called"]).stem: item["state"] for item in second["recipes"]}
     assert {name for name, state in became.items() if state != "done"} == {"chat-06", "chat-08"}
