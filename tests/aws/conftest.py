@@ -10,6 +10,7 @@ from pathlib import Path
 import botocore.session
 import pytest
 from botocore.client import ClientCreator
+from botocore.hooks import EventAliaser, HierarchicalEmitter
 from botocore.model import ServiceModel
 from botocore.retries.standard import ExponentialBackoff
 from loopback_registry import running
@@ -22,9 +23,13 @@ from toolkit.platforms.sagemaker.rules.head_training import pins
 
 @pytest.fixture(scope="session", autouse=True)
 def _read_once() -> Iterator[None]:
-    """What never changes is read once: botocore's service models by all clients, the names of moto's services."""
+    """What never changes is read once: botocore's service models by all clients, the names of moto's services.
+
+    So are the 130 names of events that each session of botocore registers, which take half of the time that it takes.
+    """
     loader = botocore.session.Session().get_component("data_loader")
     services = tuple(backends.list_of_moto_modules())
+    event_name = cache(EventAliaser(HierarchicalEmitter())._alias_event_name)
 
     @cache
     def model(name: str, version: str | None) -> ServiceModel:
@@ -35,6 +40,7 @@ def _read_once() -> Iterator[None]:
         patched.setattr(
             ClientCreator, "_load_service_model", lambda _, name, api_version=None: model(name, api_version)
         )
+        patched.setattr(EventAliaser, "_alias_event_name", lambda _, name: event_name(name))
         patched.setattr(backends, "list_of_moto_modules", lambda: services)
         yield
 

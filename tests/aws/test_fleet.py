@@ -18,7 +18,7 @@ from standin import StandIn
 
 from toolkit.cli.main import run
 
-NAMES = [f"chat-{number:02}" for number in range(20)]
+NAMES = [f"chat-{number:02}" for number in range(10)]
 NO_CAPACITY = "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity"
 
 
@@ -60,39 +60,39 @@ def test_a_fleet_stops_at_its_first_failure_and_with_keep_going_all_others_are_d
     tmp_path: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fleet = make_fleet(tmp_path, NAMES)
-    standin.script("chat-07", ["Creating", "Failed"], reason=NO_CAPACITY)
+    standin.script("chat-03", ["Creating", "Failed"], reason=NO_CAPACITY)
     code, first, said = answer(capsys, "deploy", fleet, "--yes", "--no-prove", "--parallel", "2")
 
     assert code == 3
     assert not first["ok"]
     became = states(first)
-    assert became["chat-07"] == "failed"
-    assert [name for name, state in became.items() if state == "failed"] == ["chat-07"]
+    assert became["chat-03"] == "failed"
+    assert [name for name, state in became.items() if state == "failed"] == ["chat-03"]
     assert "InsufficientInstanceCapacity" in next(
-        item["answer"]["message"] for item in first["recipes"] if item["name"] == "chat-07"
+        item["answer"]["message"] for item in first["recipes"] if item["name"] == "chat-03"
     )
     # Those that ran beside it were awaited, none was begun after it.
-    assert {became[name] for name in NAMES[:7]} == {"done"}
-    assert {became[name] for name in NAMES[9:]} == {"not started"}
+    assert {became[name] for name in NAMES[:3]} == {"done"}
+    assert {became[name] for name in NAMES[5:]} == {"not started"}
     assert set(statuses(standin)) == {name for name, state in became.items() if state != "not started"}
-    assert "chat-07: error: " in said
+    assert "chat-03: error: " in said
     assert "The same command carries on" in said
 
-    standin.script("chat-12", ["Creating", "Failed"], reason=NO_CAPACITY)
-    broken, whole = fleet / "chat-15.yaml", (fleet / "chat-15.yaml").read_text()
+    standin.script("chat-06", ["Creating", "Failed"], reason=NO_CAPACITY)
+    broken, whole = fleet / "chat-08.yaml", (fleet / "chat-08.yaml").read_text()
     broken.write_text(whole.replace("max_model_len", "max_model_length"))
-    code, second, said = answer(capsys, "deploy", fleet, "--yes", "--no-prove", "--keep-going")
+    code, second, said = answer(capsys, "deploy", fleet, "--yes", "--no-prove", "--parallel", "2", "--keep-going")
     assert code == 3
     became = {Path(item["called"]).stem: item["state"] for item in second["recipes"]}
-    assert {name for name, state in became.items() if state != "done"} == {"chat-12", "chat-15"}
-    alive = dict.fromkeys((name for name in NAMES if name != "chat-15"), "InService")
-    assert statuses(standin) == {**alive, "chat-12": "Failed"}
+    assert {name for name, state in became.items() if state != "done"} == {"chat-06", "chat-08"}
+    alive = dict.fromkeys((name for name in NAMES if name != "chat-08"), "InService")
+    assert statuses(standin) == {**alive, "chat-06": "Failed"}
     assert "max_model_length" in said
 
     broken.write_text(whole)
     code, third, _ = answer(capsys, "plan", fleet)
     assert code == 0
-    assert {item["called"][-12:-5] for item in third["recipes"] if changes(item)} == {"chat-12", "chat-15"}
+    assert {item["called"][-12:-5] for item in third["recipes"] if changes(item)} == {"chat-06", "chat-08"}
     assert third["changes"] == sum(map(changes, third["recipes"]))
     assert third["price_per_hour"] == pytest.approx(sum(item["price_per_hour"] for item in third["recipes"]))
 
