@@ -134,6 +134,28 @@ WithinSlo = Annotated[
         metavar="ttft=…,tpot=…,e2e=…",
     ),
 ]
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        help="Ask what came in this trace, at its moments: Mooncake's JSONL, BurstGPT's CSV, rows of `at` (seconds), "
+        "`prompt_tokens`, `answer_tokens`, or captured traffic, also in s3://… With --slo: the share within it.",
+        metavar="FILE",
+    ),
+]
+Speed = Annotated[
+    float | None, typer.Option(min=0.001, max=1000, help="With --trace: so many times as fast.", metavar="X")
+]
+Turns = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=32,
+        help="Chats of so many turns: the next prompt is asked when the answer has come, with all before it. A row's "
+        "`turns`, else the prompts that follow one another.",
+        metavar="N",
+    ),
+]
 FixedLength = Annotated[
     bool, typer.Option("--fixed-length", help="Every answer has exactly so many tokens, whatever the model writes.")
 ]

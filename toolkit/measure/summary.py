@@ -199,6 +199,7 @@ def row(
         acceptance_per_position=acceptance.per_position if acceptance else (),
         goodput=within / seconds if slo and seconds else None,
         meets_slo=all_within >= slo.share * requests if slo and results else None,
+        within_slo=all_within / requests if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
         cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,

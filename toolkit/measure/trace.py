@@ -114,8 +114,8 @@ def read_trace(source: str | Path, objects: Objects | None = None) -> Trace:
         if objects is None:
             hint = "Measure an endpoint on SageMaker, or copy the files into one and give its path."
             raise UsageError(f"{source} can be read only with a platform that has S3", hint=hint)
-        found = (row for name, content in objects(str(source)) for row in rows(io.BytesIO(content), name, ()))
-        return _from_the_first(str(source), "captured", _requests(found, left_out), left_out)
+        lines = (row for name, content in objects(str(source)) for row in rows(io.BytesIO(content), name, ()))
+        return _from_the_first(str(source), "captured", _requests(lines, left_out), left_out)
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"{path} is no trace: its name ends in none of {', '.join(ENDINGS)}", hint=_EXAMPLE)
     try:
@@ -199,7 +199,9 @@ def _of_row(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Trace
 
 def _blocks(where: str, ids: object, tokens: int) -> tuple[int | str, ...]:
     if not isinstance(ids, list) or any(isinstance(one, bool) or not isinstance(one, int | str) for one in ids):
-        raise UsageError(f"{where}: `hash_ids` must be a list of numbers", hint="Write it as Mooncake's traces have it.")
+        raise UsageError(
+            f"{where}: `hash_ids` must be a list of numbers", hint="Write it as Mooncake's traces have it."
+        )
     if len(ids) not in (tokens // BLOCK, math.ceil(tokens / BLOCK)):
         blocks = f"{tokens:,} tokens are {math.ceil(tokens / BLOCK)} blocks of {BLOCK}"
         hint = f"Write one id for each {BLOCK} tokens, or leave `hash_ids` out: no prompts then begin alike."
