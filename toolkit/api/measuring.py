@@ -66,6 +66,7 @@ def bench(
     what_if: Sequence[float] = (),
     fixed_length: bool = False,
     turns: int = 1,
+    prompt_tokens: Sequence[int] = (),
     publish: bool = False,
     also: Literal["aws"] | None = None,
     also_role: str = "",
@@ -85,7 +86,8 @@ def bench(
     finds it in its prefix cache. With a `journal` an interrupted measurement carries on where it stopped. `what_if` are
     acceptance lengths: the report then says how fast the arms would be at each, from their steps per second. With
     `fixed_length` every answer has exactly `max_tokens`. With several `turns` each prompt begins a chat, whose next
-    prompt is asked when the answer has come, with all before it. With `publish` the figures are added to the platform's
+    prompt is asked when the answer has come, with all before it. With `prompt_tokens` each workload is measured at
+    these lengths: its prompts, after so much of its other texts. With `publish` the figures are added to the platform's
     monitoring (CloudWatch), too. `also="aws"` has SageMaker's own benchmark ask each arm afterwards, at the lowest
     concurrency, as the role `also_role` or the endpoint's own: `report.opinions`. The figures are
     a run where the environment names a tracker (tracking.py). Ctrl-C ends it early, with what it has.
@@ -119,6 +121,7 @@ def bench(
         slo=slo,
         trace=read_trace(trace, objects) if trace else None,
         speed=speed,
+        prompt_tokens=tuple(dict.fromkeys(prompt_tokens)),
     )
     report = measure_endpoints(
         design,
@@ -133,7 +136,13 @@ def bench(
     if trackers:
         given = {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
         given |= {"trace": str(trace), "speed": speed} if trace else {}
-        asked = {"workloads": list(workloads), "turns": turns, "seconds": seconds, "max_tokens": max_tokens}
+        asked = {
+            "workloads": list(workloads),
+            "turns": turns,
+            "prompt_tokens": list(prompt_tokens),
+            "seconds": seconds,
+            "max_tokens": max_tokens,
+        }
         parameters = {**given, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report

@@ -28,6 +28,7 @@ from toolkit.cli.bench_options import (
     Model,
     Precision,
     Prompts,
+    PromptTokens,
     Publish,
     Rate,
     Resume,
@@ -42,6 +43,7 @@ from toolkit.cli.bench_options import (
     WithinSlo,
     WorkloadNames,
     counts_of,
+    lengths_of,
     numbers_of,
     refuse_together,
     share_of,
@@ -128,6 +130,7 @@ def bench(
     max_tokens: MaxTokens = None,
     fixed_length: FixedLength = False,
     turns: Turns = None,
+    prompt_tokens: PromptTokens = None,
     precision: Precision = "5%",
     time: BenchTime = None,
     seed: Seed = 0,
@@ -169,14 +172,17 @@ def bench(
         "fixed-length": fixed_length,
         "what-if-acceptance": what_if_acceptance,
         "turns": turns,
+        "prompt-tokens": prompt_tokens,
     }
-    its_own = ("arm", "resume", "also", "trace", "turns")
+    its_own = ("arm", "resume", "also", "trace", "turns", "prompt-tokens")
     refuse_together("what-if-acceptance", what_if_acceptance, given, its_own, "measures anew, one thing")
     load = ("concurrency", "rate", "also")
-    refuse_together("trace", trace, given, (*load, "fixed-length", "turns"), "has its own load and lengths")
+    refuse_together(
+        "trace", trace, given, (*load, "fixed-length", "turns", "prompt-tokens"), "has its own load and lengths"
+    )
     none_of = (*load, "what-if-acceptance", "publish", "turns")
     refuse_together("slo", slo and not trace, given, none_of, "finds the rate by itself")
-    refuse_together("turns", turns, given, ("rate",), "are asked one after the other")
+    refuse_together("turns", turns, given, ("rate", "prompt-tokens"), "come one after the other and grow")
     for name, value, of, whose in (
         ("also-role", also_role, also, "also"),
         ("dummy-weights", dummy_weights, what_if_acceptance, "what-if-acceptance"),
@@ -214,6 +220,7 @@ def bench(
             seconds=seconds,
             fixed_length=fixed_length,
             turns=turns or 1,
+            prompt_tokens=lengths_of(prompt_tokens) if prompt_tokens else (),
             journal=resume,
             also=also,
             also_role=also_role,

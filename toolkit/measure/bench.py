@@ -78,7 +78,7 @@ async def measure(
                 if design.trace
                 else ()
             ),
-            *_turns(design, summary.arms),
+            *_lengths(design, summary.arms),
             *_cut(results),
             *_chunks(results),
         ),
@@ -185,9 +185,10 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     return count_identical(pairs) / len(pairs) if pairs else None
 
 
-def _turns(design: Design, rows: Sequence[ArmReport]) -> Iterator[str]:
-    """A note for each turn of chats: how long its prompts were, and what of them was in a cache."""
-    for name in (name for item in design.workloads if item.turns > 1 for name in item.names):
+def _lengths(design: Design, rows: Sequence[ArmReport]) -> Iterator[str]:
+    """A note for each turn of chats, and each length of prompts: how long they were, and how much was in a cache."""
+    chosen = (item for item in design.workloads if item.turns > 1 or design.prompt_tokens)
+    for name in (name for item in chosen for name in item.names):
         there = [row for row in rows if row.workload == name and row.prompt_tokens]
         cached = [row.cached_share for row in there if row.cached_share is not None]
         if there:

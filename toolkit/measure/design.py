@@ -46,7 +46,8 @@ class Design:
     engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
     more in a row. With an `slo` there are no `loads`: the highest request rate within it is searched for, to
     ±`precision`. With a `trace` that is what is asked, `speed` times as fast as it was recorded; its prompts are made
-    of the workloads' texts, and an `slo` is what its requests are held against.
+    of the workloads' texts, and an `slo` is what its requests are held against. With `prompt_tokens` the workloads are
+    measured at each of these lengths.
     """
 
     arms: tuple[Arm, ...]
@@ -63,6 +64,7 @@ class Design:
     slo: Slo | None = None
     trace: Trace | None = None
     speed: float = 1.0
+    prompt_tokens: tuple[int, ...] = ()
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:

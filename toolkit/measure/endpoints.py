@@ -24,11 +24,12 @@ from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
-from toolkit.measure.made_prompts import count_pieces
+from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.replay import replayed
 from toolkit.measure.report import BenchReport
+from toolkit.measure.running import LONGEST_ANSWER
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
@@ -127,12 +128,16 @@ async def _measure(
 
 
 async def _with_prompts(design: Design) -> Design:
-    """With the prompts of the trace: their lengths are in tokens, which only a server counts."""
+    """With the prompts of the trace, or of the given lengths: lengths are in tokens, which only a server counts."""
+    connection = design.all_arms[0].connection
+    longest = min((arm.max_model_len for arm in design.all_arms if arm.max_model_len), default=None)
+    if lengths := design.prompt_tokens:
+        answer = design.max_tokens or LONGEST_ANSWER
+        longer = [await lengthened(connection, one, lengths, longest, answer) for one in design.workloads]
+        return replace(design, workloads=tuple(one for made in longer for one in made))
     if design.trace is None:
         return design
-    texts = [prompt.text for item in design.workloads for prompt in item.prompts]
-    pieces = await count_pieces(design.all_arms[0].connection, texts)
-    longest = min((arm.max_model_len for arm in design.all_arms if arm.max_model_len), default=None)
+    pieces = await count_pieces(connection, (prompt.text for item in design.workloads for prompt in item.prompts))
     workload = replayed(design.trace, design.speed, design.seconds, pieces, longest)
     load = Load(float(f"{design.trace.rate * design.speed:.3g}"), open_loop=True)
     return replace(design, workloads=(workload,), loads=(load,))
@@ -277,6 +282,7 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
         "cache": design.cache,
         "seed": design.seed,
         **({"slo": design.slo.model_dump()} if design.slo else {}),
+        **({"prompt_tokens": design.prompt_tokens} if design.prompt_tokens else {}),
         **({"trace": asdict(design.trace), "speed": design.speed} if design.trace else {}),
     }
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolkit.errors import UsageError
-from toolkit.measure.arm import Connection
+from toolkit.measure.arm import Connection, Workload
 from toolkit.recipe.captured import MEASURED
+from toolkit.recipe.prompts import Prompt
 
 _MOST_PIECES = 32
 
@@ -45,6 +46,42 @@ class Pieces:
             lines.append(piece)
             left -= size
         return "\n".join(lines)
+
+
+async def lengthened(
+    connection: Connection, workload: Workload, lengths: Sequence[int], longest: int | None, answer: int
+) -> tuple[Workload, ...]:
+    """A workload for each length: its prompts, at most 32, after as much of its other texts as makes them so long.
+
+    `longest` is the most tokens of a request, None if unknown, and `answer` those of answers without a limit of their
+    own. Raises UsageError or InvocationError.
+    """
+    limits = {prompt.text: prompt.max_tokens for prompt in workload.prompts}
+    wanted = max(lengths) + max(limit or answer for limit in limits.values())
+    if longest and wanted > longest:
+        message = (
+            f"prompts of {max(lengths):,} tokens with their answers are {wanted:,}, and the model takes {longest:,}"
+        )
+        raise UsageError(message, hint="Give shorter --prompt-tokens or --max-tokens, or raise engine.max_model_len.")
+    pieces = await count_pieces(connection, limits)
+    return tuple(
+        replace(
+            workload,
+            name=f"{workload.name}, {tokens_in_words(tokens)}",
+            prompts=tuple(
+                Prompt(
+                    ({"role": "user", "content": pieces.prompt(f"Part {number + 1}", tokens, piece)},), limits[piece[0]]
+                )
+                for number, piece in enumerate(pieces.texts)
+            ),
+        )
+        for tokens in lengths
+    )
+
+
+def tokens_in_words(tokens: int) -> str:
+    """`8k`, or `500 tokens`."""
+    return f"{tokens:,} tokens" if tokens % 1000 else f"{tokens // 1000}k"
 
 
 async def count_pieces(connection: Connection, texts: Iterable[str]) -> Pieces:
