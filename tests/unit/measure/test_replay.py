@@ -15,10 +15,10 @@ from simulated_arms import SimulatedMachine, Unused, arm, result
 from simulated_arms import workload as simulated
 
 from toolkit.errors import UsageError
-from toolkit.measure.arm import Arm
+from toolkit.measure.arm import Arm, Workload, prompts_of
 from toolkit.measure.design import Design, Load
 from toolkit.measure.load import Ask, Timing, body
-from toolkit.measure.made_prompts import Pieces, count_pieces
+from toolkit.measure.made_prompts import Pieces, count_pieces, lengthened
 from toolkit.measure.replay import replay_notes, replayed
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
@@ -162,6 +162,22 @@ def test_a_request_that_the_model_cannot_take_is_refused_with_its_line(tmp_path:
 def test_what_comes_after_the_time_is_up_is_no_matter(tmp_path: Path) -> None:
     assert len(replayed(mooncake(tmp_path), 1.0, 4.0, pieces(), None).prompts) == 2
     assert len(replayed(mooncake(tmp_path), 2.0, 4.0, pieces(), None).prompts) == 3
+
+
+def test_a_workload_is_lengthened_with_its_other_texts_and_ends_with_its_prompts() -> None:
+    workload = Workload("w", (*prompts_of("Name three rivers of Asia."), replace(*prompts_of("Count."), max_tokens=9)))
+    longer = asyncio.run(lengthened(CountsWords(), workload, (200, 2000), 2256, 256))
+    assert [one.name for one in longer] == ["w, 200 tokens", "w, 2k"]
+    for made, tokens in zip(longer, (200, 2000), strict=True):
+        assert [prompt.max_tokens for prompt in made.prompts] == [None, 9]
+        for prompt, own in zip(made.prompts, workload.prompts, strict=True):
+            assert 10 + words(prompt.text) == pytest.approx(tokens, abs=4)
+            assert prompt.text.endswith(f"\n{own.text}")
+        assert made.prompts[0].text[:7] != made.prompts[1].text[:7]
+    with pytest.raises(
+        UsageError, match="prompts of 2,000 tokens with their answers are 2,256, and the model takes 2,255"
+    ):
+        asyncio.run(lengthened(CountsWords(), workload, (200, 2000), 2255, 256))
 
 
 def test_a_server_that_counts_no_tokens_is_told() -> None:
