@@ -42,8 +42,8 @@ from toolkit.measure.thinning import Thinned
 
 _WAVES = 2
 _IN_A_ROW = 4
-_OPEN_LOOP_SECONDS = 10.0
-_SHARE_OF_TIME = 1 / 20
+# An open loop's block takes so long, or so large a share of each load's time: for some eight blocks of two arms.
+_OPEN_LOOP_SECONDS, _SHARE_OF_TIME = 10.0, 1 / 20
 # The warm-up and the last block may each take this share of the time without being counted, or foreseen.
 _WARM_UP_SHARE, _OVERTIME = 1 / 2, 1 / 10
 FEWEST_ROUNDS = 3
@@ -177,7 +177,7 @@ class _Cell:
 def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell], float]:
     """The cells with the saved results of those requests that every arm has answered, and when the last saved ended."""
     in_a_row = _IN_A_ROW if design.settle_seconds else 1
-    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME)
+    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME / max(1, len(design.loads)))
     at = [(workload, load) for workload in design.workloads for load in design.loads]
     cells = [
         _Cell(workload, load, design.seed, in_a_row, seconds, kept=Thinned.of_cells(len(at))) for workload, load in at
@@ -321,12 +321,16 @@ class _Measurement:
         cell.next_look = cell.asked * _LOOK_AFTER
         pairs = self._pairs(cell)
         cell.noises = [block_noise(item) for item in pairs]
-        noise = self._pooled()
+        noise = self._pooled(cell)
         cell.width = max(half_width(item, noise) for item in pairs)
         return cell.width <= self._design.precision
 
-    def _pooled(self) -> BlockNoise:
-        return pool((noise for cell in self._cells for noise in cell.noises), len(self._design.arms))
+    def _pooled(self, cell: _Cell) -> BlockNoise:
+        return pool((noise for other in self._alike(cell) for noise in other.noises), len(self._design.arms))
+
+    def _alike(self, cell: _Cell) -> Iterator[_Cell]:
+        """The cells whose blocks last about as long."""
+        return (other for other in self._cells if other.load.open_loop == cell.load.open_loop)
 
     def _pairs(self, cell: _Cell) -> list[list[Pair]]:
         assert self._design.baseline
@@ -336,7 +340,7 @@ class _Measurement:
         """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
         if self._design.baseline and cell.asked >= cell.next_ratio:
             cell.next_ratio = cell.asked * _LOOK_AFTER
-            ratio = speedup(self._pairs(cell)[0], noise=self._pooled())
+            ratio = speedup(self._pairs(cell)[0], noise=self._pooled(cell))
             cell.ratio = ratio.ratio if ratio else None
         return cell.ratio
 
@@ -353,7 +357,7 @@ class _Measurement:
     def _too_wide(self, cell: _Cell) -> str:
         """How wide the intervals are, and what would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
-        noise = pool((block_noise(item) for other in self._cells for item in self._pairs(other)), len(pairs))
+        noise = pool((block_noise(item) for other in self._alike(cell) for item in self._pairs(other)), len(pairs))
         width = max(half_width(item, noise) for item in pairs)
         if math.isinf(width):
             return f"the time was up after {cell.blocks} blocks{lacks_blocks(noise)}"
