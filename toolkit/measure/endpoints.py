@@ -137,7 +137,9 @@ async def _with_prompts(design: Design) -> Design:
         return replace(design, workloads=tuple(one for made in longer for one in made))
     if design.trace is None:
         return design
-    pieces = await count_pieces(connection, (prompt.text for item in design.workloads for prompt in item.prompts))
+    texts = [prompt.text for item in design.workloads for prompt in item.prompts]
+    made = any(one.prompt is None for one in design.trace.requests)
+    pieces = await count_pieces(connection, texts) if made else None
     workload = replayed(design.trace, design.speed, design.seconds, pieces, longest)
     load = Load(float(f"{design.trace.rate * design.speed:.3g}"), open_loop=True)
     return replace(design, workloads=(workload,), loads=(load,))

@@ -22,10 +22,11 @@ from toolkit.recipe.prompts import Prompt
 _FELL_BEHIND = 2.0
 
 
-def replayed(trace: Trace, speed: float, seconds: float, pieces: Pieces, longest: int | None) -> Workload:
+def replayed(trace: Trace, speed: float, seconds: float, pieces: Pieces | None, longest: int | None) -> Workload:
     """What can be asked of a trace in so many seconds. Raises UsageError for a request that is too long for the model.
 
-    `longest` is the most tokens of a request with its answer, None if unknown.
+    `pieces` are for requests without a prompt. `longest` is the most tokens of a request with its answer, None if
+    unknown.
     """
     chosen = list(takewhile(lambda one: one.at <= seconds * speed, trace.requests))
     for one in chosen:
@@ -43,8 +44,9 @@ def _require_room(one: Traced, longest: int | None) -> None:
         raise UsageError(message, hint="Raise engine.max_model_len, or leave such requests out of the trace.")
 
 
-def _made(number: int, one: Traced, pieces: Pieces, texts: dict[int | str, str]) -> Prompt:
+def _made(number: int, one: Traced, pieces: Pieces | None, texts: dict[int | str, str]) -> Prompt:
     """A prompt of the request's length; of the same blocks as others as far as the trace says so."""
+    assert pieces, "a request without a prompt"
     tokens = one.prompt_tokens or 0
     if not one.blocks:
         last = pieces.texts[number % len(pieces.texts)]
@@ -70,11 +72,11 @@ def replay_notes(
     fast = f" at {speed:g} times its speed" if speed != 1 else ""
     part = f"the first {last:.0f} of {requests[-1].at:.0f} s{fast}"
     yield f"{trace.name}: {len(asked):,} of {len(requests):,} requests were asked, {part}"
-    if workload.fixed_length:
+    sent = [item.prompt_tokens for item in results if item.workload == workload.name and item.prompt_tokens]
+    if workload.fixed_length and sent:
         planned = fmean(requests[number].prompt_tokens or 0 for number in asked)
-        sent = fmean(item.prompt_tokens for item in results if item.workload == workload.name and item.prompt_tokens)
         yield (
-            f"its prompts were made of the workloads' texts, {sent:.0f} tokens on average where the trace has "
+            f"its prompts were made of the workloads' texts, {fmean(sent):.0f} tokens on average where the trace has "
             f"{planned:.0f}, and answers went on to its lengths, beyond their own ends: drafts of those tell less"
         )
     yield from trace.notes

@@ -200,7 +200,8 @@ def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell],
             bit = 1 << (turn * len(arms) + arms[item.arm]) if item.arm in arms else 0
             seen[number][request] = seen[number].get(request, 0) | bit
     for cell, bits in zip(cells, seen, strict=True):
-        turns = {request: len(cell.workload.chat(request[0])) for request in bits}
+        work = cell.workload
+        turns = {request: len(work.chat(request[0])) if work.turns > 1 else 1 for request in bits}
         cell.carry_on(frozenset(key for key, found in bits.items() if found == (1 << turns[key] * len(arms)) - 1))
     return cells, elapsed
 

@@ -297,7 +297,7 @@ def test_bench_measures_each_load_and_writes_the_page(
 ) -> None:
     page = tmp_path / "report.html"
     with served(speculative()) as arguments:
-        loads = ["--concurrency", "1,2", "--rate", "50", "--time", "6s", "--precision", "90%"]
+        loads = ["--concurrency", "1,2", "--rate", "50", "--time", "15s", "--precision", "90%"]
         code = run(["bench", *arguments, "--prompts", str(prompts), *loads, "--html", str(page)])
 
     out = capsys.readouterr().out

@@ -11,11 +11,11 @@ SHARED = (Load(4), Load(16), Load(5, open_loop=True))
 
 
 def test_intervals_of_requests_that_share_a_drift_hold() -> None:
-    """An arm that is the baseline, a drift of 10 % with a time constant of 20 s: 36 intervals, at most 4 wrong."""
+    """The arm is the baseline, a drift has 10 % and 20 s: 4 of 36 intervals may be wrong, and 1 of 12 verdicts."""
     loads = (Load(1), *SHARED)
     found = [outcome(seed, drifting(seed, 0.1, 20), loads=loads, seconds=160, prompts=12) for seed in range(RUNS)]
     shared = [run.speedups[load] for run in found for load in SHARED]
     assert sum(item.low <= 1 <= item.high for item in shared) >= len(shared) - 4
     assert max(item.high / item.low for item in shared) < 1.6
-    assert not any(run.pays[0].holds for run in found)
+    assert sum(run.pays[0].holds is True for run in found) <= 1
     assert all(run.seconds <= 1.2 * 160 for run in found)

@@ -17,6 +17,7 @@ from simulated_arms import workload as simulated
 from toolkit.errors import UsageError
 from toolkit.measure.arm import Arm, Workload, prompts_of
 from toolkit.measure.design import Design, Load
+from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing, body
 from toolkit.measure.made_prompts import Pieces, count_pieces, lengthened
 from toolkit.measure.replay import replay_notes, replayed
@@ -112,7 +113,7 @@ def test_captured_traffic_has_its_prompts_and_is_spread_over_its_whole_seconds()
         "Left out of the trace: 1 captured lines that are no requests for text",
         "Left out of the trace: 1 captured requests of measurements",
     ]
-    workload = replayed(trace, 2.0, 60.0, pieces(), None)
+    workload = replayed(trace, 2.0, 60.0, None, None)
     assert workload.prompts[0].max_tokens == 7
     assert (workload.arrivals, workload.fixed_length) == ((0.0, 0.25, 1.0), False)
 
@@ -234,3 +235,21 @@ def test_an_arm_that_does_not_keep_up_is_named(tmp_path: Path) -> None:
     assert "800 tokens on average where the trace has 820" in notes[1]
     assert notes[2].startswith("base did not keep up: a token took 5.0 times as long at the end of a block")
     assert len(notes) == 3
+    failed = [result(workload="mooncake", outcome="failed", output_tokens=0)]
+    assert len([*replay_notes(trace, 1.0, workload, (BASE, SPEC), failed)]) == 1
+
+
+def test_a_replay_is_carried_on_also_with_less_time(tmp_path: Path) -> None:
+    """Less of the trace can be asked then; what was asked before counts."""
+    whole = replace(simulated(4, "trace"), arrivals=(0.0, 0.5, 4.0, 9.0))
+    part = replace(simulated(2, "trace"), arrivals=whole.arrivals[:2])
+
+    def measured(workload: Workload, seconds: float) -> list[RequestResult]:
+        machine = SimulatedMachine(0, {"spec": 2.0})
+        design = Design((SPEC,), (workload,), BASE, (Load(1.0, open_loop=True),), seconds=seconds)
+        work = run(design, machine.send, journal=Journal(tmp_path / "run.jsonl", {}), clock=machine)
+        return list(asyncio.run(work).results)
+
+    before = measured(whole, 20.0)
+    assert {item.prompt for item in before} == {0, 1, 2, 3}
+    assert len(measured(part, 5.0)) > len(before)
