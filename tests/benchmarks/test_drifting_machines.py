@@ -14,9 +14,11 @@ from statistics import median
 import pytest
 from drifting_machines import Outcome, Slowdown, drifting, neighboured, outcome, stepping
 
+from toolkit.measure.design import Load
+
 RUNS = int(os.environ.get("RUNS", "100"))
 SECONDS = float(os.environ.get("SECONDS", "300"))
-LOADS = (1, 4, 16, 64)
+LOADS = (*map(Load, (1, 4, 16, 64)), Load(2, open_loop=True), Load(10, open_loop=True))
 MACHINES: dict[str, Callable[[int], Slowdown]] = {
     **{
         f"drift of {deviation:.0%}, tau {tau} s": lambda seed, d=deviation, t=tau: drifting(seed, d, t)  # type: ignore[misc]
@@ -38,7 +40,7 @@ def test_intervals_hold_and_verdicts_are_right(name: str, capsys: pytest.Capture
     null = [outcome(seed, MACHINES[name](seed), loads=LOADS, seconds=SECONDS) for seed in range(RUNS)]
     coverage = {load: _coverage(null, load) for load in LOADS}
     false = sum(item.pays[0].holds is True for item in null) / RUNS
-    shown = "  ".join(f"c={load}: {coverage[load]:.2f} ±{_width(null, load):.1%}" for load in LOADS)
+    shown = "  ".join(f"{_short(load)}: {coverage[load]:.2f} ±{_width(null, load):.1%}" for load in LOADS)
     power = {gain: _found(MACHINES[name], gain) for gain in GAINS}
     found = ", ".join(f"{gain}x {share:.0%}" for gain, share in power.items())
     with capsys.disabled():
@@ -47,12 +49,16 @@ def test_intervals_hold_and_verdicts_are_right(name: str, capsys: pytest.Capture
     assert false <= _MOST_FALSE
 
 
-def _coverage(runs: list[Outcome], load: int) -> float:
+def _short(load: Load) -> str:
+    return f"{load.value:g}/s" if load.open_loop else f"c={load.value:g}"
+
+
+def _coverage(runs: list[Outcome], load: Load) -> float:
     found = [item.speedups[load] for item in runs if load in item.speedups]
     return sum(item.low <= 1 <= item.high for item in found) / len(found) if found else math.nan
 
 
-def _width(runs: list[Outcome], load: int) -> float:
+def _width(runs: list[Outcome], load: Load) -> float:
     widths = [item.speedups[load].high / item.speedups[load].ratio - 1 for item in runs if load in item.speedups]
     return median(widths) if widths else math.nan
 

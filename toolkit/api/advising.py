@@ -19,7 +19,7 @@ from toolkit.measure.advise import HOURS_PER_MONTH, MOST_INSTANCES, Choice, Dema
 from toolkit.measure.queue import Request
 from toolkit.measure.report import load_report
 from toolkit.measure.speeds import Speeds, curves_at, find_schedule, read_speeds
-from toolkit.measure.trace import at_rate, mean_rate, read_trace
+from toolkit.measure.trace import at_rate, busiest, mean_rate, read_trace
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
 from toolkit.sizing.fit import Fit, hardware
@@ -212,7 +212,8 @@ def _traffic(
         raise UsageError("give the traffic or a rate", hint="Write --traffic trace.jsonl, or --rate 5/s.")
     longest = recipe.engine.max_model_len
     if traffic is not None:
-        requests, where, notes = read_trace(Path(traffic))
+        trace = busiest(read_trace(Path(traffic)))
+        placed, notes = [(one.request, one.where) for one in trace.requests], [*trace.notes]
     else:
         assert rate
         curves = [one for each in speeds for one in each.curves]
@@ -223,16 +224,17 @@ def _traffic(
         answer = answer_tokens or round(sum(one.answer_tokens for one in curves) / len(curves))
         tpot = slo.tpot or max((one for each in curves for one in each.tpot.values()), default=0.0)
         seconds = max(_LEAST_SECONDS, _LONGER * max(slo.ttft or 0.0, slo.e2e or 0.0, answer * tpot))
-        requests, where, notes = at_rate(rate, prompt, answer, seconds), {}, []
-        if requests[-1].at < seconds / 2:
-            notes = [f"Only {requests[-1].at:.0f} s are simulated; a queue settles in {seconds:.0f} s: take a margin"]
-    for one in requests:
+        placed, notes = [(one, "a request") for one in at_rate(rate, prompt, answer, seconds)], []
+        last = placed[-1][0].at
+        if last < seconds / 2:
+            notes = [f"Only {last:.0f} s are simulated; a queue settles in {seconds:.0f} s: take a margin"]
+    for one, where in placed:
         if longest and one.prompt_tokens + one.answer_tokens > longest:
             key = f"engine.max_model_len of {recipe.path}:{recipe.lines.get('engine.max_model_len', 1)}"
             tokens = f"{one.prompt_tokens} + {one.answer_tokens} tokens"
-            message = f"{where.get(one, 'a request')}: {tokens}, and {key} is {longest}"
+            message = f"{where}: {tokens}, and {key} is {longest}"
             raise UsageError(message, hint="Raise max_model_len, or leave such requests out of the traffic.")
-    return requests, notes
+    return tuple(one for one, _ in placed), notes
 
 
 def _options(recipe: Recipe, speeds: Speeds, sized: Sequence[Fit]) -> Iterator[Option]:

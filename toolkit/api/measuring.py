@@ -18,6 +18,7 @@ from toolkit.measure.connection import require_address
 from toolkit.measure.design import Cache, Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport
+from toolkit.measure.trace import read_trace
 from toolkit.recipe.schema import Slo
 
 Subject = RecipeLike | Endpoint
@@ -51,6 +52,8 @@ def bench(
     concurrency: Sequence[int] = (1, 4, 16),
     rates: Sequence[float] = (),
     slo: Slo | None = None,
+    trace: str | Path | None = None,
+    speed: float = 1.0,
     requests: int | None = None,
     max_tokens: int | None = None,
     precision: float = 0.05,
@@ -62,6 +65,8 @@ def bench(
     journal: Path | None = None,
     what_if: Sequence[float] = (),
     fixed_length: bool = False,
+    turns: int = 1,
+    prompt_tokens: Sequence[int] = (),
     publish: bool = False,
     also: Literal["aws"] | None = None,
     also_role: str = "",
@@ -73,12 +78,16 @@ def bench(
     Without `baseline` it is the endpoint's twin, if that exists. `workloads` are names of the recipe's prompt sets, or
     what `read_workloads` takes: files, data sets, known names; by default all of the recipe's. It goes on until every
     95 % interval is within `precision`, or `seconds` are over. With an `slo` the highest request rate of each arm
-    within it is searched for, to `precision`, instead of measuring at given loads: `report.saturation`. `seed` decides
+    within it is searched for, to `precision`, instead of measuring at given loads: `report.saturation`. With a `trace`,
+    a file or captured traffic in `s3://…`, its requests are asked when they came, `speed` times as fast, and an `slo`
+    is what they are held against; prompts that it does not have are made of the workloads' texts. `seed` decides
     the order of prompts after the first round, and the moments at which open loops ask. Each prompt is asked many
     times: with a `cold` cache an engine reads it anew each time, as it would your users' prompts; with a `warm` one it
     finds it in its prefix cache. With a `journal` an interrupted measurement carries on where it stopped. `what_if` are
     acceptance lengths: the report then says how fast the arms would be at each, from their steps per second. With
-    `fixed_length` every answer has exactly `max_tokens`. With `publish` the figures are added to the platform's
+    `fixed_length` every answer has exactly `max_tokens`. With several `turns` each prompt begins a chat, whose next
+    prompt is asked when the answer has come, with all before it. With `prompt_tokens` each workload is measured at
+    these lengths: its prompts, after so much of its other texts. With `publish` the figures are added to the platform's
     monitoring (CloudWatch), too. `also="aws"` has SageMaker's own benchmark ask each arm afterwards, at the lowest
     concurrency, as the role `also_role` or the endpoint's own: `report.opinions`. The figures are
     a run where the environment names a tracker (tracking.py). Ctrl-C ends it early, with what it has.
@@ -93,14 +102,15 @@ def bench(
     compared = _subject(baseline, model, platform) if baseline else twin
     subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
     check_arms([*subjects, *([compared] if compared else [])])
-    if slo and publish:
+    if slo and publish and not trace:
         raise UsageError(
             "the loads of a search for the highest rate are no figures to publish", hint="Leave publish out."
         )
-    loads = [] if slo else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
+    objects = first.platform.read_objects if isinstance(first, Endpoint) else None
+    loads = [] if slo or trace else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
     design = Design(
         arms=(),
-        workloads=workloads_of(first, workloads, fixed_length),
+        workloads=workloads_of(first, workloads, fixed_length, turns),
         loads=tuple(dict.fromkeys(loads)),
         precision=precision,
         seconds=seconds,
@@ -109,6 +119,9 @@ def bench(
         seed=seed,
         cache=cache,
         slo=slo,
+        trace=read_trace(trace, objects) if trace else None,
+        speed=speed,
+        prompt_tokens=tuple(dict.fromkeys(prompt_tokens)),
     )
     report = measure_endpoints(
         design,
@@ -122,7 +135,14 @@ def bench(
     )
     if trackers:
         given = {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
-        asked = {"workloads": list(workloads), "seconds": seconds, "max_tokens": max_tokens}
+        given |= {"trace": str(trace), "speed": speed} if trace else {}
+        asked = {
+            "workloads": list(workloads),
+            "turns": turns,
+            "prompt_tokens": list(prompt_tokens),
+            "seconds": seconds,
+            "max_tokens": max_tokens,
+        }
         parameters = {**given, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report

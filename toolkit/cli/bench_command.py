@@ -28,17 +28,22 @@ from toolkit.cli.bench_options import (
     Model,
     Precision,
     Prompts,
+    PromptTokens,
     Publish,
     Rate,
     Resume,
     Seed,
+    Speed,
     Target,
     Time,
     ToParquet,
+    TraceFile,
+    Turns,
     WhatIfAcceptance,
     WithinSlo,
     WorkloadNames,
     counts_of,
+    lengths_of,
     numbers_of,
     refuse_together,
     share_of,
@@ -120,8 +125,12 @@ def bench(
     concurrency: Concurrency = None,
     rate: Rate = None,
     slo: WithinSlo = None,
+    trace: TraceFile = None,
+    speed: Speed = None,
     max_tokens: MaxTokens = None,
     fixed_length: FixedLength = False,
+    turns: Turns = None,
+    prompt_tokens: PromptTokens = None,
     precision: Precision = "5%",
     time: BenchTime = None,
     seed: Seed = 0,
@@ -152,20 +161,38 @@ def bench(
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
-    given = {"concurrency": concurrency, "rate": rate, "arm": arm, "resume": resume, "also": also, "publish": publish}
+    given = {
+        "concurrency": concurrency,
+        "rate": rate,
+        "arm": arm,
+        "resume": resume,
+        "also": also,
+        "publish": publish,
+        "trace": trace,
+        "fixed-length": fixed_length,
+        "what-if-acceptance": what_if_acceptance,
+        "turns": turns,
+        "prompt-tokens": prompt_tokens,
+    }
+    its_own = ("arm", "resume", "also", "trace", "turns", "prompt-tokens")
+    refuse_together("what-if-acceptance", what_if_acceptance, given, its_own, "measures anew, one thing")
+    load = ("concurrency", "rate", "also")
     refuse_together(
-        "what-if-acceptance", what_if_acceptance, given, ("arm", "resume", "also"), "measures anew, one thing"
+        "trace", trace, given, (*load, "fixed-length", "turns", "prompt-tokens"), "has its own load and lengths"
     )
-    given["what-if-acceptance"] = what_if_acceptance
-    others = ("concurrency", "rate", "what-if-acceptance", "also", "publish")
-    refuse_together("slo", slo, given, others, "finds the rate by itself")
-    if also_role and not also:
-        raise typer.BadParameter("--also-role is for --also")
-    if dummy_weights and not what_if_acceptance:
-        raise typer.BadParameter("--dummy-weights is for --what-if-acceptance")
+    none_of = (*load, "what-if-acceptance", "publish", "turns")
+    refuse_together("slo", slo and not trace, given, none_of, "finds the rate by itself")
+    refuse_together("turns", turns, given, ("rate", "prompt-tokens"), "come one after the other and grow")
+    for name, value, of, whose in (
+        ("also-role", also_role, also, "also"),
+        ("dummy-weights", dummy_weights, what_if_acceptance, "what-if-acceptance"),
+        ("speed", speed, trace, "trace"),
+    ):
+        if value and not of:
+            raise typer.BadParameter(f"--{name} is for --{whose}")
     if html:
         _require_page(html)
-    seconds = seconds_of(time or (SLO_TIME if slo else TIME))
+    seconds = seconds_of(time or (SLO_TIME if slo and not trace else TIME))
     options: BenchOptions = {
         "workloads": [*map(str, prompts or ()), *(workload or ())],
         "concurrency": counts_of(concurrency or CONCURRENCY),
@@ -188,8 +215,12 @@ def bench(
             baseline=baseline,
             arms=arm or (),
             slo=slo_of(slo) if slo else None,
+            trace=trace,
+            speed=speed or 1.0,
             seconds=seconds,
             fixed_length=fixed_length,
+            turns=turns or 1,
+            prompt_tokens=lengths_of(prompt_tokens) if prompt_tokens else (),
             journal=resume,
             also=also,
             also_role=also_role,

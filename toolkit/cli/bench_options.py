@@ -17,6 +17,8 @@ _PERCENT = 100
 _MOST_CONCURRENT = 4096
 _LARGEST_NUMBER = 1000
 CONCURRENCY, TIME, SLO_TIME = "1,4,16", "5m", "20m"
+_LENGTH = re.compile(r"(?P<number>\d{1,8})(?P<thousands>k)?")
+_MOST_TOKENS = 10_000_000
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
 _SHARE = re.compile(r"share=(?P<share>0?\.\d+)")
 _UNITS = {"s": 1.0, "ms": 0.001}
@@ -48,6 +50,15 @@ def numbers_of(text: str) -> tuple[float, ...]:
         message = f"{text!r}: numbers above 0 are expected, up to {_LARGEST_NUMBER}: write 0.5,2"
         raise typer.BadParameter(message)
     return numbers
+
+
+def lengths_of(text: str) -> tuple[int, ...]:
+    """Numbers of tokens, separated by commas; `8k` is 8,000."""
+    found = [_LENGTH.fullmatch(part) for part in text.split(",")]
+    lengths = [int(one["number"]) * (1000 if one["thousands"] else 1) for one in found if one]
+    if len(lengths) < len(found) or not 1 <= min(lengths) <= max(lengths) <= _MOST_TOKENS:
+        raise typer.BadParameter(f"{text!r} is not a list of numbers of tokens up to {_MOST_TOKENS:,}: write 1k,8k,32k")
+    return tuple(lengths)
 
 
 def slo_of(text: str) -> Slo:
@@ -132,6 +143,37 @@ WithinSlo = Annotated[
         help="Find each arm's highest request rate at which 90 % of the requests are within these limits: seconds, or "
         "with `ms`; `share=0.99` for another share.",
         metavar="ttft=…,tpot=…,e2e=…",
+    ),
+]
+TraceFile = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        help="Ask what came in this trace, at its moments: Mooncake's JSONL, BurstGPT's CSV, rows of `at` (seconds), "
+        "`prompt_tokens`, `answer_tokens`, or captured traffic, also in s3://… With --slo: the share within it.",
+        metavar="FILE",
+    ),
+]
+Speed = Annotated[
+    float | None, typer.Option(min=0.001, max=1000, help="With --trace: so many times as fast.", metavar="X")
+]
+Turns = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        max=32,
+        help="Chats of so many turns: the next prompt is asked when the answer has come, with all before it. A row's "
+        "`turns`, else the prompts that follow one another.",
+        metavar="N",
+    ),
+]
+PromptTokens = Annotated[
+    str | None,
+    typer.Option(
+        "--prompt-tokens",
+        help="Measure at these lengths of prompts, such as 1k,8k,32k: each prompt comes after so much of the "
+        "workload's other texts.",
+        metavar="N,…",
     ),
 ]
 FixedLength = Annotated[

@@ -26,6 +26,7 @@ from toolkit.measure.wording import (
     saturation_rows,
     sign,
     small_print,
+    speedup_map,
     what_if_rows,
 )
 from toolkit.text import inert
@@ -40,6 +41,7 @@ def report_text(report: BenchReport, room: int | None = None) -> str:
     parts = [
         wrapped([f"{report.title}: {short.title}", *short.sentences], room),
         _verdicts(report, room),
+        _where_it_pays(report, room),
         _saturation(report, room) if report.saturation else "",
         *(_figures(report, workload, room) for workload in dict.fromkeys(arm.workload for arm in report.arms)),
         wrapped([*between_arms_in_words(report), *break_even_in_words(report.speedups)], room)
@@ -73,6 +75,12 @@ def wrapped(texts: Iterable[str], room: int) -> str:
 def _verdicts(report: BenchReport, room: int) -> str:
     rows = [(sign(v.holds), v.claim, v.workload or "all", v.detail) for v in report.verdicts]
     return table(("holds", "claim", "workload", "detail"), rows, room) if rows else ""
+
+
+def _where_it_pays(report: BenchReport, room: int) -> str:
+    """The speedups of many workloads at several loads, as a map; empty where the tables below are as short."""
+    rows = speedup_map(report)
+    return f"Where it pays: speedup by load\n{table(*rows, room)}" if rows else ""
 
 
 def _saturation(report: BenchReport, room: int) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.wire import Chunk
-from toolkit.recipe.prompts import Prompt
+from toolkit.recipe.prompts import Message, Prompt
 from toolkit.recipe.rules import Scoring
 from toolkit.recipe.schema import Expect
 
@@ -21,13 +21,28 @@ NO_PENALTIES: Mapping[str, float] = {"repetition_penalty": 1.0, "presence_penalt
 class Workload:
     """Prompts of one kind. With `fixed_length` every answer has exactly its `max_tokens` (`ignore_eos`).
 
-    `note` is what a reader of the report has to know, such as what part of a data set this is.
+    `note` is what a reader of the report has to know, such as what part of a data set this is. `arrivals` are the
+    seconds at which the prompts of a trace are asked, in their order; prompts without are asked as a load has it. With
+    several `turns` a prompt begins a chat, and results of each turn have a workload of their own.
     """
 
     name: str
     prompts: tuple[Prompt, ...]
     fixed_length: bool = False
     note: str = ""
+    arrivals: tuple[float, ...] = ()
+    turns: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workloads that its results are of: one for each turn."""
+        return (self.name,) if self.turns == 1 else tuple(f"{self.name}, turn {n + 1}" for n in range(self.turns))
+
+    def chat(self, index: int) -> list[tuple[Message, ...]]:
+        """What its user says in each turn: the prompt, and what comes later, or else the prompts that follow it."""
+        prompt = self.prompts[index]
+        others = (self.prompts[(index + turn) % len(self.prompts)].messages[-1] for turn in range(1, self.turns))
+        return [prompt.messages, *((message,) for message in (prompt.later or others))][: self.turns]
 
 
 def prompts_of(*texts: str) -> tuple[Prompt, ...]:

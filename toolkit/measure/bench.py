@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Literal
 
 from toolkit.errors import PlatformError
@@ -15,6 +16,7 @@ from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
 from toolkit.measure.lossless import count_identical, pair_answers
 from toolkit.measure.measurement import ArmReport, Claim, Verdict
+from toolkit.measure.replay import replay_notes
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again, run
@@ -38,16 +40,18 @@ async def measure(
 ) -> BenchReport:
     """Run a measurement, judge its results by what the arms' recipes expect, and report.
 
-    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. With an SLO the design
-    has no loads: the highest rates within it are searched for. Raises InvocationError.
+    `what_if` are acceptance lengths: the report then says how fast the arms would be at each. With an SLO and no trace
+    the design has no loads: the highest rates within it are searched for. Raises InvocationError.
     """
-    if design.slo:
+    if design.slo and not design.trace:
         return await _saturation(design, design.slo, title, progress, journal)
     measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
     results = measured.results
-    summary = summarise(results, design.arms, design.baseline, slos(design.arms), measured.left_out)
+    limits = {item.name: design.slo for item in design.workloads} if design.slo else slos(design.arms)
+    summary = summarise(results, design.arms, design.baseline, limits, measured.left_out)
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
-    points = {item.name: len(design.loads) * len(real) for item in design.workloads}
+    names = [name for item in design.workloads for name in item.names]
+    points = {name: len(design.loads) * len(real) for name in names}
     speed = verdicts(results, summary, real, design.baseline, points)
     baseline, comparable = design.baseline.name if design.baseline else "", {arm.name for arm in real}
     judged, ending = await _judge(design, real, measured, progress)
@@ -69,10 +73,16 @@ async def measure(
         notes=(
             *(item.note for item in design.workloads if item.note),
             *measured.notes,
+            *(
+                replay_notes(design.trace, design.speed, design.workloads[0], design.all_arms, results)
+                if design.trace
+                else ()
+            ),
+            *_lengths(design, summary.arms),
             *_cut(results),
             *_chunks(results),
         ),
-        points=len(design.workloads) * len(design.loads) * len(design.arms) if design.baseline else 0,
+        points=len(names) * len(design.loads) * len(design.arms) if design.baseline else 0,
         machine=measured.machine,
         complete=ending == "complete",
         interrupted=ending == "interrupted",
@@ -173,6 +183,17 @@ def identical_share(results: Sequence[RequestResult], row: ArmReport, baseline: 
     answers = [item for item in successful(at) if item.arm == row.arm]
     pairs = pair_answers(answers, [item for item in at if item.arm == baseline]) if row.arm != baseline else []
     return count_identical(pairs) / len(pairs) if pairs else None
+
+
+def _lengths(design: Design, rows: Sequence[ArmReport]) -> Iterator[str]:
+    """A note for each turn of chats, and each length of prompts: how long they were, and how much was in a cache."""
+    chosen = (item for item in design.workloads if item.turns > 1 or design.prompt_tokens)
+    for name in (name for item in chosen for name in item.names):
+        there = [row for row in rows if row.workload == name and row.prompt_tokens]
+        cached = [row.cached_share for row in there if row.cached_share is not None]
+        if there:
+            known = f", {fmean(cached):.0%} of them in a prefix cache" if cached else ""
+            yield f"{name}: prompts of {fmean(row.prompt_tokens or 0 for row in there):.0f} tokens on average{known}"
 
 
 def _chunks(results: Sequence[RequestResult]) -> Iterator[str]:

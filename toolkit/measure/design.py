@@ -9,6 +9,7 @@ from typing import Literal
 from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.result import RequestResult
+from toolkit.measure.trace import Trace
 from toolkit.recipe.schema import Slo
 
 Cache = Literal["cold", "warm"]
@@ -25,7 +26,12 @@ class Load:
     def __str__(self) -> str:
         if self.open_loop:
             return f"{self.value:g} requests/s"
-        return "one request at a time" if self.value == 1 else f"{self.value:g} concurrent requests"
+        return "one request at a time" if self.is_single else f"{self.value:g} concurrent requests"
+
+    @property
+    def is_single(self) -> bool:
+        """Whether requests run one after the other."""
+        return self.value == 1 and not self.open_loop
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,9 @@ class Design:
     prompts are asked after the first round, and at what moments open loops ask. On a machine that all arms share, an
     engine that has just answered slows the others down for `settle_seconds`: another arm is asked after that time, with
     more in a row. With an `slo` there are no `loads`: the highest request rate within it is searched for, to
-    ±`precision`.
+    ±`precision`. With a `trace` that is what is asked, `speed` times as fast as it was recorded; its prompts are made
+    of the workloads' texts, and an `slo` is what its requests are held against. With `prompt_tokens` the workloads are
+    measured at each of these lengths.
     """
 
     arms: tuple[Arm, ...]
@@ -54,6 +62,9 @@ class Design:
     cache: Cache = "cold"
     settle_seconds: float = 0.0
     slo: Slo | None = None
+    trace: Trace | None = None
+    speed: float = 1.0
+    prompt_tokens: tuple[int, ...] = ()
 
     @property
     def all_arms(self) -> tuple[Arm, ...]:

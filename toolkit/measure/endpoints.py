@@ -22,11 +22,14 @@ from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import GENERAL, Arm, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
-from toolkit.measure.design import Design
+from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
+from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
+from toolkit.measure.replay import replayed
 from toolkit.measure.report import BenchReport
+from toolkit.measure.running import LONGEST_ANSWER
 from toolkit.measure.time_series import figures_of
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
@@ -94,7 +97,9 @@ def measure_endpoints(
     return report
 
 
-def workloads_of(subject: Served | Server, names: Sequence[str], fixed_length: bool) -> tuple[Workload, ...]:
+def workloads_of(
+    subject: Served | Server, names: Sequence[str], fixed_length: bool = False, turns: int = 1
+) -> tuple[Workload, ...]:
     """The workloads of these names, the subject's own first; all of its own without a name."""
     known = {workload.name: (workload,) for workload in subject.workloads}
     objects = subject.platform.read_objects if isinstance(subject, Served) else None
@@ -103,7 +108,7 @@ def workloads_of(subject: Served | Server, names: Sequence[str], fixed_length: b
     if twice := next((name for name in every if every.count(name) > 1), None):
         raise UsageError(f"two workloads are called {twice}", hint="Rename one of the files: reports name workloads.")
     chosen = tuple(asked) or subject.workloads
-    return tuple(replace(workload, fixed_length=True) for workload in chosen) if fixed_length else chosen
+    return tuple(replace(workload, fixed_length=fixed_length, turns=turns) for workload in chosen)
 
 
 async def _measure(
@@ -118,8 +123,26 @@ async def _measure(
     async with AsyncExitStack() as stack:
         baseline = await stack.enter_async_context(_arm(compared, "baseline")) if compared else None
         arms = [await stack.enter_async_context(_arm(one, name)) for name, one in _names(subjects).items()]
-        design = replace(design, arms=tuple(arms), baseline=baseline)
+        design = await _with_prompts(replace(design, arms=tuple(arms), baseline=baseline))
         return await measure(design, title, show, saved, what_if)
+
+
+async def _with_prompts(design: Design) -> Design:
+    """With the prompts of the trace, or of the given lengths: lengths are in tokens, which only a server counts."""
+    connection = design.all_arms[0].connection
+    longest = min((arm.max_model_len for arm in design.all_arms if arm.max_model_len), default=None)
+    if lengths := design.prompt_tokens:
+        answer = design.max_tokens or LONGEST_ANSWER
+        longer = [await lengthened(connection, one, lengths, longest, answer) for one in design.workloads]
+        return replace(design, workloads=tuple(one for made in longer for one in made))
+    if design.trace is None:
+        return design
+    texts = [prompt.text for item in design.workloads for prompt in item.prompts]
+    made = any(one.prompt is None for one in design.trace.requests)
+    pieces = await count_pieces(connection, texts) if made else None
+    workload = replayed(design.trace, design.speed, design.seconds, pieces, longest)
+    load = Load(float(f"{design.trace.rate * design.speed:.3g}"), open_loop=True)
+    return replace(design, workloads=(workload,), loads=(load,))
 
 
 def _publish(subject: Served | Server, figures: Sequence[Figure]) -> str:
@@ -261,6 +284,8 @@ def _setting(design: Design, subjects: Sequence[Served | Server]) -> dict[str, A
         "cache": design.cache,
         "seed": design.seed,
         **({"slo": design.slo.model_dump()} if design.slo else {}),
+        **({"prompt_tokens": design.prompt_tokens} if design.prompt_tokens else {}),
+        **({"trace": asdict(design.trace), "speed": design.speed} if design.trace else {}),
     }
 
 

@@ -12,7 +12,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from secrets import token_hex
 from typing import Any
@@ -23,15 +23,24 @@ from toolkit.errors import PlatformError
 from toolkit.measure.arm import NO_PENALTIES, Arm, Connection, Workload
 from toolkit.measure.result import Outcome, RequestResult
 from toolkit.recipe.captured import MEASURED
+from toolkit.recipe.prompts import Message
 
 
 @dataclass(frozen=True)
 class Ask:
-    """One request to send: a workload's prompt, by its index, for the `round`-th time."""
+    """One request to send: a workload's prompt, by its index, for the `round`-th time.
+
+    `at` is when an open loop sends it, in seconds after its beginning; None: by chance. With a cold cache, requests of
+    the same `cache` find each other's prompts in it; None: those of no other. `messages` are those of a chat so far;
+    none: the prompt's.
+    """
 
     workload: Workload
     prompt: int
     round: int = 0
+    at: float | None = None
+    cache: str | None = None
+    messages: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +49,7 @@ class Timing:
 
     `began` is when it began on `clock`; `max_tokens` limits the answers of prompts without their own limit. With
     `cold_cache` no request finds its prompt in the engine's cache. Setting `stop` ends the measurement: requests that
-    are still running are cut.
+    are still running are cut. `salt` tells this measurement from others in an engine's cache.
     """
 
     began: float
@@ -48,6 +57,7 @@ class Timing:
     cold_cache: bool = False
     stop: asyncio.Event | None = None
     clock: Callable[[], float] = time.perf_counter
+    salt: str = field(default_factory=lambda: token_hex(16))
 
     @property
     def stopped(self) -> bool:
@@ -105,8 +115,29 @@ def body(arm: Arm, ask: Ask, timing: Timing) -> Mapping[str, Any]:
     prompt = ask.workload.prompts[ask.prompt]
     length = {"max_tokens": prompt.max_tokens or timing.max_tokens}
     fixed = {"ignore_eos": True} if ask.workload.fixed_length else {}
-    salt = {"extra_body": {arm.cache_salt: token_hex(16)}} if timing.cold_cache and arm.cache_salt else {}
-    return chat_body(prompt.messages, {**NO_PENALTIES, "user": MEASURED, **length, **fixed, **salt, **arm.options})
+    cache = token_hex(16) if ask.cache is None else f"{timing.salt} {ask.cache}"
+    salt = {"extra_body": {arm.cache_salt: cache}} if timing.cold_cache and arm.cache_salt else {}
+    return chat_body(
+        ask.messages or prompt.messages, {**NO_PENALTIES, "user": MEASURED, **length, **fixed, **salt, **arm.options}
+    )
+
+
+async def _time_chat(arm: Arm, ask: Ask, timing: Timing, concurrency: int) -> list[RequestResult]:
+    """A request for each turn of a chat, the next one when the answer has come, with all that was said before.
+
+    The chat's own beginning is in the engine's cache, as your users' is. A turn that fails is the last.
+    """
+    results: list[RequestResult] = []
+    said: tuple[Message, ...] = ()
+    cache = token_hex(16)
+    for name, messages in zip(ask.workload.names, ask.workload.chat(ask.prompt), strict=False):
+        said = (*said, *messages)
+        result = await time_request(arm, replace(ask, messages=said, cache=cache), timing, concurrency)
+        results.append(replace(result, workload=name))
+        if result.outcome != "successful":
+            break
+        said = (*said, {"role": "assistant", "content": result.text})
+    return results
 
 
 async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: Timing) -> list[RequestResult]:
@@ -120,7 +151,7 @@ async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: T
 
     async def keep_asking() -> None:
         for ask in _until_stopped(waiting, timing):
-            results.append(await time_request(arm, ask, timing, concurrency))
+            results.extend(await _time_chat(arm, ask, timing, concurrency))
 
     async with _stoppable(timing) as start:
         for _ in range(concurrency):
@@ -131,7 +162,10 @@ async def closed_loop(arm: Arm, asks: Iterable[Ask], concurrency: int, timing: T
 async def open_loop(
     arm: Arm, asks: Iterable[Ask], rate: float, timing: Timing, seed: int | str = 0
 ) -> list[RequestResult]:
-    """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process)."""
+    """Send `rate` requests per second on average, whether earlier ones have ended or not (a Poisson process).
+
+    Those that have a moment of their own are sent at it.
+    """
     results: list[RequestResult] = []
     pauses = random.Random(seed)  # noqa: S311
     loop = asyncio.get_running_loop()
@@ -140,9 +174,9 @@ async def open_loop(
         results.append(await time_request(arm, ask, timing, rate, open_loop=True))
 
     async def send_all() -> None:
-        due = loop.time()
+        began = due = loop.time()
         for ask in _until_stopped(iter(asks), timing):
-            due += pauses.expovariate(rate)
+            due = due + pauses.expovariate(rate) if ask.at is None else began + ask.at
             await asyncio.sleep(due - loop.time())
             start(ask_once(ask))
 

@@ -36,7 +36,8 @@ class ArmReport:
 
     `concurrency` is the number of concurrent requests, None in an open loop, where `rate` is the requests per second.
     `requests` counts all, `failed` and `incomplete` those that no figure includes. `identical` is the share of answers
-    that equal the baseline's token for token; `meets_slo` is None without an SLO. `acceptance_length_low` and `_high`
+    that equal the baseline's token for token; `within_slo` is the share of requests within an SLO, and `meets_slo`
+    whether that is enough, both None without one. `acceptance_length_low` and `_high`
     are its 95 % interval. `cached_share` is the share of the prompts' tokens that were in the engine's prefix cache,
     None if it does not say. `prompt_tokens` and `answer_tokens` are means. `price_per_million_output_tokens` is in US
     dollars.
@@ -66,6 +67,7 @@ class ArmReport:
     acceptance_length_high: float | None = None
     prompt_tokens: float | None = None
     answer_tokens: float | None = None
+    within_slo: float | None = None
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from toolkit.measure.thinning import Thinned
 
 _WAVES = 2
 _IN_A_ROW = 4
-_OPEN_LOOP_SECONDS = 10.0
-_SHARE_OF_TIME = 1 / 20
+# An open loop's block takes so long, or so large a share of each load's time: for some eight blocks of two arms.
+_OPEN_LOOP_SECONDS, _SHARE_OF_TIME = 10.0, 1 / 20
 # The warm-up and the last block may each take this share of the time without being counted, or foreseen.
 _WARM_UP_SHARE, _OVERTIME = 1 / 2, 1 / 10
 FEWEST_ROUNDS = 3
@@ -119,7 +119,29 @@ class _Cell:
             for number in numbers:
                 if number not in self.failed and (number, turn) not in self.answered:
                     yield Ask(self.workload, number, turn)
-            shuffle(numbers)
+            if not self.workload.arrivals:
+                shuffle(numbers)
+
+    @cached_property
+    def windows(self) -> Iterator[list[Ask]]:
+        """Of a trace: the requests of each stretch of `block_seconds`, which begins with the first of them."""
+        arrivals = self.workload.arrivals
+        ahead = next(self.asks, None)
+        while ahead:
+            first, members = ahead, []
+            while ahead and ahead.round == first.round:
+                at = arrivals[ahead.prompt] - arrivals[first.prompt]
+                if at > self.block_seconds:
+                    break
+                members.append(replace(ahead, at=at, cache=str(ahead.round)))
+                ahead = next(self.asks, None)
+            yield members
+
+    def next_asks(self, most: int | None) -> list[Ask]:
+        """What the next block asks: no more than `most`."""
+        if self.workload.arrivals:
+            return next(self.windows, [])
+        return list(islice(self.asks, self.block_size if most is None else min(self.block_size, most)))
 
     @property
     def rounds(self) -> float:
@@ -130,7 +152,7 @@ class _Cell:
     def block_size(self) -> int:
         if self.load.open_loop:
             return max(_IN_A_ROW, math.ceil(self.load.value * self.block_seconds))
-        return self.in_a_row if self.load.value == 1 else _WAVES * math.ceil(self.load.value)
+        return self.in_a_row if self.load.is_single else _WAVES * math.ceil(self.load.value)
 
     @property
     def results(self) -> Sequence[RequestResult]:
@@ -155,24 +177,32 @@ class _Cell:
 def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell], float]:
     """The cells with the saved results of those requests that every arm has answered, and when the last saved ended."""
     in_a_row = _IN_A_ROW if design.settle_seconds else 1
-    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME)
+    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME / max(1, len(design.loads)))
     at = [(workload, load) for workload in design.workloads for load in design.loads]
     cells = [
         _Cell(workload, load, design.seed, in_a_row, seconds, kept=Thinned.of_cells(len(at))) for workload, load in at
     ]
-    by_point = {(cell.workload.name, cell.load.value, cell.load.open_loop): cell for cell in cells}
-    bits = {arm.name: 1 << number for number, arm in enumerate(design.all_arms)}
-    seen: dict[tuple[str, float, bool], dict[tuple[int, int], int]] = {point: {} for point in by_point}
+    by_point = {
+        (name, cell.load.value, cell.load.open_loop): (number, turn)
+        for number, cell in enumerate(cells)
+        for turn, name in enumerate(cell.workload.names)
+    }
+    arms = {arm.name: number for number, arm in enumerate(design.all_arms)}
+    # for each request a bit for each turn of each arm
+    seen: list[dict[tuple[int, int], int]] = [{} for _ in cells]
     elapsed = 0.0
     for item in saved:
         elapsed = max(elapsed, item.started + item.seconds)
         point, request = (item.workload, item.load, item.open_loop), (item.prompt, item.round)
         if point in by_point and item.outcome == "successful":
-            by_point[point].kept.add([item])
-            seen[point][request] = seen[point].get(request, 0) | bits.get(item.arm, 0)
-    for point, cell in by_point.items():
-        arms_of = seen.pop(point)
-        cell.carry_on(frozenset(request for request, arms in arms_of.items() if arms == sum(bits.values())))
+            number, turn = by_point[point]
+            cells[number].kept.add([item])
+            bit = 1 << (turn * len(arms) + arms[item.arm]) if item.arm in arms else 0
+            seen[number][request] = seen[number].get(request, 0) | bit
+    for cell, bits in zip(cells, seen, strict=True):
+        work = cell.workload
+        turns = {request: len(work.chat(request[0])) if work.turns > 1 else 1 for request in bits}
+        cell.carry_on(frozenset(key for key, found in bits.items() if found == (1 << turns[key] * len(arms)) - 1))
     return cells, elapsed
 
 
@@ -195,9 +225,10 @@ class _Measurement:
     def left_out(self) -> dict[LeftOut, int]:
         """How many answers are not among the results."""
         return {
-            (cell.workload.name, cell.load.value, cell.load.open_loop, arm): count
+            (name, cell.load.value, cell.load.open_loop, arm): round(count / cell.workload.turns)
             for cell in self._cells
             for arm, count in cell.kept.left_out.items()
+            for name in cell.workload.names
         }
 
     async def run(self, progress: Callable[[Progress], object]) -> None:
@@ -251,8 +282,7 @@ class _Measurement:
         return sum(cell.asked for cell in self._cells)
 
     async def _next_block(self, cell: _Cell) -> None:
-        most = max(0, self._design.requests - cell.asked) if self._design.requests else cell.block_size
-        asks = list(islice(cell.asks, min(cell.block_size, most)))
+        asks = cell.next_asks(max(0, self._design.requests - cell.asked) if self._design.requests else None)
         began = self._timing.clock()
         for arm in self._order(cell, asks) if asks else ():
             sent = await self._send(arm, asks, cell.load, self._timing)
@@ -271,11 +301,12 @@ class _Measurement:
     def _order(self, cell: _Cell, asks: Sequence[Ask]) -> Sequence[Arm]:
         """All arms, another one first each time; in every second round or block the baseline twice.
 
-        Not in the first round: the baseline would find its prompt in a warm cache that it has just filled.
+        Not in the first round: the baseline would find its prompt in a warm cache that it has just filled. For the same
+        reason not of a trace, whose requests share what is cached.
         """
         arms = list(self._design.all_arms)
-        turn = asks[0].round if cell.load.value == 1 else cell.blocks
-        if self._design.baseline and turn % 2:
+        turn = asks[0].round if cell.load.is_single else cell.blocks
+        if self._design.baseline and turn % 2 and not cell.workload.arrivals:
             arms.append(replace(self._design.baseline, name=again(self._design.baseline.name)))
         first = next(cell.turns[len(arms)]) % len(arms)
         return arms[first:] + arms[:first]
@@ -285,18 +316,22 @@ class _Measurement:
             return cell.asked >= self._design.requests
         if not self._design.baseline:
             return cell.rounds >= 1
-        too_few = cell.rounds < FEWEST_ROUNDS or (cell.load.value > 1 and cell.blocks < _FEWEST_BLOCKS)
+        too_few = cell.rounds < FEWEST_ROUNDS or (not cell.load.is_single and cell.blocks < _FEWEST_BLOCKS)
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
         pairs = self._pairs(cell)
         cell.noises = [block_noise(item) for item in pairs]
-        noise = self._pooled()
+        noise = self._pooled(cell)
         cell.width = max(half_width(item, noise) for item in pairs)
         return cell.width <= self._design.precision
 
-    def _pooled(self) -> BlockNoise:
-        return pool((noise for cell in self._cells for noise in cell.noises), len(self._design.arms))
+    def _pooled(self, cell: _Cell) -> BlockNoise:
+        return pool((noise for other in self._alike(cell) for noise in other.noises), len(self._design.arms))
+
+    def _alike(self, cell: _Cell) -> Iterator[_Cell]:
+        """The cells whose blocks last about as long."""
+        return (other for other in self._cells if other.load.open_loop == cell.load.open_loop)
 
     def _pairs(self, cell: _Cell) -> list[list[Pair]]:
         assert self._design.baseline
@@ -306,7 +341,7 @@ class _Measurement:
         """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
         if self._design.baseline and cell.asked >= cell.next_ratio:
             cell.next_ratio = cell.asked * _LOOK_AFTER
-            ratio = speedup(self._pairs(cell)[0], noise=self._pooled())
+            ratio = speedup(self._pairs(cell)[0], noise=self._pooled(cell))
             cell.ratio = ratio.ratio if ratio else None
         return cell.ratio
 
@@ -323,7 +358,7 @@ class _Measurement:
     def _too_wide(self, cell: _Cell) -> str:
         """How wide the intervals are, and what would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
-        noise = pool((block_noise(item) for other in self._cells for item in self._pairs(other)), len(pairs))
+        noise = pool((block_noise(item) for other in self._alike(cell) for item in self._pairs(other)), len(pairs))
         width = max(half_width(item, noise) for item in pairs)
         if math.isinf(width):
             return f"the time was up after {cell.blocks} blocks{lacks_blocks(noise)}"

@@ -26,12 +26,13 @@ Blocks. Concurrent requests share what disturbs the machine while their block ru
 w being a block's share of the time (1/blocks if all are alike) and σ² what a block strays by itself. A cell is an arm
 on a workload at a load. With b blocks in it, b (V_blocks - V_pairs) estimates σ² with b - 1 degrees of freedom:
 V_blocks and V_pairs are the jackknife variances with blocks and with pairs left out, the pairs' own noise is in both.
-Large loads have few blocks, but the drift is the machine's and blocks of all cells last about as long (`run.py`), so
-σ² is the mean of all cells' estimates, weighted by their degrees of freedom. The m arms of a cell share the baseline's
-half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1) 4m/(m + 3) degrees of
-freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of (part)²/freedom; as σ² is a
-difference, its part there is that of the whole mean square b V_blocks. With fewer than four pooled degrees there is no
-interval.
+Large loads have few blocks, but the drift is the machine's and blocks of all cells last about as long (`run.py`), so σ²
+is the mean of all cells' estimates, weighted by their degrees of freedom. Those of open loops last longer, and the
+machine drifts further from one arm's to the next one's: they have a σ² of their own. The m arms of a cell share the
+baseline's half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1) 4m/(m + 3)
+degrees of freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of (part)²/freedom; as
+σ² is a difference, its part there is that of the whole mean square b V_blocks. With fewer than four pooled degrees
+there is no interval.
 
 One width. V_prompts is taken as V_pairs if that is larger: to stop when the interval happens to be narrow would pick
 underestimates (with 4 prompts, 95 % intervals then cover 88 %). The same interval is reported, stops the measurement,

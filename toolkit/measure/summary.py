@@ -59,6 +59,10 @@ class Point:
         return self.load if self.open_loop else None
 
 
+_Blocks = Mapping[bool, BlockNoise]
+"""How far blocks stray: those of open loops (True), and the others."""
+
+
 @dataclass(frozen=True)
 class Summary:
     arms: tuple[ArmReport, ...]
@@ -66,7 +70,7 @@ class Summary:
     noise: Interval | None = None
     gains: tuple[Gain, ...] = ()
     between_arms: tuple[ArmSpeedup, ...] = ()
-    blocks: BlockNoise = field(default_factory=BlockNoise)
+    blocks: _Blocks = field(default_factory=lambda: {False: BlockNoise(), True: BlockNoise()})
 
 
 _Pairs = Mapping[tuple[Point, str], Sequence[Pair]]
@@ -111,12 +115,19 @@ def summarise(
     pairs = {
         (point, arm.name): pairs_of(there, arm.name, baseline.name) for point, there in points.items() for arm in arms
     }
-    blocks = pool(map(block_noise, pairs.values()), len(arms))
+    blocks = _pooled(pairs, len(arms))
     again_pairs = [pairs_of(there, itself, baseline.name) for there in points.values()]
     noise = speedup([pair for there in again_pairs for pair in there], noise=pool(map(block_noise, again_pairs)))
     gains = tuple(_gains(points, arms, baseline.name))
     speedups = tuple(_speedups(pairs, points, arms, blocks, noise))
     return Summary(rows, speedups, noise, gains, between, blocks)
+
+
+def _pooled(pairs: _Pairs, arms: int) -> _Blocks:
+    return {
+        kind: pool((block_noise(there) for (point, _), there in pairs.items() if point.open_loop is kind), arms)
+        for kind in (False, True)
+    }
 
 
 def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm]) -> Iterator[ArmSpeedup]:
@@ -125,10 +136,10 @@ def _between_arms(points: Mapping[Point, Sequence[RequestResult]], arms: Sequenc
         for point, there in points.items()
         for other in arms[1:]
     }
-    noise = pool(map(block_noise, pairs.values()), len(arms) - 1)
+    noise = _pooled(pairs, len(arms) - 1)
     for point in points:
         for other in arms[1:]:
-            if ratio := speedup(pairs[point, other.name], noise=noise):
+            if ratio := speedup(pairs[point, other.name], noise=noise[point.open_loop]):
                 at = point.workload, point.concurrency, arms[0].name, other.name
                 yield ArmSpeedup(*at, ratio.ratio, ratio.low, ratio.high, point.rate)
 
@@ -138,25 +149,25 @@ def _gains(points: Mapping[Point, Sequence[RequestResult]], arms: Sequence[Arm],
     pairs = {
         (point, arm.name): decoding_pairs(there, arm.name, baseline) for point, there in points.items() for arm in arms
     }
-    noise = pool(map(block_noise, pairs.values()), len(arms))
+    noise = _pooled(pairs, len(arms))
     for point, there in points.items():
         for arm in arms:
-            faster = speedup(pairs[point, arm.name], looks, noise)
+            faster = speedup(pairs[point, arm.name], looks, noise[point.open_loop])
             accepted = acceptance_ratio(there, arm.name, baseline, looks)
             if faster and accepted:
                 yield Gain(point.workload, point.concurrency, arm.name, faster, accepted, point.rate)
 
 
 def _speedups(
-    pairs: _Pairs, points: Iterable[Point], arms: Sequence[Arm], blocks: BlockNoise, noise: Interval | None
+    pairs: _Pairs, points: Iterable[Point], arms: Sequence[Arm], blocks: _Blocks, noise: Interval | None
 ) -> Iterator[Speedup]:
     points = list(points)
     loads = Counter(point.workload for point in points)
     for point in points:
         for arm in arms:
             mine = pairs[point, arm.name]
-            ratio = speedup(mine, noise=blocks)
-            among_all = speedup(mine, loads[point.workload] * len(arms), blocks)
+            ratio = speedup(mine, noise=blocks[point.open_loop])
+            among_all = speedup(mine, loads[point.workload] * len(arms), blocks[point.open_loop])
             if ratio:
                 at = point.workload, point.concurrency, arm.name
                 pays = verdict_pays(among_all, noise)
@@ -199,6 +210,7 @@ def row(
         acceptance_per_position=acceptance.per_position if acceptance else (),
         goodput=within / seconds if slo and seconds else None,
         meets_slo=all_within >= slo.share * requests if slo and results else None,
+        within_slo=all_within / requests if slo and results else None,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
         cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,

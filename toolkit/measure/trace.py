@@ -1,21 +1,58 @@
-"""Traffic to advise on: a trace of requests from a file, or requests at a rate."""
+"""Traces of requests from files, in the formats that public ones have, and requests at a rate."""
 
 from __future__ import annotations
 
+import io
+import math
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import groupby
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.queue import Request
+from toolkit.recipe.captured import Captured, is_captured, read_capture
+from toolkit.recipe.prompts import Prompt, prompt_of
 from toolkit.recipe.rows import ENDINGS, Row, columns_of, kind, rows
+from toolkit.training.sources import Objects
 from toolkit.words import suggest
 
-KEYS = ("at", "prompt_tokens", "answer_tokens")
 _EXAMPLE = 'Write on each line: {"at": 12.5, "prompt_tokens": 800, "answer_tokens": 200}, with `at` in seconds.'
-# What public traces call the same.
+BLOCK = 512
+"""Tokens that one of Mooncake's `hash_ids` stands for: of its prompt's last block there may be fewer."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """The names of columns, and how many seconds a unit of `at` has."""
+
+    name: str
+    at: str
+    prompt_tokens: str
+    answer_tokens: str
+    unit: float = 1.0
+    blocks: str = ""
+
+    @property
+    def keys(self) -> tuple[str, str, str]:
+        return self.at, self.prompt_tokens, self.answer_tokens
+
+
+_OURS = _Format("", "at", "prompt_tokens", "answer_tokens")
+_FORMATS = (
+    _OURS,
+    # https://github.com/kvcache-ai/Mooncake/tree/main/FAST25-release/traces
+    _Format("Mooncake", "timestamp", "input_length", "output_length", 0.001, "hash_ids"),
+    # https://github.com/HPMLL/BurstGPT#schema
+    _Format("BurstGPT", "Timestamp", "Request tokens", "Response tokens"),
+)
+_COLUMNS = tuple(name for one in _FORMATS for name in (*one.keys, one.blocks) if name)
+# What other traces call the same.
 _OTHERS = {
     **dict.fromkeys(("timestamp", "arrival", "arrived_at"), "at"),
     **dict.fromkeys(("input_length", "contexttokens", "input_tokens"), "prompt_tokens"),
@@ -29,67 +66,190 @@ _MOST_REQUESTS = 20_000
 _FEWEST_REQUESTS, _LEAST_RATE = 3_000, 1 / 3600
 
 
-def read_trace(path: Path) -> tuple[tuple[Request, ...], dict[Request, str], list[str]]:
-    """The requests of a file in their order, the first at 0; where each stands; notes. Raises UsageError."""
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A request of a trace: when it came, in seconds, its tokens, and where it stands.
+
+    `blocks` are names of the blocks of 512 tokens that its prompt is made of: as far as those of two requests are the
+    same, their prompts begin alike. Captured traffic has the `prompt` itself, and tokens only where its record does.
+    """
+
+    at: float
+    prompt_tokens: int | None
+    answer_tokens: int | None
+    where: str
+    blocks: tuple[int | str, ...] = ()
+    prompt: Prompt | None = field(default=None, repr=False)
+
+    @property
+    def request(self) -> Request:
+        """As a queue knows it. Raises UsageError where its tokens are not known."""
+        if self.prompt_tokens is None or self.answer_tokens is None:
+            hint = f"Capture answers that are not streamed, too. Or: {_EXAMPLE}"
+            raise UsageError(f"{self.where}: the record does not tell how many tokens it has", hint=hint)
+        return Request(self.at, self.prompt_tokens, self.answer_tokens)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Requests in the order of their arrival, the first at 0. `notes` say what was left out."""
+
+    name: str
+    requests: tuple[Traced, ...] = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rate(self) -> float:
+        """Requests per second."""
+        return mean_rate(self.requests)
+
+
+def read_trace(source: str | Path, objects: Objects | None = None) -> Trace:
+    """The requests of a file, or of `s3://…`, a prefix of captured traffic that `objects` reads. Raises UsageError.
+
+    A row has the keys of our own, of Mooncake's or BurstGPT's traces, or is a record of SageMaker's data capture.
+    """
+    path, left_out = Path(source), Counter[str]()
+    if str(source).startswith("s3://"):
+        if objects is None:
+            hint = "Measure an endpoint on SageMaker, or copy the files into one and give its path."
+            raise UsageError(f"{source} can be read only with a platform that has S3", hint=hint)
+        lines = (row for name, content in objects(str(source)) for row in rows(io.BytesIO(content), name, ()))
+        return _from_the_first(str(source), "captured", _requests(lines, left_out), left_out)
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"{path} is no trace: its name ends in none of {', '.join(ENDINGS)}", hint=_EXAMPLE)
     try:
         with path.open("rb") as stream:
-            found = [*rows(stream, str(path), KEYS)]
+            found = _requests(rows(stream, str(path), _COLUMNS), left_out)
+            return _from_the_first(str(path), path.stem, found, left_out)
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Correct the path of --traffic.") from error
-    except UsageError as error:
-        raise _shown(error) from error
-    read = sorted(_requests(found), key=lambda item: item[0].at)
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint="Correct the path of the trace.") from error
+
+
+def _from_the_first(source: str, name: str, found: Iterable[Traced], left_out: Mapping[str, int]) -> Trace:
+    read = _spread(sorted(found, key=lambda one: one.at))
     if not read:
-        raise UsageError(f"{path} has no requests", hint=_EXAMPLE)
-    if read[-1][0].at - read[0][0].at > _YEAR:
-        raise UsageError(f"{read[-1][1]}: `at` must be in seconds; it is a year after the first", hint=_EXAMPLE)
-    whole, notes = read, []
-    if len(read) > _MOST_REQUESTS:
-        starts = range(len(read) - _MOST_REQUESTS + 1)
-        busiest = min(starts, key=lambda i: read[i + _MOST_REQUESTS - 1][0].at - read[i][0].at)
-        read = read[busiest : busiest + _MOST_REQUESTS]
-        notes.append(f"Of {len(whole):,} requests the {_MOST_REQUESTS:,} that came closest together were simulated")
-    first = read[0][0].at
-    moved = [(Request(one.at - first, one.prompt_tokens, one.answer_tokens), where) for one, where in read]
-    return tuple(one for one, _ in moved), dict(moved), notes
+        others = "".join(f"; {number} {what}" for what, number in left_out.items())
+        raise UsageError(f"{source} has no requests{others}", hint=_EXAMPLE)
+    first = read[0].at
+    if read[-1].at - first > _YEAR:
+        raise UsageError(f"{read[-1].where}: `at` must be in seconds; it is a year after the first", hint=_EXAMPLE)
+    notes = tuple(f"Left out of the trace: {number:,} {what}" for what, number in left_out.items())
+    return Trace(name, tuple(replace(one, at=one.at - first) for one in read), notes)
 
 
-def _shown(error: UsageError) -> UsageError:
-    """The error with what a trace's row is: other files of rows have prompts."""
-    return error if isinstance(error, MissingPackage) else UsageError(error.message, hint=_EXAMPLE)
+def _spread(requests: Sequence[Traced]) -> list[Traced]:
+    """Captured times are whole seconds: the requests of one come evenly in it, not all at once."""
+    found: list[Traced] = []
+    for at, together in groupby(requests, key=lambda one: one.at):
+        members = list(together)
+        for number, one in enumerate(members):
+            found.append(replace(one, at=at + number / len(members)) if one.prompt and at.is_integer() else one)
+    return found
 
 
-def _requests(found: Iterable[Row]) -> Iterator[tuple[Request, str]]:
-    for where, row in found:
-        if isinstance(row, UsageError):
-            raise _shown(row)
+def busiest(trace: Trace) -> Trace:
+    """The part that can be simulated: of very many requests those that came closest together."""
+    whole = trace.requests
+    if len(whole) <= _MOST_REQUESTS:
+        return trace
+    starts = range(len(whole) - _MOST_REQUESTS + 1)
+    start = min(starts, key=lambda i: whole[i + _MOST_REQUESTS - 1].at - whole[i].at)
+    kept = tuple(replace(one, at=one.at - whole[start].at) for one in whole[start : start + _MOST_REQUESTS])
+    note = f"Of {len(whole):,} requests the {_MOST_REQUESTS:,} that came closest together were simulated"
+    return replace(trace, requests=kept, notes=(*trace.notes, note))
+
+
+def _requests(found: Iterable[Row], left_out: Counter[str]) -> Iterator[Traced]:
+    """The requests of rows. What can be none is counted in `left_out`."""
+    for where, row in _readable(found):
         if not isinstance(row, Mapping):
             raise UsageError(f"{where}: a request must be an object, not {kind(row)}", hint=_EXAMPLE)
-        if unknown := [str(key) for key in row if key not in KEYS]:
-            _refuse(where, unknown[0])
-        if missing := [key for key in KEYS if row.get(key) in (None, "")]:
-            raise UsageError(f"{where}: `{missing[0]}` is missing; there are {columns_of(row)}", hint=_EXAMPLE)
-        numbers = [_number(where, key, row[key]) for key in KEYS]
-        yield Request(numbers[0], round(numbers[1]), round(numbers[2])), where
+        if request := _captured(where, row, left_out) if is_captured(row) else _of_row(where, row, left_out):
+            yield request
+
+
+def _readable(found: Iterable[Row]) -> Iterator[Row]:
+    """The rows; the error of one that cannot be read says what a row of a trace is: other files have prompts."""
+    try:
+        for where, row in found:
+            if isinstance(row, UsageError):
+                raise row
+            yield where, row
+    except MissingPackage:
+        raise
+    except UsageError as error:
+        raise UsageError(error.message, hint=_EXAMPLE) from error
+
+
+def _of_row(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Traced | None:
+    form = next((one for one in _FORMATS if row.keys() >= set(one.keys)), _OURS)
+    if form is _OURS and (unknown := [str(key) for key in row if key not in form.keys]):
+        _refuse(where, unknown[0])
+    if missing := [key for key in form.keys if row.get(key) in (None, "")]:
+        raise UsageError(f"{where}: `{missing[0]}` is missing; there are {columns_of(row)}", hint=_EXAMPLE)
+    at = _number(where, form.at, row[form.at], form.unit)
+    if form.name == "BurstGPT" and str(row[form.answer_tokens]) in ("0", "0.0"):
+        left_out["requests that failed when they were recorded (no response tokens)"] += 1
+        return None
+    tokens = [round(_number(where, key, row[key])) for key in (form.prompt_tokens, form.answer_tokens)]
+    blocks = _blocks(where, row[form.blocks], tokens[0]) if row.get(form.blocks) is not None else ()
+    return Traced(at, tokens[0], tokens[1], where, blocks)
+
+
+def _blocks(where: str, ids: object, tokens: int) -> tuple[int | str, ...]:
+    if not isinstance(ids, list) or any(isinstance(one, bool) or not isinstance(one, int | str) for one in ids):
+        raise UsageError(
+            f"{where}: `hash_ids` must be a list of numbers", hint="Write it as Mooncake's traces have it."
+        )
+    if len(ids) not in (tokens // BLOCK, math.ceil(tokens / BLOCK)):
+        blocks = f"{tokens:,} tokens are {math.ceil(tokens / BLOCK)} blocks of {BLOCK}"
+        hint = f"Write one id for each {BLOCK} tokens, or leave `hash_ids` out: no prompts then begin alike."
+        raise UsageError(f"{where}: `hash_ids` has {len(ids)} entries, and {blocks}", hint=hint)
+    return tuple(ids)
+
+
+def _captured(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Traced | None:
+    """A captured request. Its text is never shown: what cannot be used is counted."""
+    try:
+        found = read_capture(row)
+        prompt = prompt_of(found.request, where)
+        at = datetime.fromisoformat(found.time).timestamp()
+    except (UsageError, ValueError):
+        left_out["captured lines that are no requests for text"] += 1
+        return None
+    if found.is_measurement:
+        left_out["captured requests of measurements"] += 1
+        return None
+    tokens = [_counted(found, name) for name in ("prompt_tokens", "completion_tokens")]
+    return Traced(at, tokens[0], tokens[1], where, prompt=prompt)
+
+
+def _counted(found: Captured, name: str) -> int | None:
+    """What an answer's usage tells, if it is known."""
+    usage = found.answer.get("usage") if isinstance(found.answer, dict) else None
+    counted = usage.get(name) if isinstance(usage, dict) else None
+    return counted if isinstance(counted, int) and 0 < counted <= _LONGEST else None
 
 
 def _refuse(where: str, key: str) -> NoReturn:
-    ours = _OTHERS.get(key.lower()) or next(iter(suggest(key, KEYS)), "")
+    ours = _OTHERS.get(key.lower()) or next(iter(suggest(key, _OURS.keys)), "")
     hint = f"Rename it to `{ours}`{', in seconds' if ours == 'at' else ''}." if ours else f"Remove it. {_EXAMPLE}"
     raise UsageError(f"{where}: a request has no key {columns_of([key]).removeprefix('the columns ')}", hint=hint)
 
 
-def _number(where: str, key: str, value: object) -> float:
+def _number(where: str, key: str, value: object, unit: float = 0.0) -> float:
+    """A moment in seconds, of which the `unit` of `at` is so many; without one a number of tokens."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
     except ValueError:
         number = -1.0
-    least = 0 if key == "at" else 1
-    if not least <= number < float("inf") or (least and (number > _LONGEST or number != round(number))):
-        what = "seconds from 0 on" if key == "at" else f"a whole number from 1 to {_LONGEST:,}"
-        raise UsageError(f"{where}: `{key}` must be {what}", hint=_EXAMPLE)
+    if unit:
+        if not 0 <= number < math.inf:
+            raise UsageError(f"{where}: `{key}` must be {'milli' if unit < 1 else ''}seconds from 0 on", hint=_EXAMPLE)
+        return number * unit
+    if not 1 <= number <= _LONGEST or number != round(number):
+        raise UsageError(f"{where}: `{key}` must be a whole number from 1 to {_LONGEST:,}", hint=_EXAMPLE)
     return number
 
 
@@ -112,6 +272,6 @@ def at_rate(rate: float, prompt_tokens: int, answer_tokens: int, seconds: float 
     return tuple(found)
 
 
-def mean_rate(requests: Sequence[Request]) -> float:
+def mean_rate(requests: Sequence[Request | Traced]) -> float:
     """Requests per second."""
     return len(requests) / max(requests[-1].at - requests[0].at, 1.0)

@@ -152,7 +152,8 @@ def _without_speedup(summary: Summary, workload: str, baseline: str) -> Iterator
     for row in summary.arms:
         at = row.arm, row.workload, row.concurrency, row.rate
         if row.workload == workload and row.arm != baseline and at not in known:
-            yield f"{row.arm} not shown with {load_in_words(row)}{lacks_blocks(summary.blocks)}"
+            lacking = lacks_blocks(summary.blocks[row.concurrency is None])
+            yield f"{row.arm} not shown with {load_in_words(row)}{lacking}"
 
 
 def _fails_more(item: Speedup, summary: Summary, baseline: str) -> bool:
@@ -179,7 +180,7 @@ def _further(
     point = best.workload, best.concurrency or best.rate, best.concurrency is None
     mine = [item for item in answers if (item.workload, item.load, item.open_loop) == point]
     width = abs(math.expm1(abs(math.log(best.ratio))))
-    more = what_narrows(pairs_of(mine, best.arm, baseline), width, summary.blocks)
+    more = what_narrows(pairs_of(mine, best.arm, baseline), width, summary.blocks[best.concurrency is None])
     if more and more.requests:
         yield f"{more} would settle it"
 

@@ -74,7 +74,27 @@ def between_arms_in_words(report: Measurement) -> Iterator[str]:
         yield f"{item.workload}, {load_in_words(item)}: {item.arm} is {interval(item)} as fast as {item.other}."
 
 
-COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "reasoning")
+_FEWEST_FOR_A_MAP = 3
+_MARKS = {True: "", False: " costs", None: " ?"}
+
+
+def speedup_map(report: Measurement) -> tuple[tuple[str, ...], list[tuple[str, ...]]] | None:
+    """A table of workloads (of turns, of lengths) by loads, for each arm; None for few of them.
+
+    A question mark stands where no difference is shown.
+    """
+    loads = list(dict.fromkeys(load(item) for item in report.speedups))
+    points = list(dict.fromkeys((item.workload, item.arm) for item in report.speedups))
+    if len(loads) < 2 or len({workload for workload, _ in points}) < _FEWEST_FOR_A_MAP:
+        return None
+    cells = {
+        (item.workload, item.arm, load(item)): f"{ratio(item.ratio)}{_MARKS[item.pays]}" for item in report.speedups
+    }
+    rows = [(*point, *(cells.get((*point, at), "") for at in loads)) for point in points]
+    return ("workload", "arm", *loads), rows
+
+
+COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "in SLO", "reasoning")
 """Columns of figures on speed."""
 
 LATENCIES = ("load", "arm", "TTFT ms", "ITL ms", "TPOT ms", "E2E ms")
@@ -87,6 +107,7 @@ LEGEND = (
     "same: answers that equal the baseline's",
     "$/M: US dollars per million output tokens",
     "goodput: requests/s within the SLO",
+    "in SLO: share of the requests within it",
     "reasoning: share of the output tokens",
     "ms: median/99th percentile, which takes 100 samples",
 )
@@ -104,6 +125,7 @@ def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
         "" if arm.identical is None else f"{arm.identical:.0%}",
         dollars(arm.price_per_million_output_tokens),
         "" if arm.goodput is None else f"{arm.goodput:.3g}",
+        "" if arm.within_slo is None else f"{arm.within_slo:.0%}",
         "" if arm.reasoning_share is None else f"{arm.reasoning_share:.0%}",
     )
 

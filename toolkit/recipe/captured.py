@@ -50,13 +50,19 @@ class _Record:
 class Captured:
     """The JSON values of one request and its answer; `answer` is None where only requests are captured.
 
-    `hour` is when SageMaker took the request, such as `2026-11-22T10`; empty where the record does not say. Who asked
-    is in no record, but as a caller's own word.
+    `time` is when SageMaker took the request, such as `2026-11-22T10:05:59Z`; empty where the record does not say. Who
+    asked is in no record, but as a caller's own word.
     """
 
     request: Any
     answer: Any = None
-    hour: str = ""
+    time: str = ""
+
+    @property
+    def hour(self) -> str:
+        """Such as `2026-11-22T10`; empty where the record does not say."""
+        found = _HOUR.match(self.time)
+        return found.group() if found else ""
 
     @property
     def words_are_the_models(self) -> bool:
@@ -77,12 +83,12 @@ def is_captured(row: Any) -> bool:
 def read_capture(record: Any) -> Captured:
     """The request of a record, and its answer if that is JSON. Raises ValueError where the request is not JSON."""
     read = documents.fit(_Record, record)
-    data, hour = read.captureData, _HOUR.match(read.eventMetadata.inferenceTime)
+    data = read.captureData
     try:
         answer = documents.decode(_content(data.endpointOutput)) if data.endpointOutput else None
     except ValueError:  # a stream of events, or an error page
         answer = None
-    return Captured(documents.decode(_content(data.endpointInput)), answer, hour.group() if hour else "")
+    return Captured(documents.decode(_content(data.endpointInput)), answer, read.eventMetadata.inferenceTime)
 
 
 def _content(payload: _Payload) -> bytes | str:

@@ -36,10 +36,14 @@ _ROLES = {
 
 @dataclass(frozen=True)
 class Prompt:
-    """The messages of one chat. `max_tokens` limits its answer; None: the measurement's limit."""
+    """The messages of one chat. `max_tokens` limits its answer; None: the measurement's limit.
+
+    `later` is what its user says afterwards, one message after each answer.
+    """
 
     messages: tuple[Message, ...]
     max_tokens: int | None = None
+    later: tuple[Message, ...] = ()
 
     @property
     def text(self) -> str:
@@ -71,16 +75,17 @@ def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
 
 
 def prompt_of(row: Any, location: str) -> Prompt:
-    """A row as a prompt: the first of several turns, without answers at the end."""
+    """A row as a prompt, without answers at the end; of several turns the first, the others are for later."""
     row = request_of(row, location)
     column, messages = messages_of(row, location)
+    later: list[Message] = []
     if _is_turns(row[column]):
-        del messages[1:]
+        messages, later = messages[:1], messages[1:]
     while messages and messages[-1]["role"] == "assistant":
         messages.pop()
     if not messages or not messages[-1]["content"].strip():
         raise refusal(location, f"`{column}` is empty")
-    return Prompt(tuple(messages), _max_tokens(row, location))
+    return Prompt(tuple(messages), _max_tokens(row, location), tuple(later))
 
 
 def request_of(row: Any, location: str) -> Mapping[str, Any]:

@@ -297,7 +297,7 @@ def test_bench_measures_each_load_and_writes_the_page(
 ) -> None:
     page = tmp_path / "report.html"
     with served(speculative()) as arguments:
-        loads = ["--concurrency", "1,2", "--rate", "50", "--time", "6s", "--precision", "90%"]
+        loads = ["--concurrency", "1,2", "--rate", "50", "--time", "15s", "--precision", "90%"]
         code = run(["bench", *arguments, "--prompts", str(prompts), *loads, "--html", str(page)])
 
     out = capsys.readouterr().out
@@ -320,11 +320,56 @@ def test_bench_measures_each_load_and_writes_the_page(
         ("--time", "9" * 400, "is not a duration"),
         ("--time", "soon", "'soon' is not a duration"),
         ("--precision", "200%", "is not a precision between 0 and 100 %"),
+        ("--prompt-tokens", "8m", "is not a list of numbers of tokens up to 10,000,000: write 1k,8k,32k"),
+        ("--prompt-tokens", "0", "is not a list of numbers of tokens"),
+        ("--trace", "missing.jsonl", "missing.jsonl cannot be read: No such file"),
+        ("--trace", "s3://bucket/a", "can be read only with a platform that has S3"),
+        ("--speed", "2", "--speed is for --trace"),
     ],
 )
 def test_wrong_options(capsys: pytest.CaptureFixture[str], option: str, value: str, message: str) -> None:
     assert run(["bench", "http://127.0.0.1:9/v1", option, value]) == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "others", "message"),
+    [
+        (["--trace", "t.jsonl"], ["--rate", "2", "--turns", "2"], "--trace has its own load and lengths: leave out"),
+        (["--trace", "t.jsonl"], ["--fixed-length"], "leave out --fixed-length"),
+        (["--trace", "t.jsonl"], ["--prompt-tokens", "1k"], "leave out --prompt-tokens"),
+        (["--turns", "2"], ["--rate", "2"], "--turns come one after the other and grow: leave out --rate"),
+        (["--turns", "2"], ["--prompt-tokens", "1k"], "leave out --prompt-tokens"),
+        (["--slo", "ttft=1"], ["--turns", "2"], "--slo finds the rate by itself: leave out --turns"),
+        (["--what-if-acceptance", "2"], ["--trace", "t.jsonl"], "leave out --trace"),
+    ],
+)
+def test_what_goes_with_no_other_load_is_refused(
+    capsys: pytest.CaptureFixture[str], given: list[str], others: list[str], message: str
+) -> None:
+    assert run(["bench", "http://127.0.0.1:9/v1", *given, *others]) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_prompts_that_the_model_cannot_take_are_refused_before_anything_is_measured(
+    capsys: pytest.CaptureFixture[str], prompts: Path, tmp_path: Path
+) -> None:
+    """The server lists its longest request, and tells the tokens of any prompt as 5."""
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"at": 0, "prompt_tokens": 90, "answer_tokens": 20}\n')
+
+    def answers(request: Served) -> Answer:
+        if request.path.endswith("/models"):
+            return document({"data": [{"id": "tiny", "max_model_len": 100}]})
+        return document({"usage": {"prompt_tokens": 5}, "choices": []})
+
+    for options, message in (
+        (["--trace", str(trace)], f"{trace}:1: 90 + 20 tokens, and the model takes 100"),
+        (["--prompt-tokens", "90", "--max-tokens", "20"], "prompts of 90 tokens with their answers are 110"),
+    ):
+        with streaming(answers) as server:
+            assert run(["bench", server.url, "--prompts", str(prompts), *options]) == 2
+        assert message in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,6 +55,24 @@ def test_open_loops_are_told_by_their_rate() -> None:
     assert "2.5/s  p-eagle   120    2.31x" in text
 
 
+def test_many_workloads_at_several_loads_are_a_map() -> None:
+    report = example()
+    third = tuple(replace(item, workload="structured, 8k") for item in report.speedups if item.workload == "structured")
+    text = report_text(replace(report, speedups=(*report.speedups, *third)), 120)
+    assert (
+        """
+Where it pays: speedup by load
+workload        arm      1        4        16           64
+--------------  -------  -------  -------  -----------  -----------
+structured      p-eagle  2.31x    1.92x    1.34x        0.93x costs
+open-ended      p-eagle  1.04x ?  1.01x ?  0.85x costs  0.71x costs
+structured, 8k  p-eagle  2.31x    1.92x    1.34x        0.93x costs
+"""
+        in text
+    )
+    assert "Where it pays" not in report_text(report, 120)
+
+
 def test_what_was_cut_short_is_shown_as_far_as_it_came() -> None:
     report = example()
     arms = (replace(report.arms[0], ttft=None, itl=None, tpot=None, e2e=None, output_tokens_per_second=None),)

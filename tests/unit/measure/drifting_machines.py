@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from simulated_arms import arm, workload
 
@@ -63,7 +64,10 @@ def _switching(seed: int, every: float, level: Callable[[random.Random, int], fl
 
 @dataclass
 class DriftingMachine:
-    """Sends requests on a clock that only it moves. Requests run in lanes, each as slow as the machine at its start."""
+    """Sends requests on a clock that only it moves, each as slow as the machine at its start.
+
+    Concurrent ones run in as many lanes; those of an open loop begin when they come, at random moments.
+    """
 
     seed: int
     slowdown: Slowdown
@@ -80,9 +84,12 @@ class DriftingMachine:
 
     async def send(self, arm: object, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
         name = getattr(arm, "name", "")
-        lanes, results = [self.now] * math.ceil(load.value), []
-        for ask in asks:
-            lane = lanes.index(min(lanes))
+        lanes, results = [self.now] * (len(asks) if load.open_loop else math.ceil(load.value)), []
+        if load.open_loop:
+            pauses = random.Random(f"{self.seed} {asks[0].round} {asks[0].prompt}")
+            lanes = [self.now + after for after in accumulate(pauses.expovariate(load.value) for _ in asks)]
+        for number, ask in enumerate(asks):
+            lane = number if load.open_loop else lanes.index(min(lanes))
             tokens = random.Random(f"{self.seed} {ask.prompt}").randint(50, 90)
             fast = self.speed if name == SPEC.name else 1.0
             stray = math.exp(self._random.gauss(-(self.noise**2) / 2, self.noise))
@@ -98,6 +105,7 @@ class DriftingMachine:
                     seconds,
                     "successful",
                     output_tokens=tokens,
+                    open_loop=load.open_loop,
                 )
             )
             lanes[lane] += seconds
@@ -107,9 +115,9 @@ class DriftingMachine:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a whole measurement said: speedups by concurrency, and the verdicts on whether it pays."""
+    """What a whole measurement said: speedups by load, and the verdicts on whether it pays."""
 
-    speedups: Mapping[int, Speedup]
+    speedups: Mapping[Load, Speedup]
     pays: tuple[Verdict, ...]
     seconds: float
 
@@ -118,17 +126,15 @@ def outcome(
     seed: int,
     slowdown: Slowdown,
     speed: float = 1.0,
-    loads: Sequence[int] = (1, 4, 16),
+    loads: Sequence[Load] = (Load(1), Load(4), Load(16)),
     seconds: float = 300.0,
     prompts: int = 24,
 ) -> Outcome:
     """A measurement by the product's own turns, blocks, statistics and verdicts."""
     machine = DriftingMachine(seed, slowdown, speed)
-    design = Design(
-        (SPEC,), (workload(prompts),), BASE, tuple(map(Load, loads)), precision=0.01, seconds=seconds, seed=seed
-    )
+    design = Design((SPEC,), (workload(prompts),), BASE, tuple(loads), precision=0.01, seconds=seconds, seed=seed)
     measured = asyncio.run(run(design, machine.send, clock=machine))
     summary = summarise(measured.results, [SPEC], BASE)
     judged = verdicts(measured.results, summary, [SPEC], BASE)
-    by_load = {item.concurrency or 0: item for item in summary.speedups}
+    by_load = {Load(item.concurrency or item.rate or 0, item.concurrency is None): item for item in summary.speedups}
     return Outcome(by_load, tuple(item for item in judged if item.claim == "pays"), machine.now)

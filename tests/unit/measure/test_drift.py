@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from drifting_machines import drifting, outcome
 
+from toolkit.measure.design import Load
+
 RUNS = 12
+SHARED = (Load(4), Load(16), Load(5, open_loop=True))
 
 
-def test_intervals_of_concurrent_requests_hold_on_a_machine_that_drifts() -> None:
-    """An arm that is the baseline, a drift of 10 % with a time constant of 20 s: 24 intervals, at most 3 wrong."""
-    found = [outcome(seed, drifting(seed, 0.1, 20), loads=(1, 4, 16), seconds=120, prompts=12) for seed in range(RUNS)]
-    concurrent = [run.speedups[load] for run in found for load in (4, 16)]
-    assert sum(item.low <= 1 <= item.high for item in concurrent) >= len(concurrent) - 3
-    assert max(item.high / item.low for item in concurrent) < 1.6
-    assert not any(run.pays[0].holds for run in found)
-    assert all(run.seconds <= 1.2 * 120 for run in found)
+def test_intervals_of_requests_that_share_a_drift_hold() -> None:
+    """The arm is the baseline, a drift has 10 % and 20 s: 4 of 36 intervals may be wrong, and 1 of 12 verdicts."""
+    loads = (Load(1), *SHARED)
+    found = [outcome(seed, drifting(seed, 0.1, 20), loads=loads, seconds=160, prompts=12) for seed in range(RUNS)]
+    shared = [run.speedups[load] for run in found for load in SHARED]
+    assert sum(item.low <= 1 <= item.high for item in shared) >= len(shared) - 4
+    assert max(item.high / item.low for item in shared) < 1.6
+    assert sum(run.pays[0].holds is True for run in found) <= 1
+    assert all(run.seconds <= 1.2 * 160 for run in found)

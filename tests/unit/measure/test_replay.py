@@ -1,0 +1,255 @@
+"""A trace as a workload: its formats, prompts of its lengths, its moments, and what it could not be asked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from simulated_arms import SimulatedMachine, Unused, arm, result
+from simulated_arms import workload as simulated
+
+from toolkit.errors import UsageError
+from toolkit.measure.arm import Arm, Workload, prompts_of
+from toolkit.measure.design import Design, Load
+from toolkit.measure.journal import Journal
+from toolkit.measure.load import Ask, Timing, body
+from toolkit.measure.made_prompts import Pieces, count_pieces, lengthened
+from toolkit.measure.replay import replay_notes, replayed
+from toolkit.measure.result import RequestResult
+from toolkit.measure.run import run
+from toolkit.measure.trace import Trace, read_trace
+
+MOONCAKE = (
+    {"timestamp": 0, "input_length": 1100, "output_length": 50, "hash_ids": [0, 1, 2]},
+    {"timestamp": 3000, "input_length": 1060, "output_length": 9, "hash_ids": [0, 1, 3]},
+    {"timestamp": 5999, "input_length": 300, "output_length": 4, "hash_ids": [7]},
+)
+BURSTGPT = """Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type
+5,ChatGPT,472,18,490,Conversation log
+45,ChatGPT,1087,0,1087,API log
+118,GPT-4,417,276,693,Conversation log
+"""
+SPEC, BASE = arm("spec"), arm("base")
+
+
+class CountsWords(Unused):
+    """A server whose tokens are words, and whose chats have 10 more."""
+
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"usage": {"prompt_tokens": 10 + words(body["messages"][0]["content"])}}
+
+
+class TellsNothing(Unused):
+    async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return {"choices": []}
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def pieces(*texts: str) -> Pieces:
+    return asyncio.run(count_pieces(CountsWords(), texts or ("Name three rivers of Asia.", "Count to ten, slowly.")))
+
+
+def mooncake(tmp_path: Path, *rows: Mapping[str, Any]) -> Trace:
+    path = tmp_path / "mooncake.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows or MOONCAKE))
+    return read_trace(path)
+
+
+def captured(time: str, body: Mapping[str, Any], usage: Mapping[str, int] | None = None) -> bytes:
+    data: dict[str, Any] = {"endpointInput": {"data": base64.b64encode(json.dumps(body).encode()).decode()}}
+    data["endpointInput"]["encoding"] = "BASE64"
+    if usage:
+        data["endpointOutput"] = {"data": json.dumps({"usage": usage}), "encoding": "JSON"}
+    return json.dumps({"captureData": data, "eventMetadata": {"inferenceTime": time}}).encode() + b"\n"
+
+
+def chat(text: str, **options: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": text}], **options}
+
+
+def test_mooncakes_milliseconds_and_blocks_are_read(tmp_path: Path) -> None:
+    first, second, third = mooncake(tmp_path).requests
+    assert (first.at, second.at, third.at) == (0.0, 3.0, pytest.approx(5.999))
+    assert (second.prompt_tokens, second.answer_tokens, second.blocks) == (1060, 9, (0, 1, 3))
+
+
+def test_requests_that_failed_when_burstgpt_was_recorded_are_left_out_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "BurstGPT_1.csv"
+    path.write_text(BURSTGPT)
+    trace = read_trace(path)
+    assert [(one.at, one.prompt_tokens, one.answer_tokens) for one in trace.requests] == [(0, 472, 18), (113, 417, 276)]
+    assert trace.notes == (
+        "Left out of the trace: 1 requests that failed when they were recorded (no response tokens)",
+    )
+
+
+def test_captured_traffic_has_its_prompts_and_is_spread_over_its_whole_seconds() -> None:
+    lines = [
+        captured("2026-11-22T10:05:59Z", chat("one", max_tokens=7), {"prompt_tokens": 5, "completion_tokens": 6}),
+        captured("2026-11-22T10:05:59Z", chat("two")),
+        captured("2026-11-22T10:06:01Z", chat("three")),
+        captured("2026-11-22T10:06:01Z", chat("mine", user="toolkit-measurement")),
+        captured("2026-11-22T10:06:02Z", {"inputs": "text"}),
+    ]
+    trace = read_trace("s3://bucket/prefix", lambda prefix: [(f"{prefix}/a.jsonl", b"".join(lines))])
+    assert [(one.at, one.prompt and one.prompt.text) for one in trace.requests] == [
+        (0.0, "one"),
+        (0.5, "two"),
+        (2.0, "three"),
+    ]
+    assert trace.requests[0].request.prompt_tokens == 5
+    with pytest.raises(UsageError, match=r"s3://bucket/prefix/a.jsonl:2: the record does not tell how many tokens"):
+        assert trace.requests[1].request
+    assert sorted(trace.notes) == [
+        "Left out of the trace: 1 captured lines that are no requests for text",
+        "Left out of the trace: 1 captured requests of measurements",
+    ]
+    workload = replayed(trace, 2.0, 60.0, None, None)
+    assert workload.prompts[0].max_tokens == 7
+    assert (workload.arrivals, workload.fixed_length) == ((0.0, 0.25, 1.0), False)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({**MOONCAKE[0], "hash_ids": [1]}, "mooncake.jsonl:1: `hash_ids` has 1 entries, and 1,100 tokens are 3 blocks"),
+        ({**MOONCAKE[0], "hash_ids": "0"}, "mooncake.jsonl:1: `hash_ids` must be a list of numbers"),
+        ({**MOONCAKE[0], "timestamp": -1}, "mooncake.jsonl:1: `timestamp` must be milliseconds from 0 on"),
+        ({**MOONCAKE[0], "input_length": 1.5}, "mooncake.jsonl:1: `input_length` must be a whole number"),
+    ],
+)
+def test_a_wrong_row_is_told_with_its_line(row: Mapping[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        mooncake(tmp_path, row)
+
+
+def test_prompts_have_the_lengths_of_the_trace_and_begin_alike_as_far_as_its_blocks_do(tmp_path: Path) -> None:
+    workload = replayed(mooncake(tmp_path), 1.0, 60.0, pieces(), 2000)
+    first, second, third = (prompt.text for prompt in workload.prompts)
+    for text, tokens in ((first, 1100), (second, 1060), (third, 300)):
+        assert 10 + words(text) == pytest.approx(tokens, abs=4)
+    same = next(at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+    assert words(first[:same]) == pytest.approx(2 * 512, abs=4)
+    assert first[:20] != third[:20]
+    assert [prompt.max_tokens for prompt in workload.prompts] == [50, 9, 4]
+    assert workload.fixed_length
+
+
+def test_prompts_without_blocks_begin_differently_and_end_with_a_whole_prompt(tmp_path: Path) -> None:
+    rows = [{key: value for key, value in row.items() if key != "hash_ids"} for row in MOONCAKE]
+    first, second, _ = (
+        prompt.text for prompt in replayed(mooncake(tmp_path, *rows), 1.0, 60.0, pieces(), 2000).prompts
+    )
+    assert first[:12] != second[:12]
+    assert first.endswith("\nName three rivers of Asia.")
+    assert 10 + words(first) == pytest.approx(1100, abs=4)
+
+
+def test_a_request_that_the_model_cannot_take_is_refused_with_its_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"mooncake.jsonl:2: 1060 \+ 9 tokens, and the model takes 1068") as refused:
+        replayed(mooncake(tmp_path, MOONCAKE[2], MOONCAKE[1]), 1.0, 60.0, pieces(), 1068)
+    assert refused.value.hint == "Raise engine.max_model_len, or leave such requests out of the trace."
+
+
+def test_what_comes_after_the_time_is_up_is_no_matter(tmp_path: Path) -> None:
+    assert len(replayed(mooncake(tmp_path), 1.0, 4.0, pieces(), None).prompts) == 2
+    assert len(replayed(mooncake(tmp_path), 2.0, 4.0, pieces(), None).prompts) == 3
+
+
+def test_a_workload_is_lengthened_with_its_other_texts_and_ends_with_its_prompts() -> None:
+    workload = Workload("w", (*prompts_of("Name three rivers of Asia."), replace(*prompts_of("Count."), max_tokens=9)))
+    longer = asyncio.run(lengthened(CountsWords(), workload, (200, 2000), 2256, 256))
+    assert [one.name for one in longer] == ["w, 200 tokens", "w, 2k"]
+    for made, tokens in zip(longer, (200, 2000), strict=True):
+        assert [prompt.max_tokens for prompt in made.prompts] == [None, 9]
+        for prompt, own in zip(made.prompts, workload.prompts, strict=True):
+            assert 10 + words(prompt.text) == pytest.approx(tokens, abs=4)
+            assert prompt.text.endswith(f"\n{own.text}")
+        assert made.prompts[0].text[:7] != made.prompts[1].text[:7]
+    with pytest.raises(
+        UsageError, match="prompts of 2,000 tokens with their answers are 2,256, and the model takes 2,255"
+    ):
+        asyncio.run(lengthened(CountsWords(), workload, (200, 2000), 2255, 256))
+
+
+def test_a_server_that_counts_no_tokens_is_told() -> None:
+    with pytest.raises(UsageError, match="does not tell how many tokens"):
+        asyncio.run(count_pieces(TellsNothing(), ["a"]))
+
+
+def test_both_arms_get_the_same_requests_at_the_same_moments_in_blocks_of_time() -> None:
+    machine = SimulatedMachine(0, {"spec": 2.0})
+    blocks: list[tuple[str, list[tuple[int, float | None]]]] = []
+
+    async def send(which: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        if asks[0].at is not None:  # not the warm-up
+            blocks.append((which.name, [(ask.prompt, ask.at) for ask in asks]))
+        return await machine.send(which, asks, load, timing)
+
+    workload = replace(simulated(5, "trace"), arrivals=(0.0, 0.5, 4.0, 100.0, 100.5))
+    design = Design((SPEC,), (workload,), BASE, (Load(1.0, open_loop=True),), seconds=20.0)  # so blocks have 1 s
+    asyncio.run(run(design, send, clock=machine))
+    of_base, of_spec = ([asked for name, asked in blocks if name == one] for one in ("base", "spec"))
+    once = [[(0, 0.0), (1, 0.5)], [(2, 0.0)], [(3, 0.0), (4, 0.5)]]
+    assert of_base[:6] == of_spec[:6] == [*once, *once]
+    assert {name for name, _ in blocks} == {"base", "spec"}  # the baseline would find its own prompts in its cache
+
+
+def test_requests_of_one_pass_share_what_is_cached() -> None:
+    """In the body that is sent."""
+    timing, workload = Timing(0.0, cold_cache=True), simulated(2)
+    salts = [
+        body(SPEC, Ask(workload, *asked), timing)["salt"]
+        for asked in ((0, 0, 1.0, "0"), (1, 0, 2.0, "0"), (0, 1, 1.0, "1"))
+    ]
+    assert salts[0] == salts[1] != salts[2]
+    assert body(SPEC, Ask(workload, 0, cache="0"), Timing(0.0, cold_cache=True))["salt"] != salts[0]
+    assert "salt" not in body(SPEC, Ask(workload, 0, cache="0"), Timing(0.0))
+
+
+def test_an_arm_that_does_not_keep_up_is_named(tmp_path: Path) -> None:
+    trace = mooncake(tmp_path)
+    workload = replayed(trace, 2.0, 60.0, pieces(), None)
+    slower = [
+        result(
+            arm="base", workload="mooncake", prompt=prompt, started=float(prompt), seconds=1.0 + 2 * prompt, block=block
+        )
+        for block in range(3)
+        for prompt in range(3)
+    ]
+    steady = [
+        result(workload="mooncake", prompt=prompt, started=float(prompt), block=0, prompt_tokens=800)
+        for prompt in range(3)
+    ]
+    notes = [*replay_notes(trace, 2.0, workload, (BASE, SPEC), [*slower, *steady])]
+    assert notes[0] == "mooncake: 3 of 3 requests were asked, the first 6 of 6 s at 2 times its speed"
+    assert "800 tokens on average where the trace has 820" in notes[1]
+    assert notes[2].startswith("base did not keep up: a token took 5.0 times as long at the end of a block")
+    assert len(notes) == 3
+    failed = [result(workload="mooncake", outcome="failed", output_tokens=0)]
+    assert len([*replay_notes(trace, 1.0, workload, (BASE, SPEC), failed)]) == 1
+
+
+def test_a_replay_is_carried_on_also_with_less_time(tmp_path: Path) -> None:
+    """Less of the trace can be asked then; what was asked before counts."""
+    whole = replace(simulated(4, "trace"), arrivals=(0.0, 0.5, 4.0, 9.0))
+    part = replace(simulated(2, "trace"), arrivals=whole.arrivals[:2])
+
+    def measured(workload: Workload, seconds: float) -> list[RequestResult]:
+        machine = SimulatedMachine(0, {"spec": 2.0})
+        design = Design((SPEC,), (workload,), BASE, (Load(1.0, open_loop=True),), seconds=seconds)
+        work = run(design, machine.send, journal=Journal(tmp_path / "run.jsonl", {}), clock=machine)
+        return list(asyncio.run(work).results)
+
+    before = measured(whole, 20.0)
+    assert {item.prompt for item in before} == {0, 1, 2, 3}
+    assert len(measured(part, 5.0)) > len(before)
