@@ -76,6 +76,11 @@ def is_worker() -> bool:
     return MEETING in os.environ
 
 
+def is_first_here() -> bool:
+    """Whether it is the first of this machine."""
+    return os.environ["LOCAL_RANK"] == "0"
+
+
 def end_with_parent() -> None:
     """Have a worker save a checkpoint and end when whoever started it is killed: the next start must be alone."""
     if sys.platform == "linux":
