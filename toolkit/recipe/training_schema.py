@@ -24,6 +24,9 @@ Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https
 
 TRAINED_METHODS = ("p-eagle", "eagle3")
 
+EPOCHS = 3
+"""Without a word of the recipe."""
+
 # EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
 _OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}}
 

@@ -9,10 +9,9 @@ from typing import Any, Literal, cast
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.training_schema import TrainingSection
+from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.training.job import TrainingJob
 
-_EPOCHS = 3
 _KEY_CHARACTERS = 10
 # With the key and the number of an attempt, a name has at most 60 of the 63 characters that jobs may have.
 _NAME_CHARACTERS = 44
@@ -39,7 +38,7 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "target_revision": target_revision(recipe),
             "data": tuple(training.sources),
             "shares": training.shares,
-            "epochs": training.epochs or (None if training.steps else _EPOCHS),
+            "epochs": training.epochs or (None if training.steps else EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
             "engine_args": dict(recipe.engine.args),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.engines.vllm.budget import limits
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from toolkit.training.job import Dtype, TrainingJob
 
 _PARALLEL = "tensor-parallel-size"
+# Of a GPU's memory: the rest is for the KV cache, the states beside it, and what vLLM computes in.
+_WEIGHTS_SHARE = 0.8
 _AS_SERVED = (
     *("quantization", "load-format", "hf-overrides", "kv-cache-dtype", "cpu-offload-gb"),
     *("enable-expert-parallel", "moe-backend", "attention-backend"),
@@ -31,15 +34,21 @@ def job_arguments(job: TrainingJob) -> dict[str, Any]:
         "seed": job.seed,
         "enforce_eager": eager,
         "disable_log_stats": True,
-        "tensor_parallel_size": 1 if eager else tensor_parallel(job, torch.cuda.device_count()),
+        "tensor_parallel_size": 1 if gpu is None else tensor_parallel(job, torch.cuda.device_count(), gpu[1]),
         **{flag.replace("-", "_"): job.engine_args[flag] for flag in _AS_SERVED if flag in job.engine_args},
         **limits(job.engine_args, free_bytes(), gpu),
     }
 
 
-def tensor_parallel(job: TrainingJob, gpus: int) -> int:
-    """Over how many of the machine's GPUs the target lies: as many as the recipe says, else one."""
-    return min(int(job.engine_args.get(_PARALLEL, 1)), gpus)
+def tensor_parallel(job: TrainingJob, gpus: int, gpu_bytes: int) -> int:
+    """Over how many of the machine's GPUs the target lies: as few as hold it, and at least as many as serve it."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(job.target).get_text_config()
+    weights = sum(path.stat().st_size for path in Path(job.target).glob("*.safetensors"))
+    least = min(int(job.engine_args.get(_PARALLEL, 1)), gpus)
+    sizes = [size for size in range(least, gpus + 1) if config.num_attention_heads % size == 0] or [least]
+    return next((size for size in sizes if weights / size <= _WEIGHTS_SHARE * gpu_bytes), sizes[-1])
 
 
 def _dtype(said: Dtype, *, on_cpu: bool) -> Dtype:
