@@ -194,32 +194,56 @@ def _signals_as_before() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-@pytest.mark.usefixtures("_signals_as_before")
-@pytest.mark.parametrize("processes", [1, 2])
-def test_in_windows_stopped_and_resumed_a_head_learns_what_it_learns_at_once(
-    tmp_path: Path, target: Path, processes: int
-) -> None:
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: pytest.TempPathFactory, target: Path) -> TrainingJob:
+    """EAGLE-3 drops no position at random, so that its curve does not depend on who learns which sample."""
+    folder = tmp_path_factory.mktemp("counting")
     rows = [
         {"messages": [{"role": "user", "content": f"Count to {n}."}, {"role": "assistant", "content": "1 2 3 " * n}]}
         for n in range(4, 16)
     ]
-    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     changes = {"steps": 8, "batch_tokens": 100, "learning_rate": 0.003, "layers": 1, "depth": 3, "held_out": 0.2}
     changes |= {"method": "eagle3", "responses": "keep", "num_speculative_tokens": 2, "max_length": 64}
-    whole = job_for(target, **changes, data=(str(tmp_path / "data.jsonl"),))
-    at_once, parts = tmp_path / "at-once", tmp_path / "parts"
-    whole.write(at_once)
-    whole.model_copy(update={"states_gb": gigabytes(400)}).write(parts)
-    assert main(at_once, processes) == 0
-    command = [sys.executable, "-m", "toolkit.training", "--processes", str(processes), str(parts)]
-    assert stopped_amid_training(command) == 128 + signal.SIGTERM
+    return job_for(target, **changes, data=(str(folder / "data.jsonl"),))
 
-    assert main(parts, processes) == 0
 
+@pytest.fixture(scope="module")
+def at_once(counting: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job whose states are all on the disk."""
+    folder = tmp_path_factory.mktemp("at-once")
+    counting.write(folder)
+    assert main(folder) == 0
+    return folder
+
+
+def in_windows(job: TrainingJob, folder: Path) -> Path:
+    job.model_copy(update={"states_gb": gigabytes(400)}).write(folder)
+    return folder
+
+
+@pytest.mark.usefixtures("_signals_as_before")
+def test_in_windows_stopped_and_resumed_a_head_is_the_same_to_the_last_byte(
+    counting: TrainingJob, at_once: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = in_windows(counting, tmp_path)
+    assert stopped_amid_training([sys.executable, "-m", "toolkit.training", str(parts)]) == 128 + signal.SIGTERM
+    assert main(parts) == 0
+    assert "part 2 of" in capfd.readouterr().out
+    assert kept_curve(parts) == kept_curve(at_once)
+    weights = [(folder / "head" / "model.safetensors").read_bytes() for folder in (parts, at_once)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.usefixtures("_signals_as_before")
+def test_several_processes_go_through_the_windows_together(
+    counting: TrainingJob, at_once: Path, tmp_path: Path
+) -> None:
+    parts = in_windows(counting, tmp_path)
+    before = [signal.getsignal(number) for number in SIGNALS]
+    assert main(parts, processes=2) == 0
+    assert [signal.getsignal(number) for number in SIGNALS] == before
     found, expected = kept_curve(parts), kept_curve(at_once)
     assert [line[:2] for line in found] == [line[:2] for line in expected]
-    if processes == 1:
-        assert found == expected
-        assert (parts / "head" / "model.safetensors").read_bytes() == (
-            at_once / "head" / "model.safetensors"
-        ).read_bytes()
+    assert [line[2] for line in found] == pytest.approx([line[2] for line in expected], rel=2e-3)
+    assert (parts / "head" / "config.json").is_file()
