@@ -4,7 +4,8 @@
     work/conversations.jsonl       the different conversations of all sources, within the shares of `shares`
     work/train/, work/held-out/    samples and hidden states (`samples`)
     work/vocabulary.safetensors    the maps of a reduced draft vocabulary
-    work/data.json                 written last: what was prepared, and from what
+    work/data.json                 written last of these: what was prepared, and from what
+    work/window.json               which hidden states are complete (`extraction`)
 
 Every stage goes on where it was interrupted. Nothing here says anything of the texts but how many there are and where.
 """
