@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 from judged_in_vllm import judged
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt, platforms
 from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SpeculativeConfig, VllmConfig
 from vllm.distributed import cleanup_dist_env_and_memory
@@ -31,6 +31,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.spec_decode.metrics import SpecDecodingLogging, SpecDecodingStats
 
 from toolkit.engines.vllm.training import TRAINING
+from toolkit.errors import UsageError
 from toolkit.training.chat import load_chat
 from toolkit.training.job import TrainingJob
 from toolkit.training.responses import Question
@@ -225,6 +226,34 @@ def trainers_answers(target: str, questions: Sequence[Mapping[str, Any]]) -> lis
         return [answer and asdict(answer) for answer in generate([Question(**question) for question in questions])]
 
 
+def trainers_states(target: str, work: str, sequences: Sequence[Sequence[int]], layers: Sequence[int]) -> list[str]:
+    """Write the states that a training job gets from its own vLLM; what it refuses, of this and of a changed target."""
+    job = TrainingJob(
+        name="x", method="p-eagle", target=target, target_name=target, data=(), max_length=max(map(len, sequences)),
+        dtype="float32", work=work,
+    )  # fmt: skip
+    assert TRAINING.no_states(job) == ""
+    refused = []
+    with TRAINING.states(job, tuple(layers)) as source:
+        source.require_exact(sequences)
+        found = source.states([torch.tensor(one) for one in sequences])
+        scale_final_norm(Path(target))
+        try:
+            source.require_exact(sequences)
+        except UsageError as error:
+            refused.append(error.message)
+    save_file(vars(found), Path(work, "states"))
+    return [*refused, *(str(path) for path in Path(work).iterdir() if path.name != "states")]
+
+
+def scale_final_norm(target: Path) -> None:
+    """Have the files say something else than the vLLM that has read them."""
+    path = target / "model.safetensors"
+    tensors = load_file(path)
+    tensors["model.norm.weight"] = tensors["model.norm.weight"] * 1.2
+    save_file(tensors, path, {"format": "pt"})
+
+
 JOBS: Mapping[str, Callable[..., Any]] = {
     job.__name__: job
     for job in (
@@ -238,6 +267,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         parse_names,
         catalogue,
         judged,
+        trainers_states,
         platform,
         speculation,
         draft_lines,

@@ -20,8 +20,8 @@ from toolkit.training.head import build_head, layers_read
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Learner, lesson
 from toolkit.training.loop import walks_of
-from toolkit.training.samples import Sample, Samples, SampleWriter
-from toolkit.training.states import Extractor, extract_states, load_target
+from toolkit.training.samples import Sample, Samples, SampleWriter, states_file, write_tensors
+from toolkit.training.states import Extractor, load_target
 from toolkit.training.trainer import learner_of
 from toolkit.training.vocabulary import Vocabulary, draft_vocabulary, head_vocabulary
 
@@ -133,8 +133,11 @@ def samples_of(prompts: list[list[int]], answers: list[list[int]], job: Training
         for prompt, answer in zip(prompts, answers, strict=True):
             mask = [0] * len(prompt) + [1] * len(answer)
             writer.add(Sample(torch.tensor(prompt + answer, dtype=torch.int32), torch.tensor(mask, dtype=torch.uint8)))
-    list(extract_states(folder, Extractor(load_target(job.target, dtype="float32"), layers_read(job))))
-    return Samples(folder)
+    samples = Samples(folder)
+    assert len(samples.shards) == 1
+    extractor = Extractor(load_target(job.target, dtype="float32"), layers_read(job))
+    write_tensors(states_file(folder, 0), vars(extractor.states([one.input_ids for one in samples])), {})
+    return samples
 
 
 def vocabulary_of(head: Path) -> Vocabulary | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from dataclasses import asdict
 from pathlib import Path
 
@@ -66,6 +68,24 @@ def test_hidden_states_are_those_that_vllm_hands_to_a_head(chat: Chat, vllm: For
         with torch.inference_mode():
             normed = target.base_model.norm(last)
         torch.testing.assert_close(served[f"normed.{index}"], normed, atol=2e-4, rtol=2e-4)
+
+
+def test_the_states_of_a_jobs_own_vllm_are_those_of_transformers(chat: Chat, vllm: ForkedVllm, tmp_path: Path) -> None:
+    """Also of a sequence as long as all that the job allows; and a target whose files say something else is refused."""
+    sequences = [question.prompt for question in questions(chat)] + [chat.encode("one two three " * 40)]
+    target, work = tmp_path / "target", tmp_path / "work"
+    shutil.copytree(TARGET, target)
+    work.mkdir()
+    environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    refused = vllm.run(
+        "trainers_states", environment, target=str(target), work=str(work), sequences=sequences, layers=LAYERS
+    )
+    assert len(refused) == 1, "no file of vLLM's connector stays"
+    assert re.search(r"are not those of its engine \((1[5-9]|2\d)\.\d% off\)", refused[0])
+    found = load_file(work / "states")
+    expected = Extractor(load_target(TARGET, dtype="float32"), LAYERS).states([torch.tensor(one) for one in sequences])
+    for name, states in vars(expected).items():
+        torch.testing.assert_close(found[name], states, atol=2e-4, rtol=2e-4)
 
 
 def test_vllm_and_transformers_give_the_same_greedy_answers(chat: Chat, vllm: ForkedVllm) -> None:

@@ -19,6 +19,7 @@ from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.api.tracking import find_trackers, train_metrics
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
+from toolkit.checks.training_hours import expected
 from toolkit.checks.training_memory import require_memory
 from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
@@ -29,7 +30,7 @@ from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.recipe.content import CARD, manifest, manifest_digest
 from toolkit.recipe.edit import with_section, without_key
-from toolkit.recipe.facts import Lock
+from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
@@ -176,9 +177,33 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
         account,
         platform,
         price_per_hour=_hourly(recipe),
-        notes=(*([f"Costs {cost}"] if cost else []), *job.notes(recipe)),
+        notes=(*([f"Costs {cost}"] if cost else []), *_expectations(recipe), *job.notes(recipe)),
     )
     return replace(plan, discount_percent=recipe.discount_percent)
+
+
+def _expectations(recipe: Recipe) -> Iterator[str]:
+    """How long the job may take and what its hidden states take, where that can be estimated."""
+    target = _target_facts(recipe)
+    found = expected(recipe, section(recipe), target) if target else None
+    if found is None:
+        return
+    hourly = _hourly(recipe)
+    usd = f" ({found.least * hourly:,.2f} to {found.most * hourly:,.2f} $)" if hourly else ""
+    yield (
+        f"May take {found.least:,.1f} to {found.most:,.1f} h{usd} for up to {found.tokens:,} tokens on "
+        f"{found.machine}: by arithmetic, unverified"
+    )
+    parts = f"computed in {found.parts} parts, in each epoch again" if found.parts > 1 else "computed once"
+    yield f"The hidden states take up to {found.states / 1e9:,.1f} GB (an estimate), {parts}"
+
+
+def _target_facts(recipe: Recipe) -> ModelFacts | None:
+    """Of a target in a folder, or one that the recipe's lock knows."""
+    if recipe.target.folder:
+        return read_folder(recipe.target.folder)
+    locked = read_lock_of(recipe)
+    return locked.target if locked else None
 
 
 def _job(recipe: Recipe) -> HeadTraining:
@@ -205,9 +230,7 @@ def _require_free(recipe: Recipe) -> None:
 
 def _require_memory(recipe: Recipe, free: int, progress: Progress) -> None:
     """Of this machine, for a target of which the size is known."""
-    locked = read_lock_of(recipe)
-    target = read_folder(recipe.target.folder) if recipe.target.folder else locked.target if locked else None
-    if target:
+    if target := _target_facts(recipe):
         require_memory(recipe, target, free, progress.say)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from toolkit.checks.training_target import check_target_memory, machines
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -53,6 +55,7 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         yield from _disk(recipe, training, target)
         yield from _lengths(training, target)
         yield from _memory(recipe, training, target)
+        yield from check_target_memory(recipe, training, target)
 
 
 def _later(finding: Finding) -> Finding:
@@ -131,21 +134,28 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
 
 
 def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
-    """An estimate of the hidden states against the disk of the job, where both are known."""
+    """An estimate of the hidden states against the disk of the job, where both are known.
+
+    What does not fit is computed part by part, in each epoch again.
+    """
     ask = recipe.platform_rules.facts.training_disk
     if ask is None:
         return
     room = ask(recipe)
-    paths = [Path(source) for source in training.sources if Path(source).is_absolute()]
-    tokens = sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
+    tokens = local_tokens(training)
     needed = tokens * state_bytes(target.hidden_size)
-    if needed > room.free_bytes:
+    if training.states_gb and training.states_gb * 1e9 > room.free_bytes:
+        message = f"`states_gb` is {training.states_gb:g}, and {room.name} has {room.free_bytes / 1e9:,.0f} GB"
+        hint = f"{room.more}, or lower it, or remove it: then the states take what is free."
+        yield Finding("training.states", message, "training.states_gb", hint=hint)
+    elif needed > (bound := min(room.free_bytes, (training.states_gb or math.inf) * 1e9)):
         message = (
             f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and "
-            f"{room.name} has {room.free_bytes / 1e9:,.0f} GB"
+            f"{room.name} has {room.free_bytes / 1e9:,.0f} GB: they are computed in {math.ceil(needed / bound)} parts "
+            "or more, in each epoch again"
         )
-        hint = f"{room.more}, or set less `data`, or a smaller `max_length` or `max_new_tokens`."
-        yield Finding("training.disk", message, room.path, hint=hint, severity="warning")
+        hint = f"{room.more} to compute them once, or set less `data`, or a smaller `max_length`."
+        yield Finding("training.disk", message, room.path, hint=hint, severity="info")
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -181,8 +191,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     """An estimate against the memory of one accelerator of the instance type, where both are known."""
     if not recipe.platform_rules.facts.has_instance_types:
         return
-    found = map(recipe.platform_rules.instance, training.types or recipe.platform.types[:1])
-    known = [instance for instance in found if instance and instance.memory_per_accelerator_mib]
+    known = machines(recipe, training)
     if not known:
         return
     try:
@@ -223,26 +232,42 @@ def training_bytes(target: Shape, training: TrainingSection) -> float:
     hidden states are computed before the head trains.
     """
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
+    positions = training.max_length * kept_positions(training) / training.partitions
+    per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
+    states = training.max_length * state_bytes(hidden)
+    return head_parameters(target, training) * _BYTES_PER_PARAMETER + positions * per_position + states
+
+
+def kept_positions(training: TrainingSection) -> float:
+    """Positions that go through the head for each token of a sequence."""
+    return sum(_KEPT**depth for depth in range(training.depth))
+
+
+def head_parameters(target: Shape, training: TrainingSection) -> int:
+    """Weights of the head, the embedding of the target's vocabulary included."""
+    hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     layer = target.layers[0]
     attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
     intermediate = target.intermediate or 4 * hidden
     per_layer = attention + 3 * hidden * intermediate
     # Layer 0 reads the token's embedding beside the hidden state.
-    parameters = (
+    return (
         training.layers * per_layer
         + hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
         + _TAPS * hidden * hidden
         + (target.vocabulary + drafted) * hidden
     )
-    positions = training.max_length * sum(_KEPT**depth for depth in range(training.depth)) / training.partitions
-    per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = training.max_length * state_bytes(hidden)
-    return parameters * _BYTES_PER_PARAMETER + positions * per_position + states
 
 
 def state_bytes(hidden: int) -> int:
     """Bytes of one token's hidden states, in bfloat16: of the layers that the head reads, and the last one."""
     return (_TAPS + 1) * hidden * _STATE_BYTES
+
+
+def local_tokens(training: TrainingSection) -> int:
+    """Tokens that the data on this machine give at most; 0 if all of it lies elsewhere."""
+    paths = [Path(source) for source in training.sources if Path(source).is_absolute()]
+    return sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
 
 
 def most_tokens(rows: int, size: int, training: TrainingSection) -> int:

@@ -24,6 +24,9 @@ Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https
 
 TRAINED_METHODS = ("p-eagle", "eagle3")
 
+EPOCHS = 3
+"""Without a word of the recipe."""
+
 # EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
 _OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}}
 
@@ -129,6 +132,16 @@ class TrainingSection(Section):
     seed: Annotated[StrictInt, Field(ge=0)] = Field(0, description="decides the split, the order and the weights")
     start_from: ModelName | None = Field(
         None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
+    )
+    states: Literal["engine", "transformers"] | None = Field(
+        None,
+        description="what reads the hidden states of the target: `engine`, as it is served, over the GPUs of "
+        "`tensor-parallel-size`; `transformers`, on one GPU; default: the engine on GPUs that have one",
+    )
+    states_gb: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="the most that hidden states take of the disk, in GB; what is more is computed part by part while "
+        "the head trains, in each epoch again; default: what is free",
     )
     instance_type: NonEmptyStr | None = Field(
         None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"

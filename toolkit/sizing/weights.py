@@ -78,6 +78,18 @@ def active_bytes(facts: ModelFacts) -> float:
     return sum(_stored_bytes(tensor) * (share if "experts" in name else 1.0) for name, tensor in tensors)
 
 
+def active_parameters(facts: ModelFacts) -> float:
+    """How many weights of matrices one token passes through. Raises ToolkitError for a config without sizes."""
+    shape = shape_of(facts)
+    share = shape.experts_per_token / shape.experts if shape.experts else 1.0
+    tensors = expected_tensors(shape).items()
+    return sum(
+        tensor.numel * (share if "experts" in name else 1.0) * (8 / _MXFP4_BITS if tensor.dtype == "U8" else 1.0)
+        for name, tensor in tensors
+        if name != "embed_tokens.weight"
+    )
+
+
 def expected_tensors(shape: Shape) -> dict[str, Tensor]:
     """The large tensors in a checkpoint of this shape; biases and scales (below 0.5 %) are omitted."""
     hidden = shape.hidden

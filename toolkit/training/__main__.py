@@ -1,6 +1,7 @@
 """`python -m toolkit.training JOB_FOLDER`: samples, hidden states, training and the head of a job, each taken up again.
 
-One process prepares the data; with several GPUs it then starts one for each, and all of them train. Exit codes: 0 the
+One process prepares the data; with several GPUs it then starts one for each, and all of them train. Where not all
+hidden states fit on the disk at once, that is done for one window of steps after the other. Exit codes: 0 the
 head is there, 2 the user's input, 3 something outside (a full disk, the hub), 1 what was found wrong with the head, 143
 stopped by SIGTERM, with a checkpoint.
 """
@@ -21,14 +22,15 @@ from transformers.utils import logging
 from toolkit import documents
 from toolkit.engines.registry import training_engine
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
+from toolkit.files import write_whole
 from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
-from toolkit.training.data import HELD_OUT, TRAIN, Report, prepare_data, read_draft_vocabulary
+from toolkit.training.data import prepare_data, read_draft_vocabulary
+from toolkit.training.extraction import prepare_window, prepared_window
 from toolkit.training.head import layers_read, within_positions
 from toolkit.training.job import FILE, TrainingJob, read_job
-from toolkit.training.loop import Data, TrainingStopped
-from toolkit.training.progress import TrainingProgress
-from toolkit.training.samples import Samples
+from toolkit.training.loop import TrainingStopped
+from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.states import with_local_target
 from toolkit.training.trainer import train
 
@@ -44,6 +46,13 @@ class Signals:
     def __call__(self) -> bool:
         return self._received
 
+    def leave(self) -> None:
+        """Take them no longer. Raises TrainingStopped if one came after the last step."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        if self._received:
+            raise TrainingStopped("the training was stopped", hint="Start it again: it continues there.")
+
     def _receive(self, number: int, _: FrameType | None) -> None:
         self._received = True
         signal.signal(number, signal.SIG_DFL)
@@ -51,9 +60,11 @@ class Signals:
 
 def run(job: TrainingJob) -> None:
     """Make the job's head in this process, unless it is there already. Raises ToolkitError."""
-    if not _is_done(job):
-        prepare(job)
-        train_head(job)
+    if _is_done(job):
+        return
+    prepare(job)
+    while (step := train_window(job)) is not None:
+        prepare_next(job, step)
 
 
 def _is_done(job: TrainingJob) -> bool:
@@ -65,16 +76,28 @@ def prepare(job: TrainingJob) -> None:
     prepare_data(job, layers_read(job), _reporter(job), say, training_engine())
 
 
-def train_head(job: TrainingJob) -> None:
-    """Train on what was prepared, in this process or as one of several; the first one writes the head."""
-    signals, work = Signals(), Path(job.work)
-    data = Data(Samples(work / TRAIN), Samples(work / HELD_OUT))
-    head, result = train(job, data, read_draft_vocabulary(job), stopping=signals)
+def prepare_next(job: TrainingJob, step: int) -> None:
+    """Make the hidden states that the steps from there on read."""
+    prepare_window(job, layers_read(job), step, _reporter(job), say, training_engine())
+
+
+def train_window(job: TrainingJob) -> int | None:
+    """Train on the states that are prepared, in this process or as one of several; the step to go on from with others.
+
+    None if the training has ended: then the first process has written the head.
+    """
+    signals = Signals()
+    window, data = prepared_window(job)
+    head, result = train(job, data, read_draft_vocabulary(job), end=window.end, stopping=signals)
+    if result is None:
+        signals.leave()
+        return window.end
     if not dist.is_initialized() or dist.get_rank() == 0:
         report = _reporter(job)
         report(TrainingProgress("head", 0, 1))
         write_head(head, job, report_of(job, result), training_engine())
         report(TrainingProgress("head", 1, 1))
+    return None
 
 
 def _reporter(job: TrainingJob) -> Report:
@@ -102,14 +125,32 @@ def main(folder: Path, processes: int | None = None) -> int:
 def _run(folder: Path, job: TrainingJob, processes: int) -> int:
     if launch.is_worker():
         launch.end_with_parent()
-        train_head(job)
+        step = train_window(job)
+        if step is not None and launch.is_first_here():
+            write_whole(_passed(job), str(step))
         return 0
     machines = launch.job_machines()
     if processes * len(machines.hosts) > 1 and not _is_done(job):
         prepare(job)
-        return launch.launch(folder, processes, machines)
+        return _launch(folder, job, processes, machines)
     run(job)
     return 0
+
+
+def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Machines) -> int:
+    """Train in processes, window by window; their exit code."""
+    passed = _passed(job)
+    while True:
+        passed.unlink(missing_ok=True)
+        code = launch.launch(folder, processes, machines)
+        if code or not passed.is_file():
+            return code
+        prepare_next(job, int(passed.read_text()))
+
+
+def _passed(job: TrainingJob) -> Path:
+    """Where the processes of this machine say from which step they go on: a checkpoint may lie on another one."""
+    return Path(job.work) / "passed"
 
 
 _CODES = ((UsageError, 2), (PlatformError, 3), (UnreadableModel, 2))

@@ -84,6 +84,14 @@ def load(
     return replace(found, optimizers=states)
 
 
+def steps_done(folder: Path) -> int:
+    """After how many steps the folder's checkpoint is; 0 without one. Raises UsageError for a damaged one."""
+    step = (_read(folder / FILE) or {"step": 0}).get("step")
+    if not isinstance(step, int):
+        raise _damaged(folder / FILE, "it does not say after which step it is")
+    return step
+
+
 def _require_job(path: Path, found: Any, job: TrainingJob) -> None:
     wanted = _shape(job)
     try:

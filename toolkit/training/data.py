@@ -4,14 +4,14 @@
     work/conversations.jsonl       the different conversations of all sources, within the shares of `shares`
     work/train/, work/held-out/    samples and hidden states (`samples`)
     work/vocabulary.safetensors    the maps of a reduced draft vocabulary
-    work/data.json                 written last: what was prepared, and from what
+    work/data.json                 written last of these: what was prepared, and from what
+    work/window.json               which hidden states are complete (`extraction`)
 
 Every stage goes on where it was interrupted. Nothing here says anything of the texts but how many there are and where.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +19,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 
-import torch
 from transformers import AutoConfig
 
 from toolkit import documents
@@ -28,27 +27,35 @@ from toolkit.files import write_whole, writing
 from toolkit.recipe.content import digest
 from toolkit.recipe.source import is_commit
 from toolkit.training.chat import Chat, Cut, Turn, Unmaskable, load_chat, samples_of
+from toolkit.training.checkpoint import steps_done
 from toolkit.training.conversations import Conversation, Skipped, distinct, held_out, parts_of, rank
 from toolkit.training.engine import TrainingEngine
-from toolkit.training.exact import PROBES, require_exact
+from toolkit.training.extraction import prepare_window, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
 from toolkit.training.job import TrainingJob
-from toolkit.training.progress import TrainingProgress
+from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
-from toolkit.training.samples import INDEX, Contents, Origin, Sample, Samples, SampleWriter, read_contents
+from toolkit.training.samples import (
+    HELD_OUT,
+    INDEX,
+    TRAIN,
+    Contents,
+    Origin,
+    Sample,
+    Samples,
+    SampleWriter,
+    read_contents,
+)  # fmt: skip
 from toolkit.training.shares import Split, mark_of, mixed, split, within_shares
 from toolkit.training.sources import HubDataset, on_the_hub, source_rows
-from toolkit.training.states import Extractor, extract_states, load_target, require_room
+from toolkit.training.states import load_target
 from toolkit.training.vocabulary import Vocabulary, count_tokens, draft_vocabulary, head_vocabulary, read_vocabulary
 
-TRAIN, HELD_OUT = "train", "held-out"
 KEEP, IN_JOB = "keep", "target"
 """What `responses` is, where it is no address."""
 _DECIDING = {"target_name", "target_revision", "responses", "temperature", "max_new_tokens", "max_length", "seed"}
 """Settings that decide the target's answers."""
-
-Report = Callable[[TrainingProgress], None]
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def prepare_data(
     engine: TrainingEngine | None = None,
     dataset: HubDataset = on_the_hub,
 ) -> Prepared:
-    """Make samples and hidden states of the job's data; `layers` are those whose states the head reads.
+    """Make samples of the job's data, and hidden states for its next steps; `layers` are those that the head reads.
 
     `say` gets a line of text now and then; `engine` serves the target where it is installed. Raises UsageError for
     data that cannot be used, before the target answers anything; PlatformError for a full disk or a target that does
@@ -80,19 +87,11 @@ def prepare_data(
     chat = load_chat(job.target, job.target_revision or "main")
     prepared = _read_prepared(work, _made_from(job, chat)) if all(map(_is_fixed, job.data)) else None
     if prepared is None:
-        prepared = _prepare_samples(job, chat, report, engine, dataset)
+        prepared = _prepare_samples(job, chat, layers, report, say, engine, dataset)
         say(_told(prepared))
     for name in (TRAIN, HELD_OUT):
         Samples(work / name).require_vocabulary(_vocab_size(job))
-    extractor = Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
-    size = require_room((work / TRAIN, work / HELD_OUT), extractor)
-    say(f"the hidden states take {size / 1e9:,.2f} GB on the disk")
-    shards = prepared.train.shards + prepared.held_out.shards
-    done = 0
-    for folder in (work / TRAIN, work / HELD_OUT):
-        for _ in extract_states(folder, extractor):
-            done += 1
-            report(TrainingProgress("states", done, shards))
+    prepare_window(job, layers, steps_done(Path(job.checkpoints)), report, say, engine)
     return prepared
 
 
@@ -124,7 +123,13 @@ def _told(prepared: Prepared) -> str:
 
 
 def _prepare_samples(
-    job: TrainingJob, chat: Chat, report: Report, engine: TrainingEngine | None, dataset: HubDataset
+    job: TrainingJob,
+    chat: Chat,
+    layers: tuple[int, ...],
+    report: Report,
+    say: Callable[[str], None],
+    engine: TrainingEngine | None,
+    dataset: HubDataset,
 ) -> Prepared:
     work, skipped = Path(job.work), Skipped()
     with writing(work):
@@ -137,8 +142,8 @@ def _prepare_samples(
     questions, sides = _collect(job, skipped, dataset)
     count = len(questions)
     report(TrainingProgress("data", 0, count))
-    _require_exact(job, chat)
     if job.responses != KEEP:
+        require_exact(job, layers, say, engine)  # before the answers are paid for
         _respond(job, chat, count, report, engine)
     asked = [*map(sides.of, questions), *(question for question, _ in _ready(own))]
     aside = held_out(asked, job.held_out, job.seed)
@@ -154,16 +159,6 @@ def _prepare_samples(
     prepared = Prepared(_made_from(job, chat), train, other, skipped.text(), coverage)
     write_whole(work / _FILE, json.dumps(asdict(prepared), indent=2) + "\n")
     return prepared
-
-
-def _require_exact(job: TrainingJob, chat: Chat) -> None:
-    """Raise UsageError for a target whose own words training would not learn. Its memory is free again afterwards."""
-    target = load_target(job.target, job.target_revision or "main", job.dtype)
-    require_exact(job.target, target, [chat.encode(text) for text in PROBES])
-    del target
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
 
 
 _FILE = "data.json"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolkit.training.chat import Chat
     from toolkit.training.job import TrainingJob
     from toolkit.training.responses import Generator
+    from toolkit.training.states import StateSource
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class TrainingEngine(Protocol):
 
     def answering(self, job: TrainingJob, chat: Chat) -> AbstractContextManager[Generator] | None:
         """The job's target, which answers as long as the context is open; None where the engine is not installed."""
+
+    def no_states(self, job: TrainingJob) -> str:
+        """Why the engine that is installed does not give the hidden states of the job's target; empty if it does."""
+
+    def states(self, job: TrainingJob, layers: tuple[int, ...]) -> AbstractContextManager[StateSource]:
+        """The job's target as the engine serves it, whose hidden states are read as long as the context is open."""
 
     def serve_command(self, method: str, num_speculative_tokens: int) -> str:
         """The command that serves TARGET with a head in `<this folder>`, for those who do not use the toolkit."""

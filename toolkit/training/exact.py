@@ -24,6 +24,7 @@ PROBES = (
 _ROUNDING = 4.0
 """So many steps of the target's own numbers may be lost by rounding; another norm, scale or cap is far from it."""
 _LEAST_TOLERANCE = 1e-4
+_HINT = f"A head would learn to draft for another model than this one. {OTHER_TARGET}"
 
 
 @dataclass
@@ -36,6 +37,29 @@ class _Seen:
     logits: list[Tensor] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Said:
+    """Logits that an engine told, each of a token and of the position after which it would stand."""
+
+    positions: list[int]
+    tokens: list[int]
+    logits: list[float]
+
+
+@torch.inference_mode()
+def require_same_logits(folder: str, states: Tensor, said: Said, dtype: torch.dtype) -> None:
+    """Raise UsageError if `target_logits` of a folder gives other logits of these states than its engine, in `dtype`.
+
+    `states` [positions, H] are those before the final norm.
+    """
+    ours = target_logits(folder)
+    logits = ours.output(ours.norm(states.float()))
+    error = _off(logits[torch.tensor(said.positions), torch.tensor(said.tokens)], torch.tensor(said.logits))
+    if not _is_rounding(error, dtype):
+        message = f"the logits that training computes for {folder} are not those of its engine ({error:.1%} off)"
+        raise UsageError(message, hint=_HINT)
+
+
 @torch.inference_mode()
 def require_exact(folder: str, target: PreTrainedModel, prompts: Sequence[list[int]]) -> None:
     """Raise UsageError if `target_logits` of its folder gives other logits than the loaded target, beyond rounding."""
@@ -44,11 +68,18 @@ def require_exact(folder: str, target: PreTrainedModel, prompts: Sequence[list[i
     if not (len(seen.states) == len(seen.scored) == len(prompts)):
         raise UsageError(f"{type(target).__name__} passes its final norm or output layer by", hint=OTHER_TARGET)
     for what, found, wanted in _compared(ours, target, seen):
-        error = float((found - wanted).norm() / wanted.norm().clamp(min=1e-9))
-        if not error <= max(_LEAST_TOLERANCE, _ROUNDING * torch.finfo(target.dtype).eps):
+        error = _off(found, wanted)
+        if not _is_rounding(error, target.dtype):
             message = f"{what} of {type(target).__name__} gives other numbers in training than in the target itself "
-            hint = f"A head would learn to draft for another model than this one. {OTHER_TARGET}"
-            raise UsageError(f"{message}({error:.1%} off)", hint=hint)
+            raise UsageError(f"{message}({error:.1%} off)", hint=_HINT)
+
+
+def _off(found: Tensor, wanted: Tensor) -> float:
+    return float((found - wanted).norm() / wanted.norm().clamp(min=1e-9))
+
+
+def _is_rounding(error: float, dtype: torch.dtype) -> bool:
+    return error <= max(_LEAST_TOLERANCE, _ROUNDING * torch.finfo(dtype).eps)
 
 
 def _compared(ours: TargetLogits, target: PreTrainedModel, seen: _Seen) -> Iterator[tuple[str, Tensor, Tensor]]:

@@ -25,8 +25,9 @@ class TrainingJob(BaseModel):
     target. `data` are files, folders, or `hf://owner/name[@revision]`: the platform brought what lies in S3; `shares`
     has for each the share of all conversations, None where it is used whole, and is empty where all are.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
-    answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory. Exactly one
-    of `epochs` and `steps` is given.
+    answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
+    what the target computes. `states` says what reads the hidden states, None leaves it to the machine; `states_gb` is
+    the most that they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given.
 
     Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
     `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
@@ -60,6 +61,8 @@ class TrainingJob(BaseModel):
     seed: int = 0
     start_from: str | None = None
     dtype: Dtype = "auto"
+    states: Literal["engine", "transformers"] | None = None
+    states_gb: float | None = None
     strict: bool = False
     engine_args: dict[str, Any] = {}
     max_seconds: Annotated[int, Field(gt=0)] = 24 * 3600

@@ -10,7 +10,8 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +32,7 @@ _PORT = "29400"
 # A spot instance is taken away two minutes after SIGTERM.
 _STOP_SECONDS = 100
 _TOLD_CODES = (2, 3)
+_TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _PR_SET_PDEATHSIG = 1
 
 
@@ -76,6 +78,11 @@ def is_worker() -> bool:
     return MEETING in os.environ
 
 
+def is_first_here() -> bool:
+    """Whether it is the first of this machine."""
+    return os.environ["LOCAL_RANK"] == "0"
+
+
 def end_with_parent() -> None:
     """Have a worker save a checkpoint and end when whoever started it is killed: the next start must be alone."""
     if sys.platform == "linux":
@@ -85,7 +92,7 @@ def end_with_parent() -> None:
 def launch(folder: Path, count: int, machines: Machines) -> int:
     """Train the job of a folder in `count` processes of this machine; their exit code, 143 if it was stopped."""
     torch.cuda.empty_cache()  # the GPUs are theirs now
-    with TemporaryDirectory(prefix="toolkit-") as scratch:
+    with TemporaryDirectory(prefix="toolkit-") as scratch, _signals_as_before():
         environment = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
         program, *arguments = python_command("-m", "toolkit.training", str(folder))
         processes = start_processes(
@@ -102,6 +109,17 @@ def launch(folder: Path, count: int, machines: Machines) -> int:
             return STOPPED
     codes = [failure.exitcode for failure in ended.failures.values()] if ended else []
     return exit_code(codes)
+
+
+@contextmanager
+def _signals_as_before() -> Iterator[None]:
+    """Afterwards signals do again what they did: the process manager takes them over, and keeps them."""
+    before = {number: signal.getsignal(number) for number in _TAKEN_OVER}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def exit_code(codes: Sequence[int]) -> int:

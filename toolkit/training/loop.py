@@ -107,8 +107,10 @@ class Loop:
         self._seconds = 0.0
         self._rank, self._world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
-    def run(self) -> Result:
+    def run(self, end: int | None = None) -> Result | None:
         """Train to the last step or until held-out acceptance is flat; the head then has its best weights.
+
+        With `end` it stops after so many steps, with a checkpoint and no result, if there is more to learn.
 
         Raises TrainingDiverged, TrainingStopped, and PlatformError for a full disk: started again, it continues.
         """
@@ -116,7 +118,7 @@ class Loop:
         if self._job.start_from and first == 0:  # training that only makes a head worse shall end with what it had
             self._evaluate(0, _Clock(0, 0.0))
         clock = _Clock(first, self._seconds)
-        for step in range(first, len(self._batches)):
+        for step in range(first, min(end or len(self._batches), len(self._batches))):
             ended = self._ended(clock)
             if ended:
                 break
@@ -124,7 +126,7 @@ class Loop:
             done = step + 1
             evaluated = done % self._interval == 0 or done == len(self._batches)
             stop = self._any(self._stopping())
-            if stop or evaluated or self._any(clock.since_saved() > self._checkpoint_seconds):
+            if stop or evaluated or done == end or self._any(clock.since_saved() > self._checkpoint_seconds):
                 self._require_finite(done)
                 if evaluated:
                     self._evaluate(done, clock)
@@ -132,6 +134,10 @@ class Loop:
             if stop and done < len(self._batches):
                 message = f"the training was stopped after step {done} of {len(self._batches)}"
                 raise TrainingStopped(message, hint="Start it again: it continues there.")
+        if not ended and clock.step < len(self._batches):
+            ended = self._ended(clock)
+            if not ended:
+                return None
         if ended == "time" and clock.step not in dict(self._evaluations):
             self._evaluate(clock.step, clock)
             self._save(clock.step, clock)

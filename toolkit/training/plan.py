@@ -9,10 +9,9 @@ from typing import Any, Literal, cast
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.training_schema import TrainingSection
+from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.training.job import TrainingJob
 
-_EPOCHS = 3
 _KEY_CHARACTERS = 10
 # With the key and the number of an attempt, a name has at most 60 of the 63 characters that jobs may have.
 _NAME_CHARACTERS = 44
@@ -20,7 +19,7 @@ _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
-_LIMITS = {"max_seconds", "engine_args", "strict"}
+_LIMITS = {"max_seconds", "engine_args", "states_gb", "strict"}
 
 
 def training_job(recipe: Recipe) -> TrainingJob:
@@ -39,7 +38,7 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "target_revision": target_revision(recipe),
             "data": tuple(training.sources),
             "shares": training.shares,
-            "epochs": training.epochs or (None if training.steps else _EPOCHS),
+            "epochs": training.epochs or (None if training.steps else EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
             "engine_args": dict(recipe.engine.args),
@@ -61,7 +60,8 @@ def training_key(recipe: Recipe) -> str:
 
 def training_settings(recipe: Recipe) -> dict[str, Any]:
     """What decides the head besides the content of models and data."""
-    return training_job(recipe).model_dump(exclude=_FOLDERS | _LIMITS)
+    job = training_job(recipe)
+    return job.model_dump(exclude=_FOLDERS | _LIMITS | (set() if job.states else {"states"}))
 
 
 def job_name(recipe: Recipe) -> str:

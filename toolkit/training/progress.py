@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, TextIO
@@ -54,6 +55,9 @@ class TrainingProgress:
         if self.loss is not None:
             parts.append(f"{'held-out ' if self.held_out else ''}loss {self.loss:.3f}")
         return ", ".join(parts)
+
+
+Report = Callable[[TrainingProgress], None]
 
 
 def report(progress: TrainingProgress, folder: Path, stream: TextIO | None = None) -> None:

@@ -4,7 +4,8 @@ A folder such as `train/` holds shards:
 
     samples-00000.safetensors   input_ids int32 [tokens], loss_mask uint8 [tokens], offsets int64 [samples + 1],
                                 origins int64 [samples, 2]: conversation, and number of its source in `sources`
-    states-00000.safetensors    hidden_states [tokens, aux x H], last_hidden_states [tokens, H]
+    states-00000.safetensors    hidden_states [tokens, aux x H], last_hidden_states [tokens, H]: of the samples of a
+                                shard, or of those that some steps read (`windows`)
     index.json                  written last: a folder without it is not complete
 
 `loss_mask` is 1 where the token is one that the target generates. `hidden_states` are the target's auxiliary hidden
@@ -21,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any, NamedTuple
@@ -40,6 +41,11 @@ SHARD_TOKENS = 32_768
 """Tokens of a shard, more or less: its hidden states are written at once, about 1 GB of an 8B model's in bfloat16."""
 
 INDEX = "index.json"
+TRAIN, HELD_OUT = "train", "held-out"
+"""The two folders of a job."""
+
+Pieces = tuple[tuple[int, ...], ...]
+"""Samples by their numbers: those of each file of hidden states."""
 
 
 @dataclass(frozen=True)
@@ -131,9 +137,12 @@ class SampleWriter:
 
 
 class Samples:
-    """The samples of a complete folder, in any order, each read when it is asked for. Raises UsageError."""
+    """The samples of a complete folder, in any order, each read when it is asked for. Raises UsageError.
 
-    def __init__(self, folder: Path) -> None:
+    `pieces` are the samples that have hidden states, by file; by default all, by shard.
+    """
+
+    def __init__(self, folder: Path, pieces: Pieces | None = None) -> None:
         self.folder = folder
         self.contents = read_contents(folder)
         self._offsets: list[list[int]] = []
@@ -150,6 +159,13 @@ class Samples:
             raise UsageError(f"{message}, and there are {len(self)}", hint=_DAMAGED)
         for shard in range(self.contents.shards):
             self._origins += self._read_origins(shard)
+        self.pieces = self.shards if pieces is None else pieces
+        self._states_at = self._places()
+
+    @property
+    def shards(self) -> Pieces:
+        """The samples of each shard."""
+        return tuple(tuple(range(first, end)) for first, end in pairwise(self._starts))
 
     @property
     def lengths(self) -> list[int]:
@@ -183,8 +199,16 @@ class Samples:
 
     def states(self, index: int) -> States:
         """Hidden states of one sample. They have to be extracted before."""
-        shard, start, end = self._find(index)
-        return States(**read_tensors(states_file(self.folder, shard), _STATES, start, end))
+        piece, start, end = self._states_at[index]
+        return States(**read_tensors(states_file(self.folder, piece), _STATES, start, end))
+
+    def _places(self) -> dict[int, tuple[int, int, int]]:
+        """Where a sample's states lie: in which piece, and from which row to which."""
+        lengths, places = self.lengths, dict[int, tuple[int, int, int]]()
+        for number, piece in enumerate(self.pieces):
+            starts = accumulate((lengths[index] for index in piece), initial=0)
+            places |= {index: (number, *rows) for index, rows in zip(piece, pairwise(starts), strict=True)}
+        return places
 
     def require_vocabulary(self, size: int) -> None:
         """Raise UsageError for a token that the target, which has so many, does not have."""
@@ -195,13 +219,13 @@ class Samples:
 
     def require_states(self, widths: tuple[int, int]) -> None:
         """Raise UsageError if a sample's hidden states are missing, or of other widths than those of `States`."""
-        for shard, offsets in enumerate(self._offsets):
-            path = states_file(self.folder, shard)
+        for number, piece in enumerate(self.pieces):
+            path, tokens = states_file(self.folder, number), self._states_at[piece[-1]][2]
             for name, width in zip(_STATES, widths, strict=True):
                 shape, kind = _layout(path, name)
-                if shape != [offsets[-1], width] or kind not in _FLOATS:
+                if shape != [tokens, width] or kind not in _FLOATS:
                     message = f"{path} is of other samples or another head: `{name}` is {kind} {shape}, not "
-                    raise UsageError(f"{message}[{offsets[-1]}, {width}]", hint=_DAMAGED)
+                    raise UsageError(f"{message}[{tokens}, {width}]", hint=_DAMAGED)
 
     def _find(self, index: int) -> tuple[int, int, int]:
         index = range(len(self))[index]
@@ -263,8 +287,8 @@ def samples_file(folder: Path, shard: int) -> Path:
     return folder / f"samples-{shard:05}.safetensors"
 
 
-def states_file(folder: Path, shard: int) -> Path:
-    return folder / f"states-{shard:05}.safetensors"
+def states_file(folder: Path, piece: int) -> Path:
+    return folder / f"states-{piece:05}.safetensors"
 
 
 def content_digest(tensors: Mapping[str, Tensor]) -> str:

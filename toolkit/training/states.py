@@ -1,4 +1,4 @@
-"""The target's hidden states, as vLLM hands them to a head: computed once, and written beside the samples.
+"""The target's hidden states, as vLLM hands them to a head, and who reads them: an engine, or transformers here.
 
 vLLM counts hidden states by the layers before them: state 0 is the embedding, state i what layer i - 1 returns, and it
 sorts the ids that a head's config names (EagleModelMixin). The last one here is the state after the last layer, before
@@ -7,37 +7,26 @@ the final norm.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from huggingface_hub import snapshot_download
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from toolkit.errors import HubError, PlatformError, UsageError
+from toolkit.errors import HubError, UsageError
+from toolkit.training.exact import require_exact
 from toolkit.training.job import TrainingJob
 from toolkit.training.reading import reading
-from toolkit.training.samples import (
-    States,
-    content_digest,
-    read_contents,
-    read_shard,
-    states_file,
-    write_tensors,
-)
+from toolkit.training.samples import States
 from toolkit.training.target_logits import final_norm, no_norm
 
 # Weights of other frameworks are as large, and nobody reads them.
 _TARGET_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
 _TOKENS_AT_ONCE = 4096
-# Room that is left on the disk for checkpoints and logs.
-_SPARE_BYTES = 1024**3
 
 
 def with_local_target(job: TrainingJob, download: Callable[..., str] = snapshot_download) -> TrainingJob:
@@ -66,23 +55,27 @@ def load_target(target: str, revision: str = "main", dtype: str = "auto") -> Pre
     return model.to(device).eval()
 
 
+class StateSource(Protocol):
+    """The target, of which the states of some layers, in ascending order, and the last one are read."""
+
+    def states(self, sequences: list[Tensor]) -> States:
+        """The states of all sequences, one after the other: each of them is computed as if it were alone."""
+
+    def require_exact(self, prompts: Sequence[list[int]]) -> None:
+        """Raise UsageError if training would compute other logits from the states than the target does."""
+
+
 class Extractor:
-    """Runs the target over samples and keeps the states `layers`, in ascending order, and the last one."""
+    """Runs the target in transformers; a StateSource."""
 
     def __init__(self, target: PreTrainedModel, layers: tuple[int, ...]) -> None:
+        self._target = target
         self._base: Any = target.base_model
-        self.made_by = {"target": str(target.config.name_or_path), "dtype": str(target.dtype)}
         self.layers = tuple(sorted(set(layers)))
         count = len(_decoder_layers(self._base))
         if not layers or self.layers[0] < 0 or self.layers[-1] > count:
             hint = f"Give layers from 0 (the embedding) to {count} (after the last layer)."
             raise UsageError(f"the target has no hidden states {layers}", hint=hint)
-
-    @property
-    def bytes_per_token(self) -> int:
-        """What the states of one token take on the disk."""
-        size: int = self._base.config.get_text_config().hidden_size
-        return (len(self.layers) + 1) * size * int(self._base.dtype.itemsize)
 
     @torch.inference_mode()
     def states(self, sequences: list[Tensor]) -> States:
@@ -94,6 +87,9 @@ class Extractor:
         joined = torch.cat(found)
         return States(joined[:, :-1].flatten(1).contiguous(), joined[:, -1].contiguous())
 
+    def require_exact(self, prompts: Sequence[list[int]]) -> None:
+        require_exact(str(self._target.config.name_or_path), self._target, prompts)
+
     def _run(self, sequences: list[Tensor]) -> Iterator[Tensor]:
         """The states [tokens, layers + 1, H] of each sequence of a batch."""
         tokens = nn.utils.rnn.pad_sequence([one.long() for one in sequences], batch_first=True).to(self._base.device)
@@ -103,63 +99,6 @@ class Extractor:
             self._base(input_ids=tokens, attention_mask=mask.long(), use_cache=False)
         stacked = torch.stack(recorded, dim=2).cpu()
         return (states[: len(one)] for states, one in zip(stacked, sequences, strict=True))
-
-
-def extract_states(folder: Path, extractor: Extractor) -> Iterator[int]:
-    """Write the states of all samples of a folder; those that are there already stay. Yields each shard that is done.
-
-    Raises UsageError or PlatformError.
-    """
-    for shard in range(read_contents(folder).shards):
-        if not _is_done(folder, shard, extractor):
-            _extract(folder, shard, extractor)
-        yield shard
-
-
-def require_room(folders: Sequence[Path], extractor: Extractor) -> int:
-    """The bytes that the states of the folders take in all. Raises PlatformError if the disk has less for the rest."""
-    total = sum(read_contents(folder).tokens for folder in folders)
-    done = sum(_tokens_done(folder, extractor) for folder in folders)
-    needed, free = (total - done) * extractor.bytes_per_token, shutil.disk_usage(folders[0]).free
-    if needed and needed + _SPARE_BYTES > free:
-        message = f"the hidden states of {total - done:,} tokens take {needed / 1e9:,.1f} GB, and the disk of "
-        message += f"{folders[0]} has {free / 1e9:,.1f} GB"
-        hint = "Give the job a larger disk (training.volume_gb), less data, or a smaller training.max_length. "
-        raise PlatformError(message, hint=hint + "What is complete stays.")
-    return total * extractor.bytes_per_token
-
-
-def _tokens_done(folder: Path, extractor: Extractor) -> int:
-    shards = [shard for shard in range(read_contents(folder).shards) if _is_done(folder, shard, extractor)]
-    return sum(len(read_shard(folder, shard).input_ids) for shard in shards)
-
-
-def _extract(folder: Path, shard: int, extractor: Extractor) -> None:
-    samples = read_shard(folder, shard)
-    states = extractor.states(list(samples.input_ids.tensor_split(samples.offsets[1:-1])))
-    if not (states.hidden_states.isfinite().all() and states.last_hidden_states.isfinite().all()):
-        hint = "Give training.dtype: bfloat16 or float32; float16 overflows in some models."
-        raise UsageError("the target's hidden states are not finite numbers", hint=hint)
-    found = {"hidden_states": states.hidden_states, "last_hidden_states": states.last_hidden_states}
-    write_tensors(states_file(folder, shard), found, _made_from(folder, shard, extractor))
-
-
-def _is_done(folder: Path, shard: int, extractor: Extractor) -> bool:
-    path = states_file(folder, shard)
-    if not path.is_file():
-        return False
-    try:
-        with safe_open(path, framework="pt") as file:
-            return bool(file.metadata() == _made_from(folder, shard, extractor))
-    except (OSError, SafetensorError):  # damaged: it is made anew
-        return False
-
-
-def _made_from(folder: Path, shard: int, extractor: Extractor) -> dict[str, str]:
-    """What decides the states of a shard."""
-    samples = read_shard(folder, shard)
-    digest = content_digest({"input_ids": samples.input_ids, "offsets": samples.offsets})
-    return {**extractor.made_by, "layers": json.dumps(extractor.layers), "samples": digest}
 
 
 def _batches(sequences: list[Tensor]) -> Iterator[list[int]]:

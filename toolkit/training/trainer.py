@@ -25,9 +25,17 @@ _CPU_SEGMENT, _CPU_ROWS = 128, 64
 
 
 def train(
-    job: TrainingJob, data: Data, vocabulary: Vocabulary | None = None, *, stopping: Callable[[], bool] = lambda: False
-) -> tuple[Head, Result]:
-    """The trained head, with its best weights. Raises as `Loop.run` does."""
+    job: TrainingJob,
+    data: Data,
+    vocabulary: Vocabulary | None = None,
+    *,
+    end: int | None = None,
+    stopping: Callable[[], bool] = lambda: False,
+) -> tuple[Head, Result | None]:
+    """The trained head, with its best weights; no result if there is more to learn after step `end`.
+
+    Raises as `Loop.run` does.
+    """
     device = join_processes()
     _require_same_data(data)
     _require_fit(job, data)
@@ -35,7 +43,7 @@ def train(
     head.to(device)
     longest = max(*data.train.lengths, *data.held_out.lengths)
     loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
-    return head, loop.run()
+    return head, loop.run(end)
 
 
 def _require_fit(job: TrainingJob, data: Data) -> None:

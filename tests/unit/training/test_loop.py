@@ -65,7 +65,10 @@ def train(job: TrainingJob, data: Data, stop_after: int = 0, checkpoint_seconds:
     head = build_head(job)
     learner = learner_of(head, job, 20, CPU)
     stopping = StopAfter(stop_after)
-    return head, Loop(job, head, learner, data, CPU, stopping=stopping, checkpoint_seconds=checkpoint_seconds).run()
+    loop = Loop(job, head, learner, data, CPU, stopping=stopping, checkpoint_seconds=checkpoint_seconds)
+    result = loop.run()
+    assert result
+    return head, result
 
 
 def curve(folder: Path) -> list[tuple[int, bool, float | None, tuple[float, ...]]]:

@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.catalog import methods
-from toolkit.engines.vllm.budget import limits
 from toolkit.engines.vllm.convert import convert
-from toolkit.memory import free_bytes
+from toolkit.engines.vllm.hidden_states import no_states, states_in_vllm
+from toolkit.engines.vllm.job_arguments import job_arguments
 from toolkit.training.engine import Conversion, TrainingEngine
 
 if TYPE_CHECKING:
     from toolkit.training.chat import Chat
-    from toolkit.training.job import Dtype, TrainingJob
+    from toolkit.training.job import TrainingJob
     from toolkit.training.responses import Answer, Generator, Question
+    from toolkit.training.states import StateSource
 
 NAME = "vllm"
 
@@ -34,6 +35,12 @@ class VllmTraining(TrainingEngine):
             return None
         return _answering_in_vllm(job, chat)
 
+    def no_states(self, job: TrainingJob) -> str:
+        return no_states(job)
+
+    def states(self, job: TrainingJob, layers: tuple[int, ...]) -> AbstractContextManager[StateSource]:
+        return states_in_vllm(job, layers)
+
     def serve_command(self, method: str, num_speculative_tokens: int) -> str:
         drafting = methods.method(method).engines[NAME]
         config = {
@@ -48,24 +55,12 @@ class VllmTraining(TrainingEngine):
 @contextmanager
 def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
     """Answers from vLLM in processes of its own, which end with the context, and their memory is free."""
-    import torch
     from vllm import LLM, SamplingParams, TokensPrompt
 
     from toolkit.training.chat import Turn
     from toolkit.training.responses import Answer
 
-    # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
-    eager = not torch.cuda.is_available()
-    gpu = None if eager else torch.cuda.mem_get_info()
-    engine = LLM(
-        job.target,
-        dtype=_dtype(job.dtype, on_cpu=eager),
-        max_model_len=job.max_length,
-        seed=job.seed,
-        enforce_eager=eager,
-        disable_log_stats=True,
-        **limits(job.engine_args, free_bytes(), gpu),
-    )
+    engine = LLM(**job_arguments(job), max_model_len=job.max_length)
 
     def generate(questions: Sequence[Question]) -> Sequence[Answer | None]:
         settings = [
@@ -83,13 +78,6 @@ def _answering_in_vllm(job: TrainingJob, chat: Chat) -> Iterator[Generator]:
         yield generate
     finally:
         engine.llm_engine.engine_core.shutdown()
-
-
-def _dtype(said: Dtype, *, on_cpu: bool) -> Dtype:
-    """As it serves: in float32 on a CPU without arithmetic for bfloat16, which would take many times as long."""
-    import torch
-
-    return "float32" if on_cpu and said == "auto" and not torch.ops.mkldnn._is_mkldnn_bf16_supported() else said
 
 
 TRAINING = VllmTraining()

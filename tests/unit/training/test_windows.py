@@ -1,0 +1,249 @@
+"""Hidden states in windows: what is on the disk, what is computed again, and the same head either way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+from collections import namedtuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
+from tests.unit.training.job_process import kept_curve, stopped_amid_training
+from toolkit.errors import UsageError
+from toolkit.training.__main__ import main
+from toolkit.training.extraction import prepare_window, prepared_window
+from toolkit.training.job import TrainingJob
+from toolkit.training.loop import plan_batches
+from toolkit.training.samples import HELD_OUT, TRAIN, Sample, Samples, SampleWriter, States, states_file
+from toolkit.training.windows import windows_of
+
+TOKEN_BYTES = 4 * HIDDEN * 4
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_target(tmp_path_factory.mktemp("target"))
+
+
+def write(folder: Path, lengths: list[int]) -> Samples:
+    with SampleWriter(folder, "tokenizer's digest", shard_tokens=20) as writer:
+        for length in lengths:
+            tokens = torch.randint(VOCAB, (length,), generator=torch.Generator().manual_seed(length), dtype=torch.int32)
+            writer.add(Sample(tokens, torch.ones(length, dtype=torch.uint8)))
+    return Samples(folder)
+
+
+def job_in(folder: Path, target: Path, **changes: object) -> TrainingJob:
+    write(folder / "work" / TRAIN, [18, 3, 7, 30, 2, 25])
+    write(folder / "work" / HELD_OUT, [9, 10])
+    places = {"work": str(folder / "work"), "checkpoints": str(folder / "checkpoints"), "head": str(folder / "head")}
+    return job_for(target, **{"dtype": "float32", "epochs": 2, "steps": None, "batch_tokens": 30, **places, **changes})
+
+
+def gigabytes(tokens: int) -> float:
+    return tokens * TOKEN_BYTES / 1e9
+
+
+class Engine:
+    """Stands for an engine that reads the target: its states are the tokens themselves. Counts what it is asked."""
+
+    def __init__(self, *, refuses: str = "") -> None:
+        self.sequences, self.starts, self.probes, self._refuses = 0, 0, 0, refuses
+
+    def no_states(self, job: TrainingJob) -> str:
+        return self._refuses
+
+    @contextmanager
+    def states(self, job: TrainingJob, layers: tuple[int, ...]) -> Iterator[_Source]:
+        self.starts += 1
+        yield _Source(self)
+
+
+class _Source:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def states(self, sequences: list[Tensor]) -> States:
+        self._engine.sequences += len(sequences)
+        tokens = torch.cat(sequences).float()[:, None]
+        return States(tokens.repeat(1, 3 * HIDDEN), tokens.repeat(1, HIDDEN))
+
+    def require_exact(self, prompts: object) -> None:
+        self._engine.probes += 1
+
+
+def prepare(job: TrainingJob, step: int, engine: Engine, said: list[str] | None = None) -> Samples:
+    said = [] if said is None else said
+    prepare_window(job, (2, 3, 5), step, lambda _: None, said.append, engine)  # type: ignore[arg-type]
+    return prepared_window(job)[1].train
+
+
+def require_tokens_in_place(samples: Samples) -> None:
+    for piece in samples.pieces:
+        for index in piece:
+            assert torch.equal(samples.states(index).last_hidden_states[:, 0], samples[index].input_ids.float())
+
+
+def test_all_steps_are_one_window_where_everything_fits(tmp_path: Path, target: Path) -> None:
+    job = job_in(tmp_path, target)
+    train = Samples(Path(job.work) / TRAIN)
+    (window,) = windows_of(job, train, 85)
+    assert (window.first, window.end) == (0, len(plan_batches(train.lengths, job)))
+    assert window.pieces == train.shards == ((0, 1), (2, 3), (4, 5))
+
+
+@pytest.mark.parametrize("most", [84, 60, 50])
+def test_windows_have_every_step_once_and_no_more_tokens_than_fit(tmp_path: Path, target: Path, most: int) -> None:
+    job = job_in(tmp_path, target)
+    train = Samples(Path(job.work) / TRAIN)
+    batches, windows = plan_batches(train.lengths, job), windows_of(job, train, most)
+    assert [step for one in windows for step in range(one.first, one.end)] == list(range(len(batches)))
+    for one in windows:
+        read = [index for batch in batches[one.first : one.end] for index in batch]
+        assert [index for piece in one.pieces for index in piece] == read
+        assert len(set(read)) == len(read)
+        assert sum(train.lengths[index] for index in read) <= most
+
+
+def test_a_step_that_does_not_fit_is_refused(tmp_path: Path, target: Path) -> None:
+    job = job_in(tmp_path, target)
+    with pytest.raises(UsageError, match=r"and 20 fit\n.*states_gb"):
+        windows_of(job, Samples(Path(job.work) / TRAIN), 20)
+
+
+def test_a_window_takes_the_place_of_the_one_before(tmp_path: Path, target: Path) -> None:
+    job = job_in(tmp_path, target, states="engine", states_gb=gigabytes(60 + 19))
+    engine, said, windows = Engine(), list[str](), windows_of(job, Samples(tmp_path / "work" / TRAIN), 60)
+    for number, window in enumerate(windows, 1):
+        samples = prepare(job, window.first, engine, said)
+        require_tokens_in_place(samples)
+        assert f"for steps {window.first + 1} to {window.end}: part {number} of {len(windows)}" in said[-1]
+        size = sum(path.stat().st_size for path in (tmp_path / "work").rglob("states-*"))
+        assert size < 79 * TOKEN_BYTES + 4096
+    assert (engine.starts, engine.probes) == (len(windows), len(windows))
+    assert engine.sequences == 2 + 2 * 6  # the held-out ones once, the others once an epoch
+
+
+def test_what_is_there_is_not_computed_again(tmp_path: Path, target: Path) -> None:
+    job, engine = job_in(tmp_path, target, states="engine"), Engine()
+    samples = prepare(job, 0, engine)
+    states_file(samples.folder, 1).write_bytes(b"damaged")
+    prepare(job, 0, engine)
+    again = engine.sequences - 8
+    assert again == len(samples.pieces[1])
+    prepare(job, 0, engine)
+    assert engine.starts == 2
+    other = job.model_copy(update={"dtype": "bfloat16"})
+    prepare(other, 0, engine)
+    assert engine.sequences == 8 + again + 8
+
+
+def test_without_a_bound_the_states_take_what_the_disk_has(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, engine = job_in(tmp_path, target, states="engine"), Engine()
+    usage = namedtuple("usage", "total used free")
+    spare = 1024**3 + 32_768 * TOKEN_BYTES
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, spare + 79 * TOKEN_BYTES))
+    prepare(job, 0, engine)
+    assert engine.sequences < 8
+    (tmp_path / "work" / "window.json").unlink()
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, 10**9))
+    for path in (tmp_path / "work").rglob("states-*"):
+        path.unlink()
+    with pytest.raises(UsageError, match=r"and 0 fit\n.*volume_gb"):
+        prepare(job, 0, engine)
+
+
+def test_an_engine_that_cannot_leaves_it_to_transformers_unless_it_was_asked_for(tmp_path: Path, target: Path) -> None:
+    job, engine = job_in(tmp_path, target, states="engine"), Engine(refuses="no interface")
+    with pytest.raises(UsageError, match=r"cannot give hidden states: no interface\n.*states: transformers"):
+        prepare(job, 0, engine)
+    samples = prepare(job.model_copy(update={"states": "transformers"}), 0, engine)
+    assert samples.states(0).hidden_states.shape == (18, 3 * HIDDEN)
+
+
+def test_states_that_are_not_numbers_are_refused(tmp_path: Path, target: Path) -> None:
+    class Broken(Engine):
+        @contextmanager
+        def states(self, job: TrainingJob, layers: tuple[int, ...]) -> Iterator[_Source]:
+            source = _Source(self)
+            whole = source.states
+            source.states = lambda sequences: States(*(one / 0 for one in vars(whole(sequences)).values()))  # type: ignore[method-assign]
+            yield source
+
+    with pytest.raises(UsageError, match=r"not finite numbers\n.*dtype"):
+        prepare(job_in(tmp_path, target, states="engine"), 0, Broken())
+
+
+@pytest.fixture
+def _signals_as_before() -> Iterator[None]:
+    """A training takes some over, as befits a process of its own."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def counting(tmp_path_factory: pytest.TempPathFactory, target: Path) -> TrainingJob:
+    """EAGLE-3 drops no position at random, so that its curve does not depend on who learns which sample."""
+    folder = tmp_path_factory.mktemp("counting")
+    rows = [
+        {"messages": [{"role": "user", "content": f"Count to {n}."}, {"role": "assistant", "content": "1 2 3 " * n}]}
+        for n in range(4, 16)
+    ]
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changes = {"steps": 8, "batch_tokens": 100, "learning_rate": 0.003, "layers": 1, "depth": 3, "held_out": 0.2}
+    changes |= {"method": "eagle3", "responses": "keep", "num_speculative_tokens": 2, "max_length": 64}
+    return job_for(target, **changes, data=(str(folder / "data.jsonl"),))
+
+
+@pytest.fixture(scope="module")
+def at_once(counting: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job whose states are all on the disk."""
+    folder = tmp_path_factory.mktemp("at-once")
+    counting.write(folder)
+    assert main(folder) == 0
+    return folder
+
+
+def in_windows(job: TrainingJob, folder: Path) -> Path:
+    job.model_copy(update={"states_gb": gigabytes(400)}).write(folder)
+    return folder
+
+
+@pytest.mark.usefixtures("_signals_as_before")
+def test_in_windows_stopped_and_resumed_a_head_is_the_same_to_the_last_byte(
+    counting: TrainingJob, at_once: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    parts = in_windows(counting, tmp_path)
+    assert stopped_amid_training([sys.executable, "-m", "toolkit.training", str(parts)]) == 128 + signal.SIGTERM
+    assert main(parts) == 0
+    assert "part 2 of" in capfd.readouterr().out
+    assert kept_curve(parts) == kept_curve(at_once)
+    weights = [(folder / "head" / "model.safetensors").read_bytes() for folder in (parts, at_once)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.usefixtures("_signals_as_before")
+def test_several_processes_go_through_the_windows_together(
+    counting: TrainingJob, at_once: Path, tmp_path: Path
+) -> None:
+    parts = in_windows(counting, tmp_path)
+    before = [signal.getsignal(number) for number in SIGNALS]
+    assert main(parts, processes=2) == 0
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+    found, expected = kept_curve(parts), kept_curve(at_once)
+    assert [line[:2] for line in found] == [line[:2] for line in expected]
+    assert [line[2] for line in found] == pytest.approx([line[2] for line in expected], rel=2e-3)
+    assert (parts / "head" / "config.json").is_file()

@@ -1,0 +1,256 @@
+"""The hidden states of a window, written beside the samples. An engine reads them of the target, or transformers."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from toolkit import documents
+from toolkit.errors import UsageError
+from toolkit.files import write_whole
+from toolkit.training.chat import load_chat
+from toolkit.training.engine import TrainingEngine
+from toolkit.training.exact import PROBES
+from toolkit.training.head import target_config
+from toolkit.training.job import TrainingJob
+from toolkit.training.launch import job_machines
+from toolkit.training.loop import Data
+from toolkit.training.progress import Report, TrainingProgress
+from toolkit.training.samples import (
+    HELD_OUT,
+    SHARD_TOKENS,
+    TRAIN,
+    Count,
+    Sample,
+    Samples,
+    content_digest,
+    states_file,
+    write_tensors,
+)  # fmt: skip
+from toolkit.training.states import Extractor, StateSource, load_target
+from toolkit.training.windows import Window, held_out_pieces, windows_of
+
+ENGINE = "engine"
+_FILE = "window.json"
+# Room that is left on the disk for checkpoints and logs, besides what an engine writes before it is read.
+_SPARE_BYTES = 1024**3
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """The window whose states are complete, by its first step, and what decided all windows."""
+
+    first: Count
+    most_tokens: Count
+
+
+def prepare_window(
+    job: TrainingJob,
+    layers: tuple[int, ...],
+    step: int,
+    report: Report,
+    say: Callable[[str], None],
+    engine: TrainingEngine | None = None,
+) -> Window:
+    """Have the hidden states on the disk that the step and those after it read. What is there already stays.
+
+    Raises UsageError, and PlatformError for a full disk.
+    """
+    train, held_out = _samples(job)
+    most_tokens = _most_tokens(job, layers, held_out)
+    windows = windows_of(job, train, most_tokens)
+    if len(windows) > 1 and job.states_gb is None and len(job_machines().hosts) > 1:
+        hint = "Write training.states_gb: then all machines go through the same parts of the states."
+        raise UsageError("the hidden states do not fit on the disks of the machines at once", hint=hint)
+    window = next((one for one in windows if step < one.end), windows[-1])
+    if step <= window.first:
+        say(_told(job, layers, train, held_out, windows, window))
+    _stored_file(job).unlink(missing_ok=True)
+    folders = [Samples(train.folder, window.pieces), held_out]
+    for samples in folders:
+        _remove_behind(samples)
+    _write(job, layers, folders, report, say, engine)
+    write_whole(_stored_file(job), json.dumps(asdict(_Stored(window.first, most_tokens))) + "\n")
+    return window
+
+
+def prepared_window(job: TrainingJob) -> tuple[Window, Data]:
+    """The window whose states are on the disk, and its samples. Raises UsageError."""
+    stored = _read_stored(job)
+    if stored is None:
+        hint = "Start the training again: it continues where it was interrupted."
+        raise UsageError(f"the hidden states in {job.work} are not complete", hint=hint)
+    train, held_out = _samples(job)
+    window = next(one for one in windows_of(job, train, stored.most_tokens) if one.first == stored.first)
+    return window, Data(Samples(train.folder, window.pieces), held_out)
+
+
+def require_exact(
+    job: TrainingJob, layers: tuple[int, ...], say: Callable[[str], None], engine: TrainingEngine | None
+) -> None:
+    """Raise UsageError for a target whose own words training would not learn."""
+    with _opened(job, layers, say, engine) as source:
+        source.require_exact(_probes(job))
+
+
+def _samples(job: TrainingJob) -> tuple[Samples, Samples]:
+    work = Path(job.work)
+    held_out = Samples(work / HELD_OUT)
+    return Samples(work / TRAIN), Samples(held_out.folder, held_out_pieces(held_out))
+
+
+def _probes(job: TrainingJob) -> list[list[int]]:
+    chat = load_chat(job.target, job.target_revision or "main")
+    return [chat.encode(text) for text in PROBES]
+
+
+def _told(
+    job: TrainingJob, layers: tuple[int, ...], train: Samples, held_out: Samples, windows: list[Window], window: Window
+) -> str:
+    size = _token_bytes(job, layers) / 1e9
+    here = sum(_tokens(one) for one in (Samples(train.folder, window.pieces), held_out))
+    text = f"the hidden states take {here * size:,.2f} GB on the disk"
+    if len(windows) == 1:
+        return text
+    number = windows.index(window) + 1
+    return f"{text}, for steps {window.first + 1} to {window.end}: part {number} of {len(windows)}, as not all fit"
+
+
+def _tokens(samples: Samples) -> int:
+    lengths = samples.lengths
+    return sum(lengths[index] for piece in samples.pieces for index in piece)
+
+
+def _most_tokens(job: TrainingJob, layers: tuple[int, ...], held_out: Samples) -> int:
+    """Of training samples, whose states may be on the disk at one time, besides those of held-out ones."""
+    size = _token_bytes(job, layers)
+    if job.states_gb is not None:
+        return max(0, round(job.states_gb * 1e9) // size - _tokens(held_out))
+    if stored := _read_stored(job):
+        return stored.most_tokens
+    folders = [Path(job.work) / name for name in (TRAIN, HELD_OUT)]
+    there = sum(path.stat().st_size for folder in folders for path in folder.glob("states-*"))
+    room = shutil.disk_usage(job.work).free + there - _SPARE_BYTES - SHARD_TOKENS * size
+    return max(0, room // size - _tokens(held_out))
+
+
+def _token_bytes(job: TrainingJob, layers: tuple[int, ...]) -> int:
+    """What the states of one token take on the disk."""
+    hidden: int = target_config(job).hidden_size
+    return (len(set(layers)) + 1) * hidden * _dtype(job).itemsize
+
+
+def _dtype(job: TrainingJob) -> torch.dtype:
+    """That of the stored states: the job's, or the target's own."""
+    found = target_config(job).dtype if job.dtype == "auto" else job.dtype
+    return found if isinstance(found, torch.dtype) else getattr(torch, str(found or "float32"))
+
+
+def _stored_file(job: TrainingJob) -> Path:
+    return Path(job.work) / _FILE
+
+
+def _read_stored(job: TrainingJob) -> _Stored | None:
+    try:
+        return documents.parse(_Stored, documents.read_file(_stored_file(job)))
+    except (OSError, documents.Unfit):
+        return None
+
+
+def _remove_behind(samples: Samples) -> None:
+    """Remove the files of another window that this one does not write anew."""
+    wanted = {states_file(samples.folder, number) for number in range(len(samples.pieces))}
+    for path in set(samples.folder.glob("states-*")) - wanted:
+        path.unlink()
+
+
+def _write(
+    job: TrainingJob,
+    layers: tuple[int, ...],
+    folders: list[Samples],
+    report: Report,
+    say: Callable[[str], None],
+    engine: TrainingEngine | None,
+) -> None:
+    pieces = [(samples, number) for samples in folders for number in range(len(samples.pieces))]
+    made_from = [_made_from(job, layers, *piece) for piece in pieces]
+    missing = {piece: found for piece, found in zip(pieces, made_from, strict=True) if not _is_done(*piece, found)}
+    with ExitStack() as stack:
+        if missing:
+            source = stack.enter_context(_opened(job, layers, say, engine))
+            source.require_exact(_probes(job))
+        for done, piece in enumerate(pieces, 1):
+            if piece in missing:
+                _extract(source, *piece, missing[piece], _dtype(job))
+            report(TrainingProgress("states", done, len(pieces)))
+
+
+@contextmanager
+def _opened(
+    job: TrainingJob, layers: tuple[int, ...], say: Callable[[str], None], engine: TrainingEngine | None
+) -> Iterator[StateSource]:
+    """The target in the engine, or in transformers; afterwards its memory is free again."""
+    if _who(job) == ENGINE and engine:
+        if not (why := engine.no_states(job)):
+            with engine.states(job, layers) as source:
+                yield source
+            return
+        if job.states == ENGINE:
+            raise UsageError(f"the engine cannot give hidden states: {why}", hint="Write `states: transformers`.")
+        say(f"the hidden states come from transformers, on one GPU: {why}")
+    yield Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def _who(job: TrainingJob) -> str:
+    """On a CPU, starting an engine takes longer than it saves."""
+    return job.states or (ENGINE if torch.cuda.is_available() else "transformers")
+
+
+def _extract(source: StateSource, samples: Samples, piece: int, made_from: dict[str, str], dtype: torch.dtype) -> None:
+    states = source.states([sample.input_ids for sample in _of_piece(samples, piece)])
+    if not (states.hidden_states.isfinite().all() and states.last_hidden_states.isfinite().all()):
+        hint = "Give training.dtype: bfloat16 or float32; float16 overflows in some models."
+        raise UsageError("the target's hidden states are not finite numbers", hint=hint)
+    found = {"hidden_states": states.hidden_states, "last_hidden_states": states.last_hidden_states}
+    path = states_file(samples.folder, piece)
+    write_tensors(path, {name: tensor.to(dtype) for name, tensor in found.items()}, made_from)
+
+
+def _of_piece(samples: Samples, piece: int) -> list[Sample]:
+    return [samples[index] for index in samples.pieces[piece]]
+
+
+def _is_done(samples: Samples, piece: int, made_from: dict[str, str]) -> bool:
+    path = states_file(samples.folder, piece)
+    if not path.is_file():
+        return False
+    try:
+        with safe_open(path, framework="pt") as file:
+            return bool(file.metadata() == made_from)
+    except (OSError, SafetensorError):  # damaged: it is made anew
+        return False
+
+
+def _made_from(job: TrainingJob, layers: tuple[int, ...], samples: Samples, piece: int) -> dict[str, str]:
+    """What decides the states of a piece."""
+    tokens = [sample.input_ids for sample in _of_piece(samples, piece)]
+    lengths = torch.tensor([len(one) for one in tokens])
+    return {
+        "target": job.target,
+        "revision": job.target_revision or "",
+        "dtype": job.dtype,
+        "by": _who(job),
+        "layers": json.dumps(sorted(set(layers))),
+        "samples": content_digest({"input_ids": torch.cat(tokens), "lengths": lengths}),
+    }
