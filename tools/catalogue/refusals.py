@@ -1,4 +1,4 @@
-"""engines/vllm/refusals.json: what vLLM says where it refuses settings, weights or devices, read statically in its source.
+"""engines/vllm/refusals.json: what vLLM says where it refuses settings, weights or devices, read in its source.
 
 Causes of failure in the form of `causes.json`, whose words are the texts of `raise` and `assert` statements; those of
 every version that was read, since a log does not always tell the version.
@@ -54,7 +54,7 @@ _CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vll
 _OWN_NAME = re.compile(r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|[a-z]_[a-z]|-[a-z]")
 _OWN_NAMES = {
     "flag-value": re.compile(r"[Pp]arser"),
-    "quantization": re.compile(r"[Qq]uant|compressed-tensors|\b(MX|NV|Nv)?[Ff]p\d|\b(MX|NV)?FP\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|MoE"),
+    "quantization": re.compile(r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|MoE"),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
 }
 

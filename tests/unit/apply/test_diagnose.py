@@ -128,7 +128,7 @@ REFUSALS = {
     "namespace-missing": ['FailedApply: Error from server (NotFound): namespaces "ml" not found'],
     "kind-missing": ['FailedApply: no matches for kind "ScaledObject" in version "keda.sh/v1alpha1"'],
     "manifest-invalid": [
-        'FailedApply: Deployment in version "v1" cannot be handled as a Deployment: strict decoding error: unknown field',
+        'FailedApply: Deployment in version "v1" cannot be handled: strict decoding error: unknown field',
         "FailedApply: spec.selector: Invalid value: field is immutable",
     ],
     "cluster-unreachable": [

@@ -72,7 +72,16 @@ def test_texts_are_read_without_importing_them(tmp_path: Path) -> None:
 
 
 def test_a_version_is_added_to_what_others_say(tmp_path: Path) -> None:
-    codes = ("parallel", "scheduler", "lora", "speculation", "flag-value", "quantization", "attention-backend", "settings")
+    codes = (
+        "parallel",
+        "scheduler",
+        "lora",
+        "speculation",
+        "flag-value",
+        "quantization",
+        "attention-backend",
+        "settings",
+    )
     shipped = {"versions": ["0.9.0"], "log": [{"code": code, "words": ["old"], "hint": "do"} for code in codes]}
     made = json.loads(as_text(with_version(shipped, "0.10.0", read_refusals(package(tmp_path)))))
     assert made["versions"] == ["0.9.0", "0.10.0"]

@@ -308,7 +308,9 @@ def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) 
     if imported.holds_secret(name, value):
         return None
     if several:  # each is one word, also where it is JSON (--lora-modules '{"name": …}')
-        value = [text if isinstance(given, Mapping | list) else given for text, given in zip(texts, values, strict=True)]
+        value = [
+            text if isinstance(given, Mapping | list) else given for text, given in zip(texts, values, strict=True)
+        ]
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
         imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)
