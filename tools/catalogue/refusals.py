@@ -51,10 +51,14 @@ _LEAST_LETTERS, _ENOUGH_LETTERS, _LEAST_WORDS = 14, 30, 3
 _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|ensure|resolve_and|from)")
 # Other functions of these folders complain of vLLM itself or of a request, and assertions elsewhere of vLLM itself.
 _CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vllm"})
-_OWN_NAME = re.compile(r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|[a-z]_[a-z]|-[a-z]")
+_OWN_NAME = re.compile(
+    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|float16|[a-z]_[a-z]|-[a-z]"
+)
 _OWN_NAMES = {
     "flag-value": re.compile(r"[Pp]arser"),
-    "quantization": re.compile(r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|MoE"),
+    "quantization": re.compile(
+        r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
+    ),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
 }
 
