@@ -71,7 +71,10 @@ def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
 def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on length, chat template and quantization."""
     wanted, limit = recipe.engine.max_model_len, target.text_config.get("max_position_embeddings")
-    if wanted and isinstance(limit, int) and wanted > limit:
+    overrides = str(recipe.engine.args.get("hf-overrides", ""))
+    # How far a model reaches that is scaled by them is the engine's to reckon.
+    scaled = "rope_" in overrides or "max_position_embeddings" in overrides
+    if wanted and isinstance(limit, int) and wanted > limit and not scaled:
         message = f"{wanted} tokens are more than the target supports ({limit} positions)"
         hint = f"Set it to {limit} or less."
         yield Finding("engine.max-model-len", message, "engine.max_model_len", hint=hint)

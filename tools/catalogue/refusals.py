@@ -1,7 +1,7 @@
-"""engines/vllm/refusals.json: what vLLM says where it refuses settings, read statically in its source.
+"""engines/vllm/refusals.json: what vLLM says where it refuses settings, weights or devices, read in its source.
 
-Causes of failure in the form of `causes.json`, whose words are the texts of `raise` statements; those of every version
-that was read, since a log does not always tell the version.
+Causes of failure in the form of `causes.json`, whose words are the texts of `raise` and `assert` statements; those of
+every version that was read, since a log does not always tell the version.
 """
 
 from __future__ import annotations
@@ -21,13 +21,46 @@ _FILES = {
     "parallel": ("config/parallel.py",),
     "scheduler": ("config/scheduler.py",),
     "lora": ("config/lora.py", "lora/*.py"),
-    "speculation": ("config/speculative.py",),
-    "settings": ("config/*.py", "engine/arg_utils.py"),
+    "speculation": ("config/speculative.py", "v1/spec_decode/**/*.py", "v1/worker/gpu/spec_decode/**/*.py"),
+    "flag-value": (
+        "entrypoints/openai/api_server.py",
+        "entrypoints/openai/tool_parsers/abstract_tool_parser.py",
+        "tool_parsers/abstract_tool_parser.py",
+        "reasoning/abs_reasoning_parsers.py",
+    ),
+    "quantization": ("model_executor/layers/quantization/**/*.py", "model_executor/layers/fused_moe/oracle/*.py"),
+    "attention-backend": (
+        "attention/**/*.py",
+        "v1/attention/**/*.py",
+        "model_executor/layers/attention/**/*.py",
+        "platforms/*.py",
+    ),
+    "settings": (
+        "config.py",
+        "config/*.py",
+        "engine/arg_utils.py",
+        "entrypoints/openai/cli_args.py",
+        "entrypoints/cli/serve.py",
+        "utils.py",
+        "utils/__init__.py",
+        "utils/argparse_utils.py",
+    ),
 }
 # A pattern with less of its own, or without a name of vLLM's, would match what others say.
 _LEAST_LETTERS, _ENOUGH_LETTERS, _LEAST_WORDS = 14, 30, 3
 _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|ensure|resolve_and|from)")
-_OWN_NAME = re.compile(r"[Ll]o[Rr][Aa]|DoRA|adapter|vLLM|EP\b|[a-z]_[a-z]|-[a-z]")
+# Other functions of these folders complain of vLLM itself or of a request, and assertions elsewhere of vLLM itself.
+_CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vllm"})
+_OWN_NAME = re.compile(
+    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|float16|[a-z]_[a-z]|-[a-z]"
+)
+_OWN_NAMES = {
+    "flag-value": re.compile(r"[Pp]arser"),
+    "quantization": re.compile(
+        r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
+    ),
+    "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
+}
 
 
 def generate(documents: Documents) -> str:
@@ -57,18 +90,19 @@ def read_refusals(package: Path) -> dict[str, set[str]]:
     read: set[Path] = set()
     for code, names in _FILES.items():
         files = {file for pattern in names for file in package.glob(pattern)} - read
-        found[code], read = {text for file in files for text in _texts(file)}, read | files
+        own_name = _OWN_NAMES.get(code, _OWN_NAME)
+        found[code], read = {text for file in files for text in _texts(file, own_name)}, read | files
     return found
 
 
-def _texts(file: Path) -> Iterator[str]:
-    """Those of what checks settings: other functions of these files complain of vLLM itself."""
+def _texts(file: Path, own_name: re.Pattern[str]) -> Iterator[str]:
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    checks = [function for function in functions if "lora" in file.parts or _CHECKS.match(function.name)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    every = file.parent.name not in _CHECKED_FOLDERS
+    checks = [function for function in functions if every or _CHECKS.match(function.name)]
     for node in (node for function in checks for node in ast.walk(function)):
-        said = _said(node)
-        if said is not None and (pattern := _pattern(said)):
+        said = node.msg if isinstance(node, ast.Assert) and not every else _said(node)
+        if said is not None and (pattern := _pattern(said, own_name)):
             yield pattern
 
 
@@ -82,12 +116,12 @@ def _said(node: ast.AST) -> ast.expr | None:
     return call.args[0] if gathers or isinstance(node, ast.Raise) else None
 
 
-def _pattern(node: ast.expr) -> str:
+def _pattern(node: ast.expr, own_name: re.Pattern[str]) -> str:
     """The first sentence of a text, with `.*` for what is filled in; empty for one that says too little."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     texts = [part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else None for part in parts]
     whole = "".join("\0" if text is None else text for text in texts).partition("\n")[0].strip("\0 .")
-    if not _OWN_NAME.search(whole):
+    if not own_name.search(whole):
         return ""
     first = whole.partition(". ")[0].strip("\0 ")
     whole = first if len(first.replace("\0", "")) >= _ENOUGH_LETTERS else whole

@@ -111,6 +111,30 @@ HEALTHY = ("starts", "noise")
 UNHEALTHY = ("health-check-too-slow", "wrong-port", "ping-unanswered")
 
 REFUSALS = {
+    "in-progress": [
+        'Cannot update in-progress endpoint "arn:aws:sagemaker:us-west-2:123456789012:endpoint/e".',
+        "Cannot delete endpoint while it is being created",
+    ],
+    "not-ready": ["An error occurred (ModelNotReadyException) when calling the InvokeEndpoint operation: try later"],
+    "credentials": [
+        "An error occurred (ExpiredTokenException) when calling the CreateModel operation: The security token included "
+        "in the request is expired",
+        "Error when retrieving token from sso: Token has expired and refresh failed",
+    ],
+    "region": [
+        "botocore.exceptions.NoRegionError: You must specify a region.",
+        'Could not connect to the endpoint URL: "https://api.sagemaker.us-east-9.amazonaws.com/"',
+    ],
+    "namespace-missing": ['FailedApply: Error from server (NotFound): namespaces "ml" not found'],
+    "kind-missing": ['FailedApply: no matches for kind "ScaledObject" in version "keda.sh/v1alpha1"'],
+    "manifest-invalid": [
+        'FailedApply: Deployment in version "v1" cannot be handled: strict decoding error: unknown field',
+        "FailedApply: spec.selector: Invalid value: field is immutable",
+    ],
+    "cluster-unreachable": [
+        "FailedApply: The connection to the server localhost:8080 was refused - did you specify the right host or port?"
+    ],
+    "cluster-credentials": ["FailedApply: error: You must be logged in to the server (Unauthorized)"],
     "capacity": [
         "Unable to provision requested ML compute capacity due to InsufficientInstanceCapacity error. Please retry "
         "using a different ML instance type or after some time.",

@@ -85,6 +85,26 @@ def test_more_tokens_than_the_target_has_positions(tmp_path: Path) -> None:
     assert finding.hint == "Set it to 1024 or less."
 
 
+@pytest.mark.parametrize(("adapters", "refused"), [("false", False), ("true", True)])
+def test_a_number_of_adapters_has_bounds_where_adapters_are_on(adapters: str, refused: bool, tmp_path: Path) -> None:
+    flags = ("dtype: float32", f"dtype: float32\n    max-loras: 0\n    enable-lora: {adapters}")
+    assert ("engine.flag-value" in {finding.code for finding in report(tmp_path, flags).findings}) is refused
+
+
+def test_a_flag_of_several_values_may_have_one(tmp_path: Path) -> None:
+    found = report(tmp_path, ("dtype: float32", "dtype: float32\n    cudagraph-capture-sizes: 16"))
+    assert "engine.flag-value" not in {finding.code for finding in found.findings}
+
+
+@pytest.mark.parametrize("overrides", ['{"rope_scaling": {"factor": 4.0}}', '{"max_position_embeddings": 4096}'])
+def test_how_far_a_model_reaches_that_is_scaled_is_the_engines_to_reckon(overrides: str, tmp_path: Path) -> None:
+    longer = ("max_model_len: 1024", "max_model_len: 1025")
+    scaled = report(tmp_path, longer, ("dtype: float32", f"dtype: float32\n    hf-overrides: {overrides}"))
+    assert "engine.max-model-len" not in {finding.code for finding in scaled.findings}
+    other = report(tmp_path, longer, ("dtype: float32", "dtype: float32\n    hf-overrides: {architectures: [A]}"))
+    assert "engine.max-model-len" in {finding.code for finding in other.findings}
+
+
 def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     nested = {"hidden_size": 8, "vocab_size": 32, "max_position_embeddings": 512}

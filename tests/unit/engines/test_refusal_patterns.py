@@ -27,14 +27,28 @@ def load(name, rank):
     raise ValueError("Missing required fields: ")
     raise ValueError(name)
 """
+PARSERS = """
+class ToolParserManager:
+    def get_tool_parser(cls, name):
+        raise KeyError(f"Tool parser '{name}' not found.")
+"""
+QUANTIZATION = """
+def apply(layer):
+    raise NotImplementedError(f"{layer} has no scheme for FP8 weights of compressed-tensors.")
+    raise ValueError("num_tokens must be positive")
+    assert layer, "FP8 weights of compressed-tensors were to be prepared before."
+"""
 SETTINGS = """
 def create_engine_config():
+    assert False, "--third-flag must be given with --other-flag."
     raise TypeError("--one-flag is not supported with --other-flag at all. Remove one of the two." "More.")
 """
 
 
 def package(folder: Path) -> Path:
     files = {"config/parallel.py": PARALLEL, "lora/utils.py": LORA, "engine/arg_utils.py": SETTINGS}
+    files["tool_parsers/abstract_tool_parser.py"] = PARSERS
+    files["model_executor/layers/quantization/scheme.py"] = QUANTIZATION
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
@@ -47,16 +61,31 @@ def test_texts_are_read_without_importing_them(tmp_path: Path) -> None:
         "scheduler": set(),
         "lora": {r"LoRA rank .* is greater than max_lora_rank", "is unsupported LoRA weight"},
         "speculation": set(),
-        "settings": {r"\-\-one\-flag is not supported with \-\-other\-flag at all"},
+        "flag-value": {"Tool parser '.*' not found"},
+        "quantization": {r"has no scheme for FP8 weights of compressed\-tensors"},
+        "attention-backend": set(),
+        "settings": {
+            r"\-\-one\-flag is not supported with \-\-other\-flag at all",
+            r"\-\-third\-flag must be given with \-\-other\-flag",
+        },
     }
 
 
 def test_a_version_is_added_to_what_others_say(tmp_path: Path) -> None:
-    codes = ("parallel", "scheduler", "lora", "speculation", "settings")
+    codes = (
+        "parallel",
+        "scheduler",
+        "lora",
+        "speculation",
+        "flag-value",
+        "quantization",
+        "attention-backend",
+        "settings",
+    )
     shipped = {"versions": ["0.9.0"], "log": [{"code": code, "words": ["old"], "hint": "do"} for code in codes]}
     made = json.loads(as_text(with_version(shipped, "0.10.0", read_refusals(package(tmp_path)))))
     assert made["versions"] == ["0.9.0", "0.10.0"]
-    assert [len(cause["words"]) for cause in made["log"]] == [2, 1, 3, 1, 2]
+    assert [len(cause["words"]) for cause in made["log"]] == [2, 1, 3, 1, 2, 2, 1, 3]
 
 
 def test_the_file_has_what_the_installed_version_says() -> None:

@@ -249,3 +249,26 @@ def test_what_cannot_be_imported_is_told(text: str, message: str, tmp_path: Path
     with pytest.raises(UsageError, match=message):
         import_recipe(text, out=tmp_path / "recipe.yaml")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_value_in_json_of_a_flag_that_takes_several_is_one_word(tmp_path: Path) -> None:
+    """vLLM reads each of `--lora-modules` itself, as NAME=PATH or as JSON; numbers are numbers."""
+    module = '{"name": "sql", "path": "/adapters/sql", "base_model_name": "Qwen/Qwen3-8B"}'
+    text = f"vllm serve Qwen/Qwen3-8B --enable-lora --lora-modules '{module}' a=/b --cudagraph-capture-sizes 1 2"
+    recipe, made = imported(text, tmp_path)
+    assert recipe["engine"]["args"]["lora-modules"] == [module, "a=/b"]
+    assert recipe["engine"]["args"]["cudagraph-capture-sizes"] == [1, 2]
+    assert not [finding for finding in made.findings if finding.code == "recipe.bad-value"]
+
+
+def test_a_secret_in_such_a_value_is_left_out(tmp_path: Path) -> None:
+    text = """vllm serve Qwen/Qwen3-8B --lora-modules '{"name": "sql", "path": "/a", "api_key": "sk-123"}'"""
+    recipe, made = imported(text, tmp_path)
+    assert "lora-modules" not in recipe.get("engine", {}).get("args", {})
+    assert "--lora-modules" in left_out(made)
+
+
+def test_a_command_that_ends_with_a_backslash(tmp_path: Path) -> None:
+    """As it is copied when the next line is not."""
+    recipe, _ = imported("vllm serve Qwen/Qwen3-8B \\\n  --max-num-seqs 8 \\", tmp_path)
+    assert recipe["engine"]["max_num_seqs"] == 8

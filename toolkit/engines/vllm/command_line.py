@@ -184,7 +184,7 @@ def _guess(drafter: str) -> str:
 
 def _words(text: str) -> list[str]:
     """The words of a text as a shell reads them; the end of a line is a word of its own."""
-    whole_lines = re.sub(r"\\[ \t]*\r?\n", " ", text)
+    whole_lines = re.sub(r"\\[ \t]*(\r?\n|\Z)", " ", text)
     # The lexer takes a comment's end of line for a part of it.
     lexer = shlex.shlex(re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n")
     lexer.whitespace, lexer.whitespace_split = " \t\r", True
@@ -302,11 +302,15 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
 
 def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> Any:
     """The value of a flag, or of `inner`, a key of its JSON, from its texts; None where it is left out."""
-    values = [decoded(text) for text in texts]
-    value: Any = True if not values else values if takes(flag) == "several" else values[0]
+    values, several = [decoded(text) for text in texts], takes(flag) == "several"
+    value: Any = True if not values else values if several else values[0]
     name = f"{flag}.{inner}" if inner else flag
     if imported.holds_secret(name, value):
         return None
+    if several:  # each is one word, also where it is JSON (--lora-modules '{"name": …}')
+        value = [
+            text if isinstance(given, Mapping | list) else given for text, given in zip(texts, values, strict=True)
+        ]
     if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
         imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)

@@ -23,6 +23,9 @@ _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values,
 _CODE = "engine.flag-value"
 _PARSERS = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
 
+# vLLM makes its LoRAConfig, which has the bounds of these numbers, only where adapters are on.
+_BOUND_WITH_ADAPTERS = ("max-loras", "max-lora-cls-labels")
+
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
     """Findings on the values of `engine.args`, and on variables that no process can be given."""
@@ -34,7 +37,7 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
         if wrong := _wrong_form(flag, value, takes(flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
-        else:
+        elif flag not in _BOUND_WITH_ADAPTERS or recipe.engine.args.get("enable-lora"):
             yield from _declared(flag, value, recipe.engine.version)
     yield from _parsers(recipe)
     for name, value in recipe.engine.env.items():
@@ -45,7 +48,8 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
 def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
     """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
     path, allowed = f"engine.args.{flag}", choices(flag, version)
-    wrong = [*misfits(flag, value, version)]
+    alone = takes(flag) == "several" and isinstance(value, int | float)  # one value of those that it may have
+    wrong = [*misfits(flag, [value] if alone else value, version)]
     if allowed and value not in allowed:
         wrong.append(unlike(value, allowed))
     for one in wrong:
