@@ -45,7 +45,7 @@ from toolkit.cli.bench_options import (
     counts_of,
     lengths_of,
     numbers_of,
-    refuse_together,
+    refuse_contradictions,
     share_of,
     slo_of,
 )
@@ -117,6 +117,7 @@ def prove(
 
 
 def bench(
+    context: typer.Context,
     what: Target = None,
     baseline: BaselineOf = None,
     arm: Arms = None,
@@ -161,35 +162,7 @@ def bench(
     if what is None:
         hint = "Such as: toolkit bench tiny/p-eagle"
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
-    given = {
-        "concurrency": concurrency,
-        "rate": rate,
-        "arm": arm,
-        "resume": resume,
-        "also": also,
-        "publish": publish,
-        "trace": trace,
-        "fixed-length": fixed_length,
-        "what-if-acceptance": what_if_acceptance,
-        "turns": turns,
-        "prompt-tokens": prompt_tokens,
-    }
-    its_own = ("arm", "resume", "also", "trace", "turns", "prompt-tokens")
-    refuse_together("what-if-acceptance", what_if_acceptance, given, its_own, "measures anew, one thing")
-    load = ("concurrency", "rate", "also")
-    refuse_together(
-        "trace", trace, given, (*load, "fixed-length", "turns", "prompt-tokens"), "has its own load and lengths"
-    )
-    none_of = (*load, "what-if-acceptance", "publish", "turns")
-    refuse_together("slo", slo and not trace, given, none_of, "finds the rate by itself")
-    refuse_together("turns", turns, given, ("rate", "prompt-tokens"), "come one after the other and grow")
-    for name, value, of, whose in (
-        ("also-role", also_role, also, "also"),
-        ("dummy-weights", dummy_weights, what_if_acceptance, "what-if-acceptance"),
-        ("speed", speed, trace, "trace"),
-    ):
-        if value and not of:
-            raise typer.BadParameter(f"--{name} is for --{whose}")
+    refuse_contradictions(context.params)
     if html:
         _require_page(html)
     seconds = seconds_of(time or (SLO_TIME if slo and not trace else TIME))

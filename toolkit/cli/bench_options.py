@@ -22,6 +22,14 @@ _MOST_TOKENS = 10_000_000
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
 _SHARE = re.compile(r"share=(?P<share>0?\.\d+)")
 _UNITS = {"s": 1.0, "ms": 0.001}
+_LOADS = ("concurrency", "rate", "also")
+_CONTRADICTIONS = (
+    ("what_if_acceptance", ("arm", "resume", "also", "trace", "turns", "prompt_tokens"), "measures anew, one thing"),
+    ("trace", (*_LOADS, "fixed_length", "turns", "prompt_tokens"), "has its own load and lengths"),
+    ("slo", (*_LOADS, "what_if_acceptance", "publish", "turns"), "finds the rate by itself"),
+    ("turns", ("rate", "prompt_tokens"), "come one after the other and grow"),
+)
+_DETAILS = (("also_role", "also"), ("dummy_weights", "what_if_acceptance"), ("speed", "trace"))
 _Number = TypeVar("_Number", int, float)
 
 
@@ -77,10 +85,20 @@ def slo_of(text: str) -> Slo:
     return Slo.model_validate(known)
 
 
-def refuse_together(option: str, value: object, given: Mapping[str, object], others: Sequence[str], why: str) -> None:
-    """Where an option is given, refuse `others`."""
-    if value and (wrong := [f"--{name}" for name in others if given[name]]):
-        raise typer.BadParameter(f"--{option} {why}: leave out {', '.join(wrong)}")
+def refuse_contradictions(given: Mapping[str, object]) -> None:
+    """Refuse options of `bench` that contradict one another, or say how to do what was not asked for."""
+    for option, others, why in _CONTRADICTIONS:
+        if option == "slo" and given["trace"]:
+            continue  # then it is what the trace's requests are held against
+        if given[option] and (wrong := [_spelled(other) for other in others if given[other]]):
+            raise typer.BadParameter(f"{_spelled(option)} {why}: leave out {', '.join(wrong)}")
+    for option, of in _DETAILS:
+        if given[option] and not given[of]:
+            raise typer.BadParameter(f"{_spelled(option)} is for {_spelled(of)}")
+
+
+def _spelled(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 def _parse(parts: Sequence[str], number: Callable[[str], _Number], problem: str) -> tuple[_Number, ...]:
