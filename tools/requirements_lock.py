@@ -24,6 +24,10 @@ LOCK = ROOT / "requirements.lock"
 PARTS: Mapping[str, Sequence[str]] = {"requirements-action.lock": ["kubernetes"], "requirements-docs.lock": ["docs"]}
 """Locks for the toolkit with some of its extras, and for what builds its wheel."""
 
+STAGING_LOCK = "toolkit/platforms/sagemaker/staging-requirements.lock"
+_STAGING = ["boto3", "httpx", "huggingface-hub", "pydantic"]
+"""What the job takes that stages weights in an AWS account, with all that these need."""
+
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*==[^\s\\]+")
 
 
@@ -32,12 +36,11 @@ def main() -> None:
     LOCK.write_text(with_hashes(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
     for name, extras in PARTS.items():
         (ROOT / name).write_text(part(LOCK.read_text(encoding="utf-8"), extras), encoding="utf-8")
+    (ROOT / STAGING_LOCK).write_text(staging_part(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def part(text: str, extras: Sequence[str]) -> str:
     """Of a lock's text what the toolkit with these extras needs on this Python, by what installed packages say."""
-    entries = re.split(r"\n(?=[^\s#])", text.strip())
-    by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     optional = declared["project"]["optional-dependencies"]
     lists = [
@@ -45,7 +48,19 @@ def part(text: str, extras: Sequence[str]) -> str:
         declared["project"]["dependencies"],
         *(optional[of] for of in extras),
     ]
-    wanted = [Requirement(line) for lines in lists for line in lines]
+    wanted = [line for lines in lists for line in lines]
+    return _cut(text, wanted, f"the toolkit with {', '.join(extras)}")
+
+
+def staging_part(text: str) -> str:
+    """Of a lock's text what the job needs that stages weights."""
+    return _cut(text, _STAGING, "what stages weights in an AWS account")
+
+
+def _cut(text: str, lines: Sequence[str], what: str) -> str:
+    entries = re.split(r"\n(?=[^\s#])", text.strip())
+    by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
+    wanted = [Requirement(line) for line in lines]
     found: dict[NormalizedName, set[str]] = {}
     while wanted:
         requirement = wanted.pop()
@@ -56,9 +71,7 @@ def part(text: str, extras: Sequence[str]) -> str:
             found[name].add(extra)
             needed = map(Requirement, requires(name) or ())
             wanted += [item for item in needed if item.marker is None or item.marker.evaluate({"extra": extra})]
-    comment = (
-        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, Python 3.11.\n"
-    )
+    comment = f"# Cut out of requirements.lock by `make lock`: {what}, Linux, Python 3.11.\n"
     return comment + "".join(f"{by_name[name]}\n" for name in sorted(found))
 
 

@@ -20,6 +20,7 @@ from pairs import recipe_with, write_hub_pair
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.kinds.base import Look
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket, read_uses
 from toolkit.recipe.recipe import Recipe
@@ -168,7 +169,7 @@ def test_no_role_is_given_to_others(recipe: Recipe, call: Call) -> None:
 
 
 def test_the_role_of_builds_is_given_to_its_own_project_only() -> None:
-    (role,) = of_type(codebuild_template(ACCOUNT), "AWS::IAM::Role")
+    (role,) = of_type(codebuild_template(ACCOUNT, IMAGE_PROJECT), "AWS::IAM::Role")
     trust = role["Properties"]["AssumeRolePolicyDocument"]
     project = f"arn:aws:codebuild:{ACCOUNT.region}:{ACCOUNT.id}:project/toolkit-image-build"
     own = Call("codebuild.amazonaws.com", ACCOUNT.id, project)
