@@ -17,9 +17,11 @@ from standin_machine import Machine
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import BuildError, PlatformError
+from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template
+from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.staging_job import stage_in_account, staging_project
 from toolkit.recipe.content import PART_BYTES
 
@@ -93,6 +95,13 @@ def test_the_job_puts_the_files_into_s3_and_nothing_else_stays(clients: Clients,
     assert found == {f"{PREFIX}config.json": b"{}", f"{PREFIX}model.safetensors": CONTENT}
     assert "codebuild: BUILD" in shown
     assert "[Container] Phase complete: SUCCEEDED" in shown
+
+
+def test_the_road_has_the_job_do_it(clients: Clients, machine: Machine, standin: StandIn) -> None:
+    platform = SageMakerPlatform(clients, sleep=machine.sleep)
+    platform.execute(Action("Weights", "target-0123", "create", "does not exist", REQUEST), Silent())
+    assert len(standin.codebuild.started) == 1
+    assert objects(clients)[f"{PREFIX}model.safetensors"] == CONTENT
 
 
 @pytest.mark.parametrize("secret", [None, "hub"])
