@@ -7,9 +7,13 @@ import sys
 import time
 from pathlib import Path
 
+import boto3
+
 from toolkit.apply.progress import Silent
 from toolkit.errors import ToolkitError
 from toolkit.platforms.elsewhere import open_files
+from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.staging import stage_weights
 
 FAILED = "toolkit-failed "
@@ -36,11 +40,6 @@ class LogLines(Silent):
 
 def main(request_file: str) -> int:
     """Stage what the request says, with the credentials of the job's role; the exit status."""
-    import boto3  # the module is also read by who only needs a word of it
-
-    from toolkit.platforms.sagemaker.clients import Clients
-    from toolkit.platforms.sagemaker.errors import aws_errors
-
     request = json.loads(Path(request_file).read_text(encoding="utf-8"))
     log = LogLines()
     try:

@@ -47,8 +47,8 @@ def test_a_plan_says_who_fetches_them_for_how_long_and_for_how_much(tmp_path: Pa
     made = KIND.decide(target, None, Observed())
     assert made.expected_seconds == 90 + 325
     assert made.reason == (
-        "does not exist; a job of CodeBuild fetches them from the hub, about 7 min and 0.14 $ (estimates, not "
-        "measured: 65.0 GB at 200 MB/s)"
+        "does not exist; a job of CodeBuild fetches them from the hub, about 7 min and 0.14 $ (estimates: 65.0 GB "
+        "at 200 MB/s, us-east-1's price)"
     )
     part = KIND.decide(target, Existing("Weights", target.name, True, (), {"Complete": False}), Observed())
     assert (part.verb, "a job of CodeBuild" in part.reason) == ("update", True)

@@ -52,7 +52,7 @@ def estimate(size: int | None) -> tuple[int, str]:
     seconds = _START_SECONDS + round(size / _BYTES_PER_SECOND)
     minutes = -(-seconds // 60)
     rate = f"{size / 1e9:.1f} GB at {_BYTES_PER_SECOND / 1e6:.0f} MB/s"
-    return seconds, f"about {minutes} min and {minutes * _USD_PER_MINUTE:.2f} $ (estimates, not measured: {rate})"
+    return seconds, f"about {minutes} min and {minutes * _USD_PER_MINUTE:.2f} $ (estimates: {rate}, us-east-1's price)"
 
 
 def suggestion(recipe: Recipe) -> str:
