@@ -21,6 +21,7 @@ from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template
+from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.staging_job import stage_in_account, staging_project
 from toolkit.recipe.content import PART_BYTES
@@ -161,6 +162,19 @@ def test_who_may_not_make_the_project_is_sent_to_an_admin(clients: Clients, stan
 def test_cloudformation_knows_all_that_the_template_says(secret: str | None) -> None:
     text = json.dumps(template(Account(ACCOUNT, "us-west-2"), staging_project(secret, secret and KEY)))
     assert [f"{found.rule.id}: {found.message}" for found in lint(text, regions=["us-west-2"])] == []
+
+
+@pytest.mark.parametrize(
+    ("code", "hint"), [("AccountLimitExceededException", "remove `staging` under `platform`"), ("InternalFailure", "")]
+)
+def test_a_job_that_is_refused_leaves_nothing(
+    clients: Clients, standin: StandIn, machine: Machine, code: str, hint: str
+) -> None:
+    standin.faults.fail("StartBuild", code, "Cannot have more than 0 builds in queue for the account", times=20)
+    with pytest.raises(PlatformError, match="Cannot have more than 0 builds") as refused, aws_errors("staging"):
+        stage(clients, machine.sleep)
+    assert hint in refused.value.hint
+    assert objects(clients) == {}
 
 
 def test_the_same_command_follows_the_job_of_one_that_was_killed(

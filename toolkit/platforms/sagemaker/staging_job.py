@@ -18,10 +18,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from botocore.exceptions import ClientError
+
 from toolkit import documents
 from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError
 from toolkit.planning.resources import Account
+from toolkit.platforms.sagemaker.aws_errors import has_code, message_of
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import Project, ensure_project
 from toolkit.platforms.sagemaker.codebuild_run import Builds, failed_phase, own_lines
@@ -54,6 +57,7 @@ _TEMPLATE_COMMAND = "toolkit build RECIPE --staging-template"
 _SHOWN_LINES = 8
 _NO_ACCESS = re.compile(r"answered 40[13]\b")
 _DENIED = re.compile(r"denied|not authorized", re.I)
+_IS_QUOTA = has_code("AccountLimitExceededException")
 _AGAIN = "Run the same command again: what S3 has of it is not sent again."
 
 
@@ -119,8 +123,7 @@ def stage_in_account(
     source = f"{project.sources}{hashlib.sha256(archive).hexdigest()}.zip"
     identity = builds.under_way(source)
     if identity is None:
-        clients.s3.put_object(Bucket=builds.bucket, Key=source, Body=archive)
-        identity = builds.start(source)
+        identity = _start(builds, source, archive)
     progress.update(f"codebuild: {identity}")
     build, lines = builds.follow(identity, source)
     if build["buildStatus"] != "SUCCEEDED":
@@ -131,17 +134,36 @@ def stage_in_account(
         raise PlatformError(f"the job {identity} ended well, but S3 lacks files of {request['Hub']}", hint=_AGAIN)
 
 
+def _start(builds: Builds, source: str, archive: bytes) -> str:
+    """Start the job; its id. One that is refused leaves nothing."""
+    s3, where = builds.clients.s3, {"Bucket": builds.bucket, "Key": source}
+    s3.put_object(**where, Body=archive)
+    try:
+        return builds.start(source)
+    except ClientError as error:
+        s3.delete_object(**where)
+        if not _IS_QUOTA(error):
+            raise
+        hint = (
+            "Raise it in Service Quotas (AWS CodeBuild, builds on Linux/Large), which is 0 in some new accounts; or "
+            "send the weights from this machine: remove `staging` under `platform`."
+        )
+        raise PlatformError(f"CodeBuild takes no more builds: {message_of(error)}", hint=hint) from error
+
+
 def _archive(request: Mapping[str, Any]) -> bytes:
     """The same bytes for the same request and toolkit."""
     paths = [path for path in sorted(_PACKAGE.rglob("*")) if path.suffix in (".py", ".json")]
     names = [(path, path.relative_to(_PACKAGE)) for path in paths]
     files = {f"toolkit/{name.as_posix()}": path.read_bytes() for path, name in names if name.parts[0] != "_data"}
-    files[_PINS] = (Path(__file__).with_name("staging-requirements.lock")).read_bytes()
+    files[_PINS] = Path(__file__).with_name("staging-requirements.lock").read_bytes()
     files[_REQUEST] = json.dumps(request, sort_keys=True).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name, _EARLIEST), content, zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, _EARLIEST)
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
@@ -157,9 +179,8 @@ def _failure(
         message, hint = _told(told)
         what = f"{what}: {message}"
     else:
-        hint = {"TIMED_OUT": f"{_AGAIN} Or give the project {project.name} more minutes (timeoutInMinutes)."}.get(
-            status, _AGAIN
-        )
+        more = f" Or give the project {project.name} more minutes (timeoutInMinutes)."
+        hint = _AGAIN + (more if status == "TIMED_OUT" else "")
         what = "\n  | ".join((what, *own[-_SHOWN_LINES:]))
     if _NO_ACCESS.search(what) and "HubTokenSecret" not in request:
         hint = (
