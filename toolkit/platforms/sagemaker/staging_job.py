@@ -136,12 +136,12 @@ def stage_in_account(
 
 def _start(builds: Builds, source: str, archive: bytes) -> str:
     """Start the job; its id. One that is refused leaves nothing."""
-    s3, where = builds.clients.s3, {"Bucket": builds.bucket, "Key": source}
-    s3.put_object(**where, Body=archive)
+    s3 = builds.clients.s3
+    s3.put_object(Bucket=builds.bucket, Key=source, Body=archive)
     try:
         return builds.start(source)
     except ClientError as error:
-        s3.delete_object(**where)
+        s3.delete_object(Bucket=builds.bucket, Key=source)
         if not _IS_QUOTA(error):
             raise
         hint = (
