@@ -32,6 +32,10 @@ PYTHONS = ("3.11", "3.12", "3.13")
 ELSEWHERE = "torch"
 """In a lock of its own; what it asks for is in this one."""
 
+STAGING_LOCK = "toolkit/platforms/sagemaker/staging-requirements.lock"
+_STAGING = ["boto3", "httpx", "huggingface-hub", "pydantic"]
+"""What the job takes that stages weights in an AWS account, with all that these need."""
+
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*==[^\s\\]+")
 
 
@@ -40,12 +44,11 @@ def main() -> None:
     LOCK.write_text(with_hashes(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
     for name, extras in PARTS.items():
         (ROOT / name).write_text(part(LOCK.read_text(encoding="utf-8"), extras), encoding="utf-8")
+    (ROOT / STAGING_LOCK).write_text(staging_part(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def part(text: str, extras: Sequence[str]) -> str:
     """Of a lock's text what the toolkit with these extras needs on Linux, by what installed packages say."""
-    entries = re.split(r"\n(?=[^\s#])", text.strip())
-    by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     optional = declared["project"]["optional-dependencies"]
     lists = [
@@ -53,7 +56,19 @@ def part(text: str, extras: Sequence[str]) -> str:
         declared["project"]["dependencies"],
         *(optional[of] for of in extras),
     ]
-    wanted = [Requirement(line) for lines in lists for line in lines]
+    wanted = [line for lines in lists for line in lines]
+    return _cut(text, wanted, f"the toolkit with {', '.join(extras)}")
+
+
+def staging_part(text: str) -> str:
+    """Of a lock's text what the job needs that stages weights."""
+    return _cut(text, _STAGING, "what stages weights in an AWS account")
+
+
+def _cut(text: str, lines: Sequence[str], what: str) -> str:
+    entries = re.split(r"\n(?=[^\s#])", text.strip())
+    by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
+    wanted = [Requirement(line) for line in lines]
     found: dict[NormalizedName, set[str]] = {}
     while wanted:
         requirement = wanted.pop()
@@ -64,9 +79,7 @@ def part(text: str, extras: Sequence[str]) -> str:
             found[name].add(extra)
             wanted += [item for item in map(Requirement, requires(name) or ()) if is_needed(item, extra)]
     pythons = f"Python {PYTHONS[0]} to {PYTHONS[-1]}"
-    comment = (
-        f"# Cut out of requirements.lock by `make lock`: the toolkit with {', '.join(extras)}, Linux, {pythons}.\n"
-    )
+    comment = f"# Cut out of requirements.lock by `make lock`: {what}, Linux, {pythons}.\n"
     return comment + "".join(f"{by_name[name]}\n" for name in sorted(found.keys() - {ELSEWHERE}))
 
 

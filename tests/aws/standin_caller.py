@@ -42,6 +42,7 @@ _ACTIONS = {
 }
 # Where a request says what it is about.
 NAMED = {
+    ("secretsmanager", "SecretId"): "arn:aws:secretsmanager:us-west-2:{account}:secret:{name}-abcdef",
     ("sagemaker", "EndpointName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint/{name}",
     ("sagemaker", "EndpointConfigName"): "arn:aws:sagemaker:us-west-2:{account}:endpoint-config/{name}",
     ("sagemaker", "ModelName"): "arn:aws:sagemaker:us-west-2:{account}:model/{name}",

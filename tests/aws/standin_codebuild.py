@@ -6,7 +6,7 @@ is known already is the earlier build is so too ("ensure the idempotency").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from standin_startup import AsRole
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 
-GROUP = "/aws/codebuild/toolkit-image-build"
+_GROUPS = "/aws/codebuild/"
 _PAGE_LINES = 3
 _ORDER = ("SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "PRE_BUILD", "BUILD", "POST_BUILD")
 
@@ -48,6 +48,7 @@ class _Build:
     looks: int = 0
     ended: str = ""
     is_read: bool = False
+    is_run: bool = False
 
 
 @dataclass
@@ -66,6 +67,7 @@ class CodeBuild:
             "codebuild:StartBuild": self._start,
             "codebuild:BatchGetBuilds": self._get,
             "codebuild:StopBuild": self._stop,
+            "codebuild:ListBuildsForProject": self._list,
             "logs:GetLogEvents": self._log,
         }
 
@@ -73,6 +75,18 @@ class CodeBuild:
     def started(self) -> list[dict[str, Any]]:
         """Requests, in their order."""
         return [build.request for build in self._builds.values()]
+
+    def run(self, region: str, machine: Callable[[Mapping[str, Any], Mapping[str, Any]], BuildScript]) -> None:
+        """Have builds that are under way and were not run yet go as `machine` finds, which gets project and request."""
+        for build in self._builds.values():
+            if not (build.is_run or build.ended or build.script.status != "SUCCEEDED"):
+                project = codebuild_backends[ACCOUNT][region].codebuild_projects[build.request["projectName"]]
+                build.is_run, build.script = True, machine(project.project_metadata, build.request)
+
+    def _list(self, call: Call) -> object:
+        """The newest first, a page."""
+        project = call.request["projectName"]
+        return {"ids": [name for name, item in self._builds.items() if item.request["projectName"] == project][::-1]}
 
     def _start(self, call: Call) -> object:
         name, token = call.request["projectName"], call.request.get("idempotencyToken")
@@ -95,7 +109,7 @@ class CodeBuild:
         repository = variables.get("DESTINATION", "/").partition("/")[2].partition(":")[0]
         allowed = [
             role.get(f"s3://{call.request.get('sourceLocationOverride', '')}", "GetObject", "GetObjectVersion"),
-            role.write_log(GROUP, "1", lists=False),
+            role.write_log(f"{_GROUPS}{call.request['projectName']}", "1", lists=False),
             not role.pull(variables.get("BASE_IMAGE", "")),
             not repository or not role.push(repository),
         ]
@@ -135,7 +149,7 @@ class CodeBuild:
             phases.append({"phaseType": "COMPLETED"})
         else:
             del phases[-1]["phaseStatus"]
-        has_log = "PROVISIONING" in reached
+        log = {"groupName": _GROUPS + build.request["projectName"], "streamName": _stream(build)}
         return {
             "id": build.id,
             "projectName": build.request["projectName"],
@@ -144,12 +158,13 @@ class CodeBuild:
             "currentPhase": phases[-1]["phaseType"],
             "phases": phases,
             "serviceRole": role,
-            "logs": {"groupName": GROUP, "streamName": _stream(build)} if has_log else {},
+            "source": {"type": "S3", "location": build.request.get("sourceLocationOverride", "")},
+            "logs": log if "PROVISIONING" in reached else {},
         }
 
     def _log(self, call: Call) -> object:
         """A page of a few lines; the same token again says that it was the last."""
-        if call.request["logGroupName"] != GROUP:
+        if not call.request["logGroupName"].startswith(_GROUPS):
             return None
         (build,) = (item for item in self._builds.values() if _stream(item) == call.request["logStreamName"])
         if "INSTALL" not in build.script.phases[: build.looks] and not build.ended:

@@ -20,6 +20,7 @@ from toolkit.planning.record import Record
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import ensure_project
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.platform import SageMakerPlatform
 from toolkit.platforms.sagemaker.rules import RULES
@@ -145,9 +146,10 @@ def test_a_key_asks_for_a_grant_unless_its_own_policy_allows_it(tmp_path: Path) 
 
 def test_the_first_build_makes_its_project(standin: StandIn, tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path, CREATE + "container: {builder: codebuild}\n")
-    found = [item for item in permissions(recipe, HERE) if "the CodeBuild project exists already" in item.unless]
+    unless = f"the CodeBuild project {IMAGE_PROJECT.name} exists already"
+    found = [item for item in permissions(recipe, HERE) if unless in item.unless]
     standin.calls.clear()
-    ensure_project(Clients(standin.session()), lambda _: None, lambda _: None)
+    ensure_project(Clients(standin.session()), IMAGE_PROJECT, lambda _: None, lambda _: None)
     asked = {action_of(call) for call in standin.calls} - {"codebuild:BatchGetProjects", "sts:GetCallerIdentity"}
     listed = {action for item in found for action in item.actions}
     assert listed - asked == {"iam:TagRole", "iam:PassRole"}  # which AWS checks without a call

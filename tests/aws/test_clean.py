@@ -71,6 +71,7 @@ def leave_everything(standin: StandIn) -> dict[str, Any]:
         "training/gone/k1/output/head/model.safetensors",
         "neuron/k1/compiled.bin",
         "image-build/one.zip",
+        "staging-jobs/one.zip",
         "leases/gone",
         "somebody/elses",
     ):
@@ -102,6 +103,7 @@ LEFT = {
     f"s3://{BUCKET}/training/gone/k1/",
     f"s3://{BUCKET}/neuron/k1/",
     f"s3://{BUCKET}/image-build/one.zip",
+    f"s3://{BUCKET}/staging-jobs/one.zip",
     f"s3://{BUCKET}/leases/gone",
     "toolkit/gone:one",
     "toolkit/gone:one-staged-1",
@@ -265,7 +267,7 @@ def test_it_asks_and_removes_nothing_without_a_yes(standin: StandIn, capsys: pyt
     before = standin.leftovers()
     assert run(["clean", "--platform", "sagemaker"]) == 2
     printed = capsys.readouterr()
-    assert "Remove 12 things" in printed.err
+    assert "Remove 13 things" in printed.err
     assert "goes  weights " in printed.err
     assert standin.leftovers() == before
 

@@ -30,6 +30,7 @@ from toolkit.platforms.sagemaker.build import CodeBuildBuilder, build_image
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.codebuild_project import template
 from toolkit.platforms.sagemaker.errors import aws_errors
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.kinds.image import images
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.recipe.recipe import Recipe
@@ -156,7 +157,7 @@ def test_who_may_not_make_it_is_sent_to_an_admin(build: Make, standin: StandIn, 
 
 def test_the_admins_template_makes_what_the_first_build_makes(build: Make, clients: Clients) -> None:
     build()
-    made = template(Account(ACCOUNT, "us-west-2"))["Resources"]
+    made = template(Account(ACCOUNT, "us-west-2"), IMAGE_PROJECT)["Resources"]
     (project,) = clients.codebuild.batch_get_projects(names=["toolkit-image-build"])["projects"]
     role = clients.iam.get_role(RoleName=ROLE)["Role"]
     assert made["Project"]["Properties"]["Source"]["BuildSpec"] == project["source"]["buildspec"]
@@ -167,7 +168,7 @@ def test_the_admins_template_makes_what_the_first_build_makes(build: Make, clien
 
 @pytest.mark.parametrize("region", ["us-west-2", "cn-north-1"])
 def test_cloudformation_knows_all_that_the_template_says(region: str) -> None:
-    text = json.dumps(template(Account(ACCOUNT, region)))
+    text = json.dumps(template(Account(ACCOUNT, region), IMAGE_PROJECT))
     assert [f"{found.rule.id}: {found.message}" for found in lint(text, regions=[region])] == []
 
 

@@ -257,6 +257,20 @@ def test_the_admins_template_is_printed_and_nothing_is_made(
     assert standin.leftovers() == []
 
 
+def test_the_template_for_a_job_that_stages_weights_is_that_of_the_recipes_needs(
+    recipe: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = HUB_RECIPE.replace("platform: {", "platform: {staging: in-account, hub_token_secret: hf, ")
+    path = write_hub_pair(recipe.parent, text)
+    assert run(["build", str(path), "--staging-template"]) == 0
+    made = json.loads(capsys.readouterr().out)["Resources"]
+    assert made["Project"]["Properties"]["Name"].startswith("toolkit-weights-")
+    assert ":secret:hf-*" in json.dumps(made["Role"])
+    path.write_text(text.replace("staging: in-account, ", ""))
+    assert run(["build", str(path), "--staging-template"]) == 2
+    assert "Write `staging: in-account` under `platform`" in capsys.readouterr().err
+
+
 def test_a_base_that_is_not_there_ends_the_deploy_before_anything_else_is_made(recipe: Path, standin: StandIn) -> None:
     recipe.write_text(recipe.read_text().replace("/base:1", "/base:2"))
     with pytest.raises(ApplyError, match="base:2"):

@@ -24,7 +24,8 @@ from toolkit.loading import load
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.codebuild_project import PROJECT, ensure_project
+from toolkit.platforms.sagemaker.codebuild_project import Project, ensure_project
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.known import catalogue
@@ -228,13 +229,13 @@ def test_an_organization_that_wants_a_tag(standin: StandIn, tmp_path: Path) -> N
 def test_the_builds_role_takes_all_that_it_is_given(standin: StandIn) -> None:
     """A build from AWS's own base, pushed to a repository of the toolkit's."""
     clients = Clients(standin.session())
-    bucket = make(standin, clients)
+    bucket = make(standin, clients, IMAGE_PROJECT)
     variables = {
         "DESTINATION": f"{ACCOUNT}.dkr.ecr.us-west-2.amazonaws.com/toolkit/hub:1",
         "BASE_IMAGE": "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:0.30",
     }
     build: Any = clients.codebuild.start_build(
-        projectName=PROJECT,
+        projectName=IMAGE_PROJECT.name,
         sourceLocationOverride=f"{bucket}/image-build/1.zip",
         environmentVariablesOverride=[{"name": name, "value": value} for name, value in variables.items()],
     )
@@ -244,9 +245,9 @@ def test_the_builds_role_takes_all_that_it_is_given(standin: StandIn) -> None:
     assert needless(standin) == set()
 
 
-def make(standin: StandIn, clients: Clients) -> str:
+def make(standin: StandIn, clients: Clients, project: Project) -> str:
     """The project, which CodeBuild takes only when it knows its role; the toolkit's bucket."""
     pauses: list[float] = []
-    ensure_project(clients, lambda _: None, pauses.append)
+    ensure_project(clients, project, lambda _: None, pauses.append)
     assert pauses
     return bucket_name(Account(ACCOUNT, "us-west-2"))

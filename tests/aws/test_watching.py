@@ -46,8 +46,12 @@ def watchers(recipe: Recipe) -> list[Resource]:
     return wanted(recipe, *WATCHING, account=HERE)
 
 
+def _nothing(request: object, progress: object) -> None:
+    pass
+
+
 def make(clients: Clients, resources: Sequence[Resource]) -> None:
-    work = Work(clients, Told(), open_files, lambda request, progress: None, lambda *_: nullcontext())
+    work = Work(clients, Told(), open_files, _nothing, lambda *_: nullcontext(), _nothing)
     for item in resources:
         kind_of(item.kind).create(work, item.request)
 

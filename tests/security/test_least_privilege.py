@@ -19,9 +19,12 @@ from pairs import recipe_with, write_hub_pair
 
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.clients import Clients
+from toolkit.platforms.sagemaker.codebuild_project import Project
 from toolkit.platforms.sagemaker.codebuild_project import template as codebuild_template
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.kinds.base import Look
 from toolkit.platforms.sagemaker.kinds.bucket import bucket, make_bucket, read_uses
+from toolkit.platforms.sagemaker.staging_job import staging_project
 from toolkit.recipe.recipe import Recipe
 
 NAME = "toolkit-123456789012-us-west-2"
@@ -167,10 +170,11 @@ def test_no_role_is_given_to_others(recipe: Recipe, call: Call) -> None:
     assert [allows(trust, call) for trust in trusts(recipe)] == [False]
 
 
-def test_the_role_of_builds_is_given_to_its_own_project_only() -> None:
-    (role,) = of_type(codebuild_template(ACCOUNT), "AWS::IAM::Role")
+@pytest.mark.parametrize("built", [IMAGE_PROJECT, staging_project("hub", None)], ids=lambda built: str(built.name))
+def test_the_role_of_builds_is_given_to_its_own_project_only(built: Project) -> None:
+    (role,) = of_type(codebuild_template(ACCOUNT, built), "AWS::IAM::Role")
     trust = role["Properties"]["AssumeRolePolicyDocument"]
-    project = f"arn:aws:codebuild:{ACCOUNT.region}:{ACCOUNT.id}:project/toolkit-image-build"
+    project = f"arn:aws:codebuild:{ACCOUNT.region}:{ACCOUNT.id}:project/{built.name}"
     own = Call("codebuild.amazonaws.com", ACCOUNT.id, project)
     assert allows(trust, own)
     for other in (replace(own, source=f"{project}2"), replace(own, account="999999999999"), Call()):

@@ -18,7 +18,17 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tools.requirements_lock import ELSEWHERE, LOCK, PARTS, PYTHONS, is_needed, part, pins
+from tools.requirements_lock import (
+    ELSEWHERE,
+    LOCK,
+    PARTS,
+    PYTHONS,
+    STAGING_LOCK,
+    is_needed,
+    part,
+    pins,
+    staging_part,
+)
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ("requirements.lock", "requirements-torch.lock")
@@ -36,7 +46,7 @@ def locked() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-@pytest.mark.parametrize("name", [*LOCKS, *PARTS])
+@pytest.mark.parametrize("name", [*LOCKS, *PARTS, STAGING_LOCK])
 def test_every_pin_has_its_hashes_and_no_line_names_an_index(name: str) -> None:
     text = (ROOT / name).read_text()
     entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text, flags=re.M).strip())
@@ -53,6 +63,10 @@ def test_what_the_project_asks_for_is_pinned(requirement: Requirement) -> None:
 @pytest.mark.parametrize("name", PARTS)
 def test_what_the_demo_and_ci_install_is_cut_out_of_the_lock(name: str) -> None:
     assert (ROOT / name).read_text() == part(LOCK.read_text(), PARTS[name]), "make lock"
+
+
+def test_what_a_job_installs_that_stages_weights_is_cut_out_of_the_lock() -> None:
+    assert (ROOT / STAGING_LOCK).read_text() == staging_part(LOCK.read_text()), "make lock"
 
 
 @pytest.mark.parametrize("name", PARTS)

@@ -252,14 +252,21 @@ def build(
             help="Print the CloudFormation template of the CodeBuild project that `codebuild` needs. Builds nothing.",
         ),
     ] = False,
+    staging_template: Annotated[
+        bool,
+        typer.Option(
+            "--staging-template",
+            help="Print that of the CodeBuild project that `platform.staging: in-account` needs. Builds nothing.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Build the image of a recipe that has a `container`, and push it to ECR, unless ECR has it already."""
     from toolkit.api import images
     from toolkit.platforms.sagemaker.images import SEVERITIES
 
-    if admin_template:
-        _print_admin_template(recipe)
+    if admin_template or staging_template:
+        _print_admin_template(recipe, staging=staging_template)
         return
     if key and not verify:
         raise UsageError("--key is for --verify", hint="To sign, write --sign KEY.")
@@ -278,14 +285,21 @@ def build(
     exit_unless(not any(weaknesses.get(severity) for severity in SEVERITIES[: SEVERITIES.index(worst.upper()) + 1]))
 
 
-def _print_admin_template(recipe: str) -> None:
+def _print_admin_template(recipe: str, *, staging: bool) -> None:
     from toolkit.loading import load
-    from toolkit.platforms.sagemaker.codebuild_project import PROJECT, template
+    from toolkit.platforms.sagemaker.codebuild_project import template
+    from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
+    from toolkit.platforms.sagemaker.staging_job import project_of
     from toolkit.registry import open_platform
 
-    account = open_platform("sagemaker", load(recipe).region).account()
-    print(json.dumps(template(account), indent=2))  # noqa: T201
-    deploy = f"aws cloudformation deploy --template-file FILE --stack-name {PROJECT} --region {account.region}"
+    loaded = load(recipe)
+    project = project_of(loaded) if staging else IMAGE_PROJECT
+    if project is None:
+        message = f"{recipe}: no job copies its models to S3"
+        raise UsageError(message, hint="Write `staging: in-account` under `platform`, for models of the hub.")
+    account = open_platform("sagemaker", loaded.region).account()
+    print(json.dumps(template(account, project), indent=2))  # noqa: T201
+    deploy = f"aws cloudformation deploy --template-file FILE --stack-name {project.name} --region {account.region}"
     say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")
 
 

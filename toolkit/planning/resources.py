@@ -23,8 +23,8 @@ class Account:
     `role` is the ARN of an execution role that exists, None when one is to be made, and `role_source` whose it is;
     `digests` gives `repository@sha256:…` for each image URI that the registry could be asked for; `jumpstart` has the
     hub's entries of the JumpStart models in question, by id; `bucket` is one of the user's own that takes the place of
-    the toolkit's. A platform without accounts has a `scope` instead, such as
-    a cluster's `context/namespace`, and no region.
+    the toolkit's; `is_far`: what this machine sends there goes over the internet. A platform without accounts has a
+    `scope` instead, such as a cluster's `context/namespace`, and no region.
     """
 
     id: str
@@ -35,6 +35,7 @@ class Account:
     scope: str = ""
     role_source: str = ""
     bucket: str = ""
+    is_far: bool = False
 
     @property
     def location(self) -> str:

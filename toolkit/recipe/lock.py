@@ -113,6 +113,7 @@ def pinned(recipe: Recipe, lock: Lock | None) -> Recipe:
         sized,
         target=recipe.target.edit(revision=_revision(recipe.target, lock.target)),
         speculation=speculation,
+        model_bytes={source.model: facts.weight_bytes for _, source, facts in models if facts.weight_bytes},
         staged_files={source.model: facts.files for _, source, facts in models if _knows(source, facts)},
         other_files={(key, source.model): _others(source, facts, recipe) for key, source, facts in models},
         image_digests=lock.images,

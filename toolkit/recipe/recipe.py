@@ -83,6 +83,7 @@ class Recipe:
     platform_rules: PlatformTraits = field(repr=False, compare=False)
     lines: Mapping[str, int] = field(repr=False, default_factory=dict)
     weight_bytes: int | None = None
+    model_bytes: Mapping[str, int] = field(repr=False, default_factory=dict)
     target_type: str = ""
     download_timeout: int | None = None
     staged_files: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)

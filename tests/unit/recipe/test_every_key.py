@@ -194,6 +194,7 @@ NO_REQUEST: Mapping[str, str] = {
             "platform.region",
             "platform.role",
             "platform.routing",
+            "platform.staging",
             "container.builder",
             "rollout",
             "observability.log_retention_days",

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from botocore.exceptions import ClientError
 
 from toolkit.apply.progress import Progress
 from toolkit.errors import BuildError
@@ -34,32 +31,23 @@ from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
 from toolkit.platforms.image import spec_of
 from toolkit.platforms.sagemaker import codebuild_project
-from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.codebuild_project import PROJECT, SOURCES, ensure_project
+from toolkit.platforms.sagemaker.codebuild_project import ensure_project
+from toolkit.platforms.sagemaker.codebuild_run import Builds, failed_phase, own_lines
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.images import ECR_HOST, registry_access, remove_staged
-from toolkit.platforms.sagemaker.observe import log_pages
-from toolkit.platforms.sagemaker.rules.names import bucket_name
-from toolkit.recipe.content import digest
-from toolkit.text import without_colours
 
 if TYPE_CHECKING:
-    from types_boto3_codebuild.type_defs import BuildPhaseTypeDef, BuildTypeDef
+    from types_boto3_codebuild.type_defs import BuildTypeDef
 
     from toolkit.images.signing import PublicKey, SigningKey  # imports what only the extra `sign` has
 
-# A build takes minutes, its log is to be read as it comes, and a look costs two calls of an account that has others.
-_POLL_SECONDS = 5.0
-_KEPT_LINES = 200
 _SHOWN_LINES = 8
-_TOKEN_CHARACTERS = 32
-# AWS knows a token for five minutes; more failed builds of the same content than that do not fit in.
-_REMEMBERED_BUILDS = 5
-_AGENT = "[Container]"  # how lines begin that are CodeBuild's own
 _REFUSED = re.compile(r"denied|not authorized|no basic auth|403 forbidden", re.I)
-_ROOM = f"Give the project {PROJECT} a larger compute type, or make the image smaller."
+_PROJECT = IMAGE_PROJECT.name
+_ROOM = f"Give the project {_PROJECT} a larger compute type, or make the image smaller."
 _HINTS = {
-    "TIMED_OUT": f"Give the project {PROJECT} more minutes (timeoutInMinutes), or do less in `container.dockerfile`.",
+    "TIMED_OUT": f"Give the project {_PROJECT} more minutes (timeoutInMinutes), or do less in `container.dockerfile`.",
     "STOPPED": "Somebody stopped it. Run the same command to build again.",
     "FAULT": "CodeBuild itself failed. Run the same command to build again.",
 }
@@ -158,7 +146,7 @@ def _choose(spec: ImageSpec, wanted: str | None, login: _Login, sleep: Callable[
     missing = {"docker": docker.unavailable(), "buildah": buildah.unavailable()}
     if all(missing.values()):
         # What does not exist yet, a project and a role, is made only for who asks for codebuild by name.
-        missing["codebuild"] = codebuild_project.unavailable(login.clients)
+        missing["codebuild"] = codebuild_project.unavailable(login.clients, IMAGE_PROJECT)
     for name, why in missing.items():
         if why is None:
             return builders[name]
@@ -190,102 +178,19 @@ class CodeBuildBuilder:
         """
         target = parse(destination)
         variables = _variables(spec, target)
-        ensure_project(self.clients, log, self.sleep)
-        bucket = bucket_name(self.clients.account)
+        ensure_project(self.clients, IMAGE_PROJECT, log, self.sleep)
+        builds = Builds(self.clients, IMAGE_PROJECT, log, self.sleep)
         with build_context(spec) as context:
             archive = context.parent / "source.zip"
-            key = f"{SOURCES}{pack(context, archive)}.zip"
-            self.clients.s3.upload_file(str(archive), bucket, key)
-        request = {
-            "projectName": PROJECT,
-            "sourceLocationOverride": f"{bucket}/{key}",
-            "environmentVariablesOverride": [{"name": name, "value": value} for name, value in variables.items()],
-        }
-        identity = self._start(request)
-        tail = _Tail(self.clients, log)
-        try:
-            build = self._follow(identity, tail)
-        except KeyboardInterrupt:
-            self._stop(identity, log)
-            self.clients.s3.delete_object(Bucket=bucket, Key=key)
-            raise
-        self.clients.s3.delete_object(Bucket=bucket, Key=key)
+            source = f"{IMAGE_PROJECT.sources}{pack(context, archive)}.zip"
+            self.clients.s3.upload_file(str(archive), builds.bucket, source)
+        identity = builds.start_once(source, variables)
+        build, lines = builds.follow(identity, source)
         if build["buildStatus"] != "SUCCEEDED":
-            raise _failure(build, tuple(tail.lines), spec, target)
+            raise _failure(build, lines, spec, target)
         with Registry(target.registry, self.credentials) as registry:
             pushed = find_image(registry, staging_reference(target, identity.rpartition(":")[2]))
             return publish(registry, target, pushed.as_schema_2())
-
-    def _start(self, request: Mapping[str, Any]) -> str:
-        """Start a build, or take up the one that an earlier try of the same content has started; its id."""
-        codebuild, token, identity = self.clients.codebuild, digest(request), ""
-        for _ in range(_REMEMBERED_BUILDS):
-            answer = codebuild.start_build(**request, idempotencyToken=token[:_TOKEN_CHARACTERS])
-            identity = answer["build"]["id"]
-            build = self._look(identity)
-            # None has ended at the first look: one that has is an earlier try's.
-            if not build["buildComplete"] or build["buildStatus"] == "SUCCEEDED":
-                break
-            token = digest([token, identity])
-        return identity
-
-    def _follow(self, identity: str, tail: _Tail) -> BuildTypeDef:
-        """The build when it has ended and its log has been read to the end."""
-        while True:
-            build = self._look(identity)
-            tail.read(build)
-            if build["buildComplete"]:
-                break
-            self.sleep(_POLL_SECONDS)
-        self.sleep(_POLL_SECONDS)  # its last lines, which say why, come a little later than its end
-        tail.read(build)
-        return build
-
-    def _look(self, identity: str) -> BuildTypeDef:
-        (build,) = self.clients.codebuild.batch_get_builds(ids=[identity])["builds"]
-        return build
-
-    def _stop(self, identity: str, log: Log) -> None:
-        try:
-            self.clients.codebuild.stop_build(id=identity)
-        except ClientError as error:
-            log(f"cannot stop the build {identity}, which may still be running: {error}")
-
-
-@dataclass
-class _Tail:
-    """A build's log: each line goes to `log` once, and the last ones are kept."""
-
-    clients: Clients
-    log: Log
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT_LINES))
-    _token: str | None = None
-    _phase: str = ""
-    _is_closed: bool = False
-
-    def read(self, build: BuildTypeDef) -> None:
-        """Take what is new, to the last page; before there is a log, the name of the phase."""
-        log = build.get("logs", {})
-        if build["currentPhase"] != self._phase:
-            self._phase = build["currentPhase"]
-            self.log(f"codebuild: {self._phase}")
-        if self._is_closed or "streamName" not in log:
-            return
-        try:
-            self._take(log["groupName"], log["streamName"])
-        except ClientError as error:
-            if is_denied(error):
-                self._is_closed = True
-                self.log("codebuild: you may not read its log (logs:GetLogEvents)")
-            elif not is_missing(error):  # its stream comes with its machine
-                raise
-
-    def _take(self, group: str, stream: str) -> None:
-        for page in log_pages(self.clients, group, stream, self._token):
-            for line in [line for event in page["events"] for line in without_colours(event["message"]).splitlines()]:
-                self.lines.append(line)
-                self.log(line)
-            self._token = page["nextForwardToken"]
 
 
 def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
@@ -300,9 +205,9 @@ def _variables(spec: ImageSpec, target: Reference) -> dict[str, str]:
 
 def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, target: Reference) -> BuildError:
     """Why a build ended without an image: the phase, the step, the last lines, and what to do."""
-    status, phase = build["buildStatus"], _failed_phase(build)
+    status, phase = build["buildStatus"], failed_phase(build)
     said = [item.get("message", "") for item in phase.get("contexts", [])]
-    ended = Ended(1, tuple(line for line in lines if line.strip() and not line.startswith(_AGENT)) or tuple(said))
+    ended = Ended(1, own_lines(build, lines))
     phase_name = phase.get("phaseType", build["currentPhase"])
     what = f"codebuild, {status} in {phase_name}"
     if (status, phase_name) == ("FAILED", "BUILD"):
@@ -318,14 +223,8 @@ def _failure(build: BuildTypeDef, lines: tuple[str, ...], spec: ImageSpec, targe
     return BuildError("\n  | ".join((error.message, *ended.lines[-_SHOWN_LINES:])), hint=hint)
 
 
-def _failed_phase(build: BuildTypeDef) -> BuildPhaseTypeDef:
-    went_well = (None, "SUCCEEDED", "IN_PROGRESS")
-    none: BuildPhaseTypeDef = {}
-    return next((item for item in build.get("phases", []) if item.get("phaseStatus") not in went_well), none)
-
-
 def _role_hint(build: BuildTypeDef) -> str:
-    role = build.get("serviceRole", f"the role of the project {PROJECT}").rpartition("/")[2]
+    role = build.get("serviceRole", f"the role of the project {_PROJECT}").rpartition("/")[2]
     return (
         f"The build runs under {role}: let it pull the base and push to the repository. As the toolkit makes it, it "
         "pulls from this account and from AWS's registry of the region, and pushes to toolkit/*."

@@ -75,6 +75,11 @@ class AwsPlatform(PlatformSection):
     capacity_reservation: PlanArn | None = Field(
         None, description="ARN of the reserved capacity to run on, and on nothing else"
     )
+    staging: Literal["here", "in-account"] = Field(
+        "here",
+        description="who copies models from the hub to S3: `here`, this machine; `in-account`: a job of CodeBuild, "
+        "with the token of `hub_token_secret` or none",
+    )
     kms_key: NonEmptyStr | None = Field(
         None, description="KMS key, id or ARN, that encrypts staged weights, the instances' volumes and built images"
     )

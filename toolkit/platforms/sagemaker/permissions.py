@@ -15,7 +15,8 @@ from dataclasses import replace
 from toolkit.engines.arguments import builds
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.planning.resources import Account
-from toolkit.platforms.sagemaker.codebuild_project import LOG_GROUP, PROJECT_PRINCIPAL, project_arn, project_role
+from toolkit.platforms.sagemaker.codebuild_project import PROJECT_PRINCIPAL, Project
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.kinds.image import repository_of
 from toolkit.platforms.sagemaker.kinds.monitoring import alarm_prefix, dashboard_name
@@ -24,7 +25,8 @@ from toolkit.platforms.sagemaker.rules.arms import endpoint_name
 from toolkit.platforms.sagemaker.rules.checks.account import Permission
 from toolkit.platforms.sagemaker.rules.jumpstart import ids
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
-from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, made_role_arn, trainer
+from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, key_arn, made_role_arn, secret_arn, trainer
+from toolkit.platforms.sagemaker.staging_job import project_of
 from toolkit.recipe.recipe import Recipe
 
 SCALING_ROLE = "AWSServiceRoleForApplicationAutoScaling_SageMakerEndpoint"
@@ -64,6 +66,8 @@ def permissions(
         needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
         needed += _training(account)
+    if project := project_of(recipe):
+        needed += [*_builds(project, account, "ListBuildsForProject"), *_project(project, account)]
     if key := aws(recipe).kms_key:
         # Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions).
         actions = ["kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKey"]
@@ -75,8 +79,7 @@ def permissions(
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
         needed.append(_allow("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
     if secret := recipe.platform.hub_token_secret:
-        arn = secret if secret.startswith("arn:") else _arns(account, "secretsmanager", "secret:", f"{secret}-*")[0]
-        needed.append(_allow("secretsmanager", "GetSecretValue", arn))
+        needed.append(_allow("secretsmanager", "GetSecretValue", secret_arn(secret, account)))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
         needed += _scaling(recipe, account, scaling_role_exists)
     elif scales_now:
@@ -127,16 +130,20 @@ def _images(recipe: Recipe, account: Account) -> Iterator[Permission]:
     ours = _arns(account, "ecr", "repository/", repository_of(recipe))
     yield _allow("ecr", f"{making} {kept} {pushing} {reading}", *ours)
     if recipe.container and recipe.container.builder == "codebuild":
-        yield _allow("codebuild", "BatchGetProjects StartBuild BatchGetBuilds StopBuild", project_arn(account))
-        yield _allow("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{LOG_GROUP}:*"))
-        yield from _project(account)
+        yield from _builds(IMAGE_PROJECT, account)
+        yield from _project(IMAGE_PROJECT, account)
 
 
-def _project(account: Account) -> Iterator[Permission]:
-    """The project and its role; see `toolkit build --admin-template`."""
-    role = f"arn:{account.partition}:iam::{account.id}:role/{project_role(account)}"
-    unless = "the CodeBuild project exists already (toolkit build RECIPE --admin-template)"
-    yield Permission(("codebuild:CreateProject",), (project_arn(account),), unless=unless)
+def _builds(project: Project, account: Account, more: str = "") -> Iterator[Permission]:
+    yield _allow("codebuild", f"BatchGetProjects StartBuild BatchGetBuilds StopBuild {more}", project.arn(account))
+    yield _allow("logs", "GetLogEvents", *_arns(account, "logs", "log-group:", f"{project.log_group}:*"))
+
+
+def _project(project: Project, account: Account) -> Iterator[Permission]:
+    """A project of CodeBuild and its role; see its `template_command`."""
+    role = f"arn:{account.partition}:iam::{account.id}:role/{project.role(account)}"
+    unless = f"the CodeBuild project {project.name} exists already ({project.template_command})"
+    yield Permission(("codebuild:CreateProject",), (project.arn(account),), unless=unless)
     yield Permission(("iam:CreateRole", "iam:TagRole", "iam:PutRolePolicy"), (role,), unless=unless)
     yield Permission(("iam:PassRole",), (role,), {"iam:PassedToService": PROJECT_PRINCIPAL}, unless)
 

@@ -45,6 +45,7 @@ from toolkit.platforms.sagemaker.observe import endpoint_status
 from toolkit.platforms.sagemaker.role import ROLE_VARIABLE, STUDIO_METADATA, FoundRole, find_role
 from toolkit.platforms.sagemaker.rules import RULES
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
+from toolkit.platforms.sagemaker.rules.in_account import is_in_aws
 from toolkit.platforms.sagemaker.rules.jumpstart import Entries, ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.metrics import TRAINING_LOG_GROUP, log_groups
 from toolkit.platforms.sagemaker.rules.names import BUCKET_VARIABLE, on_aws, sender_lease
@@ -79,6 +80,7 @@ class SageMakerPlatform:
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 5.0
     studio_metadata: Path = STUDIO_METADATA
+    is_in_aws: Callable[[], bool] = is_in_aws
     fresh_roles: execute.FreshRoles = field(default_factory=execute.FreshRoles)
 
     def account(self, recipe: Recipe | None = None) -> Account:
@@ -92,7 +94,8 @@ class SageMakerPlatform:
         digests = images.digests(self.clients, uris)
         role = self._role(recipe)
         arn, source = (role.arn, role.source) if role else (None, "")
-        return replace(account, role=arn, role_source=source, digests=digests)
+        far = not self.is_in_aws()
+        return replace(account, role=arn, role_source=source, digests=digests, is_far=far)
 
     def jumpstart_entries(self, recipe: Recipe) -> Entries:
         return {name: read_jumpstart(self.clients, name) for name in ids(recipe)}
@@ -121,6 +124,11 @@ class SageMakerPlatform:
         from toolkit.platforms.sagemaker.build import build_image
 
         build_image(self.clients, request, progress)
+
+    def _stage_in_account(self, request: Mapping[str, Any], progress: Progress) -> None:
+        from toolkit.platforms.sagemaker.staging_job import stage_in_account
+
+        stage_in_account(self.clients, request, progress, self.sleep)
 
     def with_digest(self, image: str) -> str:
         with aws_errors(f"looking at {image}"):
@@ -185,7 +193,8 @@ class SageMakerPlatform:
     def execute(self, action: Action, progress: Progress) -> None:
         kind = next(kind for kind in self.rules.kinds if kind.kind == action.kind)
         pause = partial(self.sleep, self.poll_seconds)
-        work = Work(self.clients, progress, self.open_files, self.build_image, partial(self._sending, progress))
+        sending = partial(self._sending, progress)
+        work = Work(self.clients, progress, self.open_files, self.build_image, sending, self._stage_in_account)
         with aws_errors(str(action)):
             if action.verb != "create":
                 self._wait_settled(action, progress)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.errors import UsageError
 from toolkit.planning.resources import NO_ACCOUNT, Account
+from toolkit.platforms.sagemaker.rules.in_account import is_in_aws
 from toolkit.platforms.sagemaker.rules.names import own_bucket
 from toolkit.recipe.recipe import Recipe
 
@@ -83,7 +84,8 @@ class SageMakerSession:
         import botocore.session
 
         configured = botocore.session.Session().get_config_variable("region")
-        return Account(NO_ACCOUNT, scope or configured or _SOME_REGION, bucket=own_bucket(os.environ))
+        region, far = scope or configured or _SOME_REGION, not is_in_aws()
+        return Account(NO_ACCOUNT, region, bucket=own_bucket(os.environ), is_far=far)
 
     def cleaner(self, scope: str | None) -> AwsCleaner:
         from toolkit.platforms.sagemaker.cleaning import AwsCleaner

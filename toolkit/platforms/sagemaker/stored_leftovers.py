@@ -13,13 +13,14 @@ from toolkit.errors import PlatformError
 from toolkit.planning.names import ARTIFACTS_PREFIX
 from toolkit.planning.retention import Leftover
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless
-from toolkit.platforms.sagemaker.codebuild_project import SOURCES
+from toolkit.platforms.sagemaker.image_project import IMAGE_PROJECT
 from toolkit.platforms.sagemaker.in_use import InUse, time_of
 from toolkit.platforms.sagemaker.objects import BucketLease
 from toolkit.platforms.sagemaker.rules.names import (
     CAPTURE_PREFIX,
     LEASES_PREFIX,
     STAGED_PREFIX,
+    STAGING_JOBS_PREFIX,
     TRAINING_PREFIX,
     USES_PREFIX,
     WEIGHTS_PREFIX,
@@ -38,7 +39,8 @@ _PARTS = {  # how many parts of a key name what belongs together
     CAPTURE_PREFIX: 2,
     TRAINING_PREFIX: 3,
     ARTIFACTS_PREFIX: 2,
-    SOURCES: 2,
+    IMAGE_PROJECT.sources: 2,
+    STAGING_JOBS_PREFIX: 2,
 }
 
 
@@ -110,7 +112,7 @@ class Bucket:
             return "training output", self.in_use.reader(self.name, name) or self._trains(owner)
         if f"{prefix}/" == ARTIFACTS_PREFIX:
             return "compiled code", self.in_use.reader(self.name, name)
-        return ("build context", "") if f"{prefix}/" == SOURCES else ("", "")
+        return ("build context", "") if f"{prefix}/" in (IMAGE_PROJECT.sources, STAGING_JOBS_PREFIX) else ("", "")
 
     def _trains(self, recipe: str) -> str:
         return f"a job of {recipe} runs" if any(job.startswith(recipe) for job in self.in_use.jobs) else ""

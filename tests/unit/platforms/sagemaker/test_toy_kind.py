@@ -82,12 +82,16 @@ def seen(clients: Topics) -> Observed:
     return observe(look, [TOPIC])
 
 
+def _nothing(request: object, progress: object) -> None:
+    pass
+
+
 def test_it_is_planned_made_found_and_removed(recipe: Recipe) -> None:
     clients, resources = Topics(), WITH_TOPICS.desired([recipe], ACCOUNT)
     (made,) = [item for item in planned(recipe, resources, seen(clients)) if item.kind == "Topic"]
     assert (made.verb, made.request) == ("create", {"TopicName": "hub"})
 
-    work = Work(cast(Clients, clients), Told(), open_files, lambda request, progress: None, lambda *_: nullcontext())
+    work = Work(cast(Clients, clients), Told(), open_files, _nothing, lambda *_: nullcontext(), _nothing)
     execute.create(TOPIC, work, made, lambda seconds: None, execute.FreshRoles())
     assert clients.topics == {"hub": {"TopicName": "hub"}}
     (found,) = [item for item in planned(recipe, resources, seen(clients)) if item.kind == "Topic"]

@@ -87,6 +87,7 @@ class Work:
     """What creating resources needs.
 
     `build` builds and pushes the image of an Image request. `sending` lets one at a time send to a bucket's prefix.
+    `stage_in_account` has a job send what a Weights request says.
     """
 
     clients: Clients
@@ -94,6 +95,7 @@ class Work:
     open_files: OpenFiles
     build: Callable[[Mapping[str, Any], Progress], None]
     sending: Callable[[str, str], AbstractContextManager[None]]
+    stage_in_account: Callable[[Mapping[str, Any], Progress], None]
 
 
 @dataclass(frozen=True)

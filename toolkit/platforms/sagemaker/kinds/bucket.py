@@ -18,6 +18,7 @@ from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.access import policy
+from toolkit.platforms.sagemaker.rules.in_account import IN_ACCOUNT, estimate
 from toolkit.platforms.sagemaker.rules.model_data import ModelData
 from toolkit.platforms.sagemaker.rules.names import (
     LEASES_PREFIX,
@@ -232,10 +233,11 @@ class WeightsKind(AwsKind):
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
-            return super().decide(resource, existing, observed)
+            return _by_whom(super().decide(resource, existing, observed), resource.request)
         if "Hub" in resource.request:
             complete = existing.state.get("Complete", False)
-            return _all() if complete else Decision("update", "only part of the files is in S3")
+            partly = Decision("update", "only part of the files is in S3")
+            return _all() if complete else _by_whom(partly, resource.request)
         total, arrived = len(resource.request["Files"]), existing.state["Files"]
         return Decision("update", f"{arrived} of {total} files are in S3") if arrived < total else _all()
 
@@ -256,7 +258,10 @@ class WeightsKind(AwsKind):
         with ExitStack() as held:
             if "Hub" in request or "Source" in request:  # what else there is has some kilobytes
                 held.enter_context(work.sending(request["Bucket"], request["Prefix"]))
-            stage_weights(work.clients, request, work.progress, work.open_files)
+            if IN_ACCOUNT in request:
+                work.stage_in_account(request, work.progress)
+            else:
+                stage_weights(work.clients, request, work.progress, work.open_files)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
         for key in (request["Mark"], f"{LEASES_PREFIX}{sender_lease(request['Prefix'])}"):  # of one that died
@@ -280,6 +285,15 @@ def staged(data: Iterable[ModelData], owner: str) -> list[Resource]:
 def _mark(weights: Resource, owner: str) -> Resource:
     name = f"{weights.name}/{owner}"
     return Resource("WeightsReference", name, {"Bucket": weights.request["Bucket"], "Key": f"{USES_PREFIX}{name}"})
+
+
+def _by_whom(decision: Decision, request: Mapping[str, Any]) -> Decision:
+    """With the job that fetches them, if one does, its time and its price."""
+    job = request.get(IN_ACCOUNT)
+    if job is None:
+        return decision
+    seconds, takes = estimate(job.get("Bytes"))
+    return Decision(decision.verb, f"{decision.reason}; a job of CodeBuild fetches them from the hub, {takes}", seconds)
 
 
 def _all() -> Decision:

@@ -26,6 +26,7 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import jumpstart
 from toolkit.platforms.sagemaker.rules.arms import arms
+from toolkit.platforms.sagemaker.rules.in_account import job_request
 from toolkit.platforms.sagemaker.rules.names import STAGED_PREFIX, WEIGHTS_PREFIX, bucket_name
 from toolkit.recipe.content import ContentHash, WeightsFile, digest, manifest_digest, model_manifest
 from toolkit.recipe.model_files import staged_names
@@ -178,7 +179,8 @@ def _weights(source: ModelSource, recipe: Recipe, account: Account) -> Resource:
         staged = recipe.staged_files.get(source.model)
         names = {"Names": list(staged_names(staged, code=recipe.runs_model_code))} if staged else {}
         code = {"Code": True} if recipe.runs_model_code else {}
-        return _resource(name, recipe, account, {**origin, **names, **code, **secret})
+        job = job_request(recipe, recipe.model_bytes.get(source.model))
+        return _resource(name, recipe, account, {**origin, **names, **code, **secret, **job})
     return _listed(
         folder.name, model_manifest(folder, code=recipe.runs_model_code), {"Source": str(folder)}, recipe, account
     )

@@ -37,6 +37,9 @@ USES_PREFIX = "uses/"
 STAGED_PREFIX = "staged/"
 """Name of the empty object that marks weights from the hub as complete."""
 
+STAGING_JOBS_PREFIX = "staging-jobs/"
+"""Prefix in the toolkit's bucket: what jobs that stage weights work on, while they run."""
+
 LEASES_PREFIX = "leases/"
 """Prefix in the toolkit's bucket: leases of endpoints that are being changed."""
 
@@ -133,6 +136,12 @@ def tags(recipe: Recipe, endpoint: str | None = None) -> list[dict[str, str]]:
 def key_arn(key: str, account: Account) -> str:
     """The ARN of a KMS key of the account, from its id or its ARN."""
     return key if key.startswith("arn:") else f"arn:{account.partition}:kms:{account.region}:{account.id}:key/{key}"
+
+
+def secret_arn(secret: str, account: Account) -> str:
+    """The ARN of a secret in policies, from its name or ARN: Secrets Manager puts six characters behind the name."""
+    arn = f"arn:{account.partition}:secretsmanager:{account.region}:{account.id}:secret:{secret}-*"
+    return secret if secret.startswith("arn:") else arn
 
 
 def has_local_disk(instance_type: str) -> bool:

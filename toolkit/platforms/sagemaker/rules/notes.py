@@ -10,7 +10,7 @@ from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image, by_digest, store_of
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.kinds.image import image_uri
-from toolkit.platforms.sagemaker.rules import compilation, jumpstart, jumpstart_entry
+from toolkit.platforms.sagemaker.rules import compilation, in_account, jumpstart, jumpstart_entry
 from toolkit.platforms.sagemaker.rules.model_data import model_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, on_aws
 from toolkit.platforms.sagemaker.rules.price import price_text
@@ -33,6 +33,8 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         role = f"{account.role} ({account.role_source})" if account.role else "a role that is made for it"
         yield f"Account {account.id}, {account.region}: runs as {role}, weights in s3://{bucket_name(account)}"
+    if account.is_far and (text := in_account.suggestion(recipe)):
+        yield text
     if hardware := recipe.engine_rules.hardware:
         yield from hardware.notes(recipe)
     yield from _jumpstart(recipe, account)

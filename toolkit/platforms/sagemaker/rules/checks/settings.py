@@ -12,6 +12,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
 from toolkit.platforms.sagemaker.keys import aws, aws_network
+from toolkit.platforms.sagemaker.rules import in_account
 from toolkit.platforms.sagemaker.rules.checks.capacity import check_capacity
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
 from toolkit.platforms.sagemaker.rules.checks.environment import check_environment, check_quoting, check_region
@@ -38,6 +39,7 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_quoting(recipe)
     yield from _instance_types(recipe, models)
     yield from _network(recipe)
+    yield from _staging(recipe)
     yield from _routing(recipe)
     yield from check_capacity(recipe)
     yield from _key(recipe)
@@ -142,6 +144,15 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
         )
         hint = "Remove it: SageMaker can pull images from ECR without your VPC."
         yield Finding("sagemaker.private-registry", message, "network.private_registry", hint=hint, severity="warning")
+
+
+def _staging(recipe: Recipe) -> Iterator[Finding]:
+    if aws(recipe).staging == "in-account" and not in_account.staged_from_hub(recipe):
+        message = (
+            "a job in the account copies models from the hub to S3, and this recipe has none to copy: folders are sent "
+            "from this machine, S3 and JumpStart are read where they are, and with `weights: hub` containers download"
+        )
+        yield Finding("sagemaker.staging", message, in_account.KEY, hint="Remove it.", severity="warning")
 
 
 def _routing(recipe: Recipe) -> Iterator[Finding]:
