@@ -76,7 +76,7 @@ clean:
 .venv/demo: requirements-demo.lock
 .venv/installed .venv/demo: requirements-torch.lock pyproject.toml
 	@echo "Installing $(LOCK) into .venv: first torch's CPU build, then vLLM's and what else it has. All takes 3.3 GB, the demo's 2.2."
-	@$(if $(shell command -v uv),,echo "uv, which is not here, would do it in half the time: pip install uv")
+	@$(if $(shell command -v uv),,echo "uv (https://docs.astral.sh/uv), which is not here, would do it in half the time.")
 	$(PYTHON) -m venv .venv
 	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
 		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
