@@ -12,7 +12,7 @@ NOT_IN_RUFF := B613,B614,B615,B703
 
 .PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks docs sbom lock format clean
 
-# All that tests need does as well.
+# Where all that tests need is installed, the demo takes that.
 demo: $(or $(wildcard .venv/installed),.venv/demo)
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
@@ -76,10 +76,28 @@ clean:
 .venv/demo: requirements-demo.lock
 .venv/installed .venv/demo: requirements-torch.lock pyproject.toml
 	@echo "Installing $(LOCK) into .venv: first torch's CPU build, then vLLM's and what else it has. All takes 3.3 GB, the demo's 2.2."
-	@$(if $(shell command -v uv),,echo "uv (https://docs.astral.sh/uv), which is not here, would do it in half the time.")
+	@$(if $(shell command -v uv),,echo "uv (https://docs.astral.sh/uv), which is not here, would be faster.")
 	$(PYTHON) -m venv .venv
 	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
 		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
 	$(UV_INSTALL) -r $(LOCK) || $(INSTALL) -r $(LOCK)
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
+
+# Writes the hashes of requirements.lock anew, after a change of a version in it, and the locks that are cut out of it.
+lock: .venv/installed
+	$(BIN)/python -m tools.requirements_lock
+
+# Bill of materials, with licences, of the wheel and of all that is installed beside it (CycloneDX).
+sbom: .venv/installed
+	mkdir -p dist
+	$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --gather-license-texts --output-reproducible \
+		--output-file dist/sbom.json $(BIN)/python
+
+# The documentation site, into build/site. A broken link or anchor is an error.
+docs: .venv/installed
+	$(BIN)/python -m mkdocs build
+
+# Runs the notebooks and keeps their outputs.
+notebooks: .venv/installed
+	$(BIN)/python -m tools.notebooks

@@ -99,6 +99,13 @@ def test_make_installs_nothing_without_its_hash_but_the_project_itself() -> None
     ]
 
 
+def test_each_of_makes_targets_has_commands() -> None:
+    text = (ROOT / "Makefile").read_text()
+    (declared,) = re.findall(r"^\.PHONY: (.+)$", text, re.M)
+    for target in declared.split():
+        assert re.search(rf"^{target}:.*\n\t\S", text, re.M), target
+
+
 def test_a_pin_is_read_with_and_without_hashes() -> None:
     text = "# a comment\nsix==1.17.0 \\\n    --hash=sha256:abc\nboolean.py==5.0\ntorch==2.13.0+cpu\n"
     assert pins(text) == ["six==1.17.0", "boolean.py==5.0", "torch==2.13.0+cpu"]

@@ -7,13 +7,14 @@ for itself (https://github.com/python/cpython/issues/78022). So it is raised onc
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_OURS = str(Path(__file__).parents[1])
+_OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _MOMENT_SECONDS = 0.005
 _PATIENCE_SECONDS = 1.0
 _CAN_WAIT = hasattr(signal, "setitimer")  # Windows has none
@@ -34,7 +35,7 @@ class _Ending:
     deadline: float = 0.0
 
     def begin(self, number: int, frame: FrameType | None) -> None:
-        self.deadline = time.monotonic() + _PATIENCE_SECONDS
+        self.deadline = self.deadline or time.monotonic() + _PATIENCE_SECONDS
         self.interrupt(number, frame)
 
     def interrupt(self, _: int, frame: FrameType | None) -> None:
