@@ -18,8 +18,8 @@ import typer
 
 import toolkit
 from toolkit.cli.group import Commands
+from toolkit.cli.interrupts import hear_interrupts
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
-from toolkit.cli.sigterm import end_as_ctrl_c_does
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
@@ -72,7 +72,7 @@ def main() -> None:
     if "deploy" not in getattr(toolkit, "__all__", ()):
         say(f"error: another project's package `toolkit` has replaced files of this one\n  {REINSTALL}")
         sys.exit(_EXIT_CODE_OUTSIDE)
-    end_as_ctrl_c_does()
+    hear_interrupts()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

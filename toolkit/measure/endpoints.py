@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -207,8 +209,22 @@ def run_to_end(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
-    with asyncio.Runner(loop_factory=_event_loop) as runner:
+    with _pythons_own_ctrl_c(), asyncio.Runner(loop_factory=_event_loop) as runner:
         return runner.run(work)
+
+
+@contextmanager
+def _pythons_own_ctrl_c() -> Iterator[None]:
+    """Of the main thread: from no other handler does asyncio take Ctrl-C over, to cancel the work."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _event_loop() -> asyncio.AbstractEventLoop:

@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does, wherever in other people's code it comes."""
+"""Ctrl-C and SIGTERM end a command, wherever in other people's code they come."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import pytest
 import toolkit
 
 ROOT = Path(__file__).parents[3]
+NUMBERS = ["SIGINT", "SIGTERM"]
 
 
 def said_by(program: str, file: Path) -> list[str]:
-    """What a program of this file prints that hears SIGTERM as the commands do."""
+    """What a program of this file prints that hears interrupts as the commands do."""
     begin = f"""
         import signal, sys, threading, time
-        from toolkit.cli.sigterm import end_as_ctrl_c_does
-        end_as_ctrl_c_does()
+        from toolkit.cli.interrupts import hear_interrupts
+        hear_interrupts()
         exec(compile(sys.argv[1], {str(file)!r}, "exec"))
     """
     command = [sys.executable, "-c", textwrap.dedent(begin), textwrap.dedent(program)]
@@ -30,8 +31,9 @@ def said_by(program: str, file: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("at", ["__enter__", "__exit__"])
-def test_a_lock_that_is_just_taken_or_given_back_is_free_afterwards(at: str) -> None:
+def test_a_lock_that_is_just_taken_or_given_back_is_free_afterwards(at: str, number: str) -> None:
     program = f"""
         class Lock:
             taken = threading.Lock()
@@ -39,11 +41,11 @@ def test_a_lock_that_is_just_taken_or_given_back_is_free_afterwards(at: str) -> 
             def __enter__(self):
                 self.taken.acquire()
                 if {at!r} == "__enter__":
-                    signal.raise_signal(signal.SIGTERM)
+                    signal.raise_signal(signal.{number})
 
             def __exit__(self, *_):
                 if {at!r} == "__exit__":
-                    signal.raise_signal(signal.SIGTERM)
+                    signal.raise_signal(signal.{number})
                 self.taken.release()
 
         try:
@@ -56,11 +58,12 @@ def test_a_lock_that_is_just_taken_or_given_back_is_free_afterwards(at: str) -> 
     assert said_by(program, Path("theirs.py")) == ["interrupted, and taken is False"]
 
 
-def test_it_is_not_lost_where_python_drops_what_a_finalizer_raises() -> None:
-    program = """
+@pytest.mark.parametrize("number", NUMBERS)
+def test_it_is_not_lost_where_python_drops_what_a_finalizer_raises(number: str) -> None:
+    program = f"""
         class Answer:
             def __del__(self):
-                signal.raise_signal(signal.SIGTERM)
+                signal.raise_signal(signal.{number})
 
         try:
             Answer()
@@ -74,11 +77,12 @@ def test_it_is_not_lost_where_python_drops_what_a_finalizer_raises() -> None:
 
 def test_in_our_own_code_it_is_heard_at_once_also_by_who_has_a_handler_for_ctrl_c() -> None:
     program = """
-        try:
-            signal.raise_signal(signal.SIGTERM)
-            print("went on")
-        except KeyboardInterrupt:
-            print("interrupted")
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                signal.raise_signal(number)
+                print("went on")
+            except KeyboardInterrupt:
+                print("interrupted")
         signal.signal(signal.SIGINT, lambda number, frame: print("heard", number))
         signal.raise_signal(signal.SIGTERM)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -89,4 +93,4 @@ def test_in_our_own_code_it_is_heard_at_once_also_by_who_has_a_handler_for_ctrl_
             print("interrupted")
     """
     said = said_by(program, Path(toolkit.__file__).parent / "ours.py")
-    assert said == ["interrupted", f"heard {signal.SIGINT.value}", "interrupted"]
+    assert said == ["interrupted", "interrupted", f"heard {signal.SIGINT.value}", "interrupted"]

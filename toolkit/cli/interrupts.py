@@ -1,4 +1,4 @@
-"""SIGTERM ends a command as Ctrl-C does: a CI job that is cancelled gets it, and so does each command of a fleet.
+"""Ctrl-C, and SIGTERM as it: a CI job that is cancelled gets that one, and so does each command of a fleet.
 
 An exception in the middle of other people's code may be lost. Python drops one out of a finalizer, such as that of an
 HTTP answer, and one out of the `__enter__` of a lock in Python code leaves it taken for ever, by which urllib3 waits
@@ -16,14 +16,19 @@ from types import FrameType
 
 _OURS = f"{Path(__file__).parents[1]}{os.sep}"
 _MOMENT_SECONDS = 0.005
-_PATIENCE_SECONDS = 1.0
+_PATIENCE_SECONDS = 0.5
 _CAN_WAIT = hasattr(signal, "setitimer")  # Windows has none
 
 
-def end_as_ctrl_c_does() -> None:
-    """From now on SIGTERM raises KeyboardInterrupt in the main thread, or does what SIGINT's own handler does."""
+def hear_interrupts() -> None:
+    """From now on SIGINT and SIGTERM raise KeyboardInterrupt in the main thread as soon as nothing is lost by it.
+
+    Where somebody else has taken SIGINT over, SIGTERM does what that one does; where it is ignored, it stays ignored.
+    """
     ending = _Ending()
     signal.signal(signal.SIGTERM, ending.begin)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, ending.begin)
     if _CAN_WAIT:
         signal.signal(signal.SIGALRM, ending.interrupt)
 
@@ -43,7 +48,7 @@ class _Ending:
             signal.setitimer(signal.ITIMER_REAL, _MOMENT_SECONDS)  # which ends in SIGALRM
             return
         handler = signal.getsignal(signal.SIGINT)
-        if callable(handler):  # a measurement has its own, which keeps what was measured
+        if callable(handler) and handler != self.begin:  # a measurement has its own, which keeps what was measured
             handler(signal.SIGINT, frame)
         else:
             raise KeyboardInterrupt
