@@ -74,9 +74,13 @@ def test_ctrl_c_and_sigterm_say_how_to_go_on(number: signal.Signals, home: Path,
     text = (catalogue_dir() / "tiny" / "p-eagle.yaml").read_text().replace("./", f"{catalogue_dir()}/tiny/")
     slow.write_text(text.replace("env: {", f'env: {{STARTS_WHEN: "{now}", '))
     command = _start(home, "deploy", str(slow), "--no-prove", "--json")
-    _until(lambda: record.is_file() and len(record.read_text().splitlines()) >= 5)
-    command.send_signal(number)
-    _, said = command.communicate(timeout=60)
+    try:
+        _until(lambda: record.is_file() and len(record.read_text().splitlines()) >= 5)
+        command.send_signal(number)
+        _, said = command.communicate(timeout=60)
+    finally:
+        command.kill()
+        command.wait()
     now.touch()
 
     assert command.returncode == 130
