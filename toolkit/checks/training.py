@@ -153,6 +153,8 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         message = f"`states_gb` is {training.states_gb:g}, and {has}, besides those that it may hold already"
         hint = f"{disk.more}, or lower it, or remove it: then the states take what is free."
         yield Finding("training.states", message, "training.states_gb", hint=hint, severity="warning")
+    elif training.states_gb:
+        has = f"`states_gb` is {training.states_gb:g}"
     parts = parts_of(tokens, training, target, room)
     if not parts:
         message = f"a step reads hidden states of up to {training.batch_tokens:,} tokens, more than fit: {has}"

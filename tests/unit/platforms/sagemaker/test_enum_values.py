@@ -72,6 +72,7 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("training", "preset"): TRAINING,
     ("training", "responses"): TRAINING,
     ("training", "spot"): TRAINING,
+    ("training", "states"): TRAINING,
     ("training", "strict"): TRAINING,
     ("speculation", "use_heterogeneous_vocab"): {"speculation": {"method": "draft-model"}},
     ("speculation", "enable_adaptive_verification"): {"speculation": {"method": "dspark"}},
