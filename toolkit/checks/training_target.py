@@ -11,8 +11,8 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.sizing.shape import shape_of
-from toolkit.sizing.split import fewest, sizes, weights_room
 from toolkit.sizing.weights import rank_bytes, serving_dtype
+from toolkit.training.split import fewest, sizes, weights_room
 
 _GIB = 1024**3
 _SPLIT = "tensor-parallel-size"

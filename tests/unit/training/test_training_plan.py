@@ -21,9 +21,9 @@ from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.rules import Disk
-from toolkit.sizing.split import sizes
 from toolkit.training.job import TrainingJob
 from toolkit.training.plan import training_settings
+from toolkit.training.split import sizes
 
 BIG = catalogue_dir() / "gpt-oss-120b"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolkit.engines.vllm.budget import limits
 from toolkit.memory import free_bytes
-from toolkit.sizing.split import fewest, sizes
+from toolkit.training.split import fewest, sizes
 
 if TYPE_CHECKING:
     from toolkit.training.job import Dtype, TrainingJob
