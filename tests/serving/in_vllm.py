@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import vllm
 from judged_in_vllm import judged
 from safetensors.torch import load_file, save_file
 from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt, platforms
@@ -246,6 +247,13 @@ def trainers_states(target: str, work: str, sequences: Sequence[Sequence[int]], 
     return [*refused, *(str(path) for path in Path(work).iterdir() if path.name != "states")]
 
 
+def why_no_states(targets: Sequence[str], version: str) -> list[str]:
+    """What a training job says of this vLLM, as if it had that version, for each target."""
+    vllm.__version__ = version
+    jobs = [TrainingJob(name="x", method="p-eagle", target=one, target_name=one, data=()) for one in targets]
+    return [TRAINING.no_states(job) for job in jobs]
+
+
 def scale_final_norm(target: Path) -> None:
     """Have the files say something else than the vLLM that has read them."""
     path = target / "model.safetensors"
@@ -268,6 +276,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         catalogue,
         judged,
         trainers_states,
+        why_no_states,
         platform,
         speculation,
         draft_lines,

@@ -11,6 +11,7 @@ import pytest
 import torch
 from forked_vllm import ForkedVllm
 from safetensors.torch import load_file
+from transformers import DeepseekV2Config
 
 from toolkit.recipe.known import catalogue_dir
 from toolkit.training.chat import Chat, load_chat
@@ -71,21 +72,39 @@ def test_hidden_states_are_those_that_vllm_hands_to_a_head(chat: Chat, vllm: For
 
 
 def test_the_states_of_a_jobs_own_vllm_are_those_of_transformers(chat: Chat, vllm: ForkedVllm, tmp_path: Path) -> None:
-    """Also of a sequence as long as all that the job allows; and a target whose files say something else is refused."""
+    """Also of a sequence as long as all that the job allows, and of layers with the last one among them; and a target
+    whose files say something else is refused.
+    """
+    layers = (2, 3, load_target(TARGET).config.num_hidden_layers)
     sequences = [question.prompt for question in questions(chat)] + [chat.encode("one two three " * 40)]
     target, work = tmp_path / "target", tmp_path / "work"
     shutil.copytree(TARGET, target)
     work.mkdir()
     environment = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
     refused = vllm.run(
-        "trainers_states", environment, target=str(target), work=str(work), sequences=sequences, layers=LAYERS
+        "trainers_states", environment, target=str(target), work=str(work), sequences=sequences, layers=layers
     )
     assert len(refused) == 1, "no file of vLLM's connector stays"
     assert re.search(r"are not those of its engine \((1[5-9]|2\d)\.\d% off\)", refused[0])
     found = load_file(work / "states")
-    expected = Extractor(load_target(TARGET, dtype="float32"), LAYERS).states([torch.tensor(one) for one in sequences])
+    expected = Extractor(load_target(TARGET, dtype="float32"), layers).states([torch.tensor(one) for one in sequences])
     for name, states in vars(expected).items():
         torch.testing.assert_close(found[name], states, atol=2e-4, rtol=2e-4)
+
+
+def test_a_vllm_that_cannot_give_states_says_why(vllm: ForkedVllm, tmp_path: Path) -> None:
+    config = DeepseekV2Config(hidden_size=64, num_attention_heads=2, num_hidden_layers=2, vocab_size=64)
+    config.architectures = ["DeepseekV2ForCausalLM"]
+    config.save_pretrained(tmp_path / "mla")
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text('{"model_type": "nobody"}')
+    targets = [TARGET, str(tmp_path / "mla"), str(tmp_path / "broken")]
+    good, mla, broken = vllm.run("why_no_states", targets=targets, version="0.26.0+cpu")
+    assert good == ""
+    assert mla == "vLLM 0.26.0+cpu extracts no hidden states beside MLA's KV cache"
+    assert re.match(r"vLLM 0.26.0\+cpu does not read the target: .*nobody", broken)
+    old = vllm.run("why_no_states", targets=targets[:1], version="0.25.1")
+    assert old == ["vLLM 0.25.1 does not give them; 0.26.0 and newer ones do"]
 
 
 def test_vllm_and_transformers_give_the_same_greedy_answers(chat: Chat, vllm: ForkedVllm) -> None:

@@ -188,14 +188,18 @@ def _expectations(recipe: Recipe) -> Iterator[str]:
     found = expected(recipe, section(recipe), target) if target else None
     if found is None:
         return
-    hourly = _hourly(recipe)
-    usd = f" ({found.least * hourly:,.2f} to {found.most * hourly:,.2f} $)" if hourly else ""
+    hourly, longest = _hourly(recipe), section(recipe).max_hours
+    least, most = min(found.least, longest), min(found.most, longest)
+    usd = f" ({least * hourly:,.2f} to {most * hourly:,.2f} $)" if hourly else ""
+    cut = f", and up to {found.most:,.0f} without `max_hours`" if found.most > longest else ""
+    shown = f"{least:,.1f}" if least >= 0.1 else "under 0.1"
     yield (
-        f"May take {found.least:,.1f} to {found.most:,.1f} h{usd} for up to {found.tokens:,} tokens on "
-        f"{found.machine}: by arithmetic, unverified"
+        f"May take {shown} to {most:,.1f} h{usd}{cut} for up to {found.tokens:,} tokens on {found.machine}: by "
+        "arithmetic, unverified"
     )
-    parts = f"computed in {found.parts} parts, in each epoch again" if found.parts > 1 else "computed once"
-    yield f"The hidden states take up to {found.states / 1e9:,.1f} GB (an estimate), {parts}"
+    if found.parts:
+        parts = f"computed in {found.parts} parts, in each epoch again" if found.parts > 1 else "computed once"
+        yield f"The hidden states take up to {found.states / 1e9:,.1f} GB (an estimate), {parts}"
 
 
 def _target_facts(recipe: Recipe) -> ModelFacts | None:

@@ -14,15 +14,19 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rows import ENDINGS
+from toolkit.recipe.rules import Disk
 from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
+from toolkit.sizing.weights import file_bytes
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""
 
 _GIB = 1024**3
 _LOOKED_AT_BYTES = 1024**2
+# What the job leaves of its disk for checkpoints and logs, and for the tokens of a file that is being written.
+_SPARE_BYTES, _SPARE_TOKENS = 1024**3, 32_768
 
 
 def not_trained(recipe: Recipe) -> Finding:
@@ -141,21 +145,43 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     ask = recipe.platform_rules.facts.training_disk
     if ask is None:
         return
-    room = ask(recipe)
-    tokens = local_tokens(training)
+    disk = ask(recipe)
+    tokens, room = local_tokens(training), states_room(disk, target)
     needed = tokens * state_bytes(target.hidden_size)
-    if training.states_gb and training.states_gb * 1e9 > room.free_bytes:
-        message = f"`states_gb` is {training.states_gb:g}, and {room.name} has {room.free_bytes / 1e9:,.0f} GB"
-        hint = f"{room.more}, or lower it, or remove it: then the states take what is free."
-        yield Finding("training.states", message, "training.states_gb", hint=hint)
-    elif needed > (bound := min(room.free_bytes, (training.states_gb or math.inf) * 1e9)):
+    has = f"{disk.name} has {room / 1e9:,.1f} GB for them"
+    if training.states_gb and training.states_gb * 1e9 > room:
+        message = f"`states_gb` is {training.states_gb:g}, and {has}, besides those that it may hold already"
+        hint = f"{disk.more}, or lower it, or remove it: then the states take what is free."
+        yield Finding("training.states", message, "training.states_gb", hint=hint, severity="warning")
+    elif training.states_gb:
+        has = f"`states_gb` is {training.states_gb:g}"
+    parts = parts_of(tokens, training, target, room)
+    if not parts:
+        message = f"a step reads hidden states of up to {training.batch_tokens:,} tokens, more than fit: {has}"
+        hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
+        yield Finding("training.states", message, disk.path, hint=hint, severity="warning")
+    elif parts > 1:
         message = (
-            f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and "
-            f"{room.name} has {room.free_bytes / 1e9:,.0f} GB: they are computed in {math.ceil(needed / bound)} parts "
-            "or more, in each epoch again"
+            f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and {has}: "
+            f"they are computed in {parts} parts or more, in each epoch again"
         )
-        hint = f"{room.more} to compute them once, or set less `data`, or a smaller `max_length`."
-        yield Finding("training.disk", message, room.path, hint=hint, severity="info")
+        hint = f"{disk.more} to compute them once, or set less `data`, or a smaller `max_length`."
+        yield Finding("training.disk", message, disk.path, hint=hint, severity="info")
+
+
+def states_room(disk: Disk, target: ModelFacts) -> float:
+    """What the disk has for hidden states, besides all else that the job writes to it."""
+    taken = _SPARE_BYTES + _SPARE_TOKENS * state_bytes(target.hidden_size)
+    return max(0, disk.free_bytes - taken - ((file_bytes(target) or 0) if disk.empty else 0))
+
+
+def parts_of(tokens: int, training: TrainingSection, target: ModelFacts, room: float) -> int:
+    """In how many parts the job computes the states of so many tokens; 0 where not even those of a step fit."""
+    each = state_bytes(target.hidden_size)
+    bound = min(room, (training.states_gb or math.inf) * 1e9)
+    if tokens * each <= bound:
+        return 1
+    return 0 if bound < training.batch_tokens * each else math.ceil(tokens * each / bound)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

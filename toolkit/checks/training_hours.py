@@ -6,11 +6,19 @@ of its peak a GPU reaches is a guess, so a range is told.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolkit.catalog.lookup import Instance
-from toolkit.checks.training import head_parameters, kept_positions, local_tokens, state_bytes
+from toolkit.checks.training import (
+    head_parameters,
+    kept_positions,
+    local_tokens,
+    parts_of,
+    state_bytes,
+    states_room,
+)
 from toolkit.checks.training_target import machines, split_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
@@ -28,11 +36,16 @@ _SHARES = (0.5, 0.1)
 # Answering is bound by memory, not by arithmetic.
 _ANSWERING_SHARES = (0.1, 0.01)
 _SECONDS = 3600
+# Of a machine with its image, and of the target before each part of its states: guesses.
+_START_SECONDS, _PART_SECONDS = (120, 600), (30, 300)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Least and most hours of a job with so many tokens of data, and the bytes of its hidden states."""
+    """Least and most hours of a job with so many tokens of data, and the bytes of its hidden states.
+
+    `parts` is 0 where not even a step's states fit the disk.
+    """
 
     least: float
     most: float
@@ -50,14 +63,14 @@ def expected(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> E
         return None
     states = tokens * state_bytes(target.hidden_size)
     ask = recipe.platform_rules.facts.training_disk
-    room = ask(recipe).free_bytes if ask else states
-    bound = min(room, training.states_gb * 1e9) if training.states_gb else room
-    parts = -int(-states // bound)
+    parts = parts_of(tokens, training, target, states_room(ask(recipe), target) if ask else math.inf)
     try:
         least, most = (_hours(recipe, training, target, tokens, parts, instance, one) for one in (0, 1))
     except ToolkitError:
         return None
-    return Expected(least, most, tokens, states, parts, f"{instance.accelerator_count} {instance.accelerator}")
+    machine = f"{instance.accelerator_count} {instance.accelerator}"
+    count = training.machine_count
+    return Expected(least, most, tokens, states, parts, f"{count} machines of {machine}" if count > 1 else machine)
 
 
 def _hours(
@@ -75,10 +88,11 @@ def _hours(
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
     times_read = epochs if parts > 1 else 1
-    seconds = 2 * active * tokens * times_read / (reading * _SHARES[guess])
-    seconds += (
-        6 * learned * tokens * epochs * kept_positions(training) / (peak * instance.accelerator_count * _SHARES[guess])
-    )
+    seconds = _START_SECONDS[guess] + _PART_SECONDS[guess] * parts * times_read
+    # Every machine reads all that it learns from; what they learn is divided.
+    seconds += 2 * active * tokens * times_read / (reading * _SHARES[guess])
+    learning = peak * instance.accelerator_count * training.machine_count
+    seconds += 6 * learned * tokens * epochs * kept_positions(training) / (learning * _SHARES[guess])
     if training.responses == "target":
         seconds += 2 * active * tokens / (reading * _ANSWERING_SHARES[guess])
     return seconds / _SECONDS

@@ -12,11 +12,10 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
+from toolkit.training.split import fewest, sizes, weights_room
 
 _GIB = 1024**3
 _SPLIT = "tensor-parallel-size"
-# Of a GPU's memory vLLM takes so much by default.
-_SHARE = 0.92
 _OFFERED = 3
 
 
@@ -34,11 +33,12 @@ def check_target_memory(recipe: Recipe, training: TrainingSection, target: Model
         for instance in machines(recipe, training):
             if split_of(recipe, training, target, instance):
                 continue
-            splits = _splits(recipe, training, target, instance)
-            needed, room = _rank_bytes(recipe, target, splits[-1]), _room(instance)
+            split = _sizes(recipe, training, target, instance)[-1]
+            needed, room = _rank_bytes(recipe, target, split), weights_room(instance.usable_bytes)
+            over = f"each of the {split} accelerators that share them" if split > 1 else "one accelerator"
             message = (
-                f"the target's weights take {needed / _GIB:.0f} GiB of each accelerator that the job divides them over "
-                f"({splits[-1]} of {instance.name}), and {room / _GIB:.0f} can be had there"
+                f"the target's weights take {needed / _GIB:.1f} GiB on {over} ({instance.name}), and there they can "
+                f"have {room / _GIB:.1f}: the rest is for its work"
             )
             yield Finding("training.target-memory", message, training.types_key, hint=_hint(recipe, training, target))
     except (ToolkitError, ValueError):
@@ -46,14 +46,16 @@ def check_target_memory(recipe: Recipe, training: TrainingSection, target: Model
 
 
 def _hint(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> str:
+    """Types that hold the target when the engine divides it, the recipe's own first."""
+    divided, own = training.edit(states="engine"), training.types or recipe.platform.types[:1]
     able = [
-        (one.accelerator_count * one.usable_bytes, one.name)
+        (one.name not in own, one.accelerator_count * one.usable_bytes, one.name)
         for one in recipe.platform_rules.instances()
-        if recipe.engine_rules.runs_on(one) and one.accelerator and split_of(recipe, training, target, one)
+        if recipe.engine_rules.runs_on(one) and one.accelerator and split_of(recipe, divided, target, one)
     ]
-    named = ", ".join(name for _, name in sorted(able)[:_OFFERED]) or "none is known"
-    other = ", or `states: engine`, which divides the target" if training.states == "transformers" else ""
-    return f"Set `{training.types_key}` to a type with more memory: {named}{other}."
+    named = ", ".join(name for *_, name in sorted(able)[:_OFFERED]) or "none is known"
+    begin = "Set" if training.states == "engine" else "Write `states: engine`, which divides the target, and set"
+    return f"{begin} `{training.types_key}` to a type with enough memory: {named}."
 
 
 def split_of(recipe: Recipe, training: TrainingSection, target: ModelFacts, instance: Instance) -> int | None:
@@ -61,21 +63,16 @@ def split_of(recipe: Recipe, training: TrainingSection, target: ModelFacts, inst
 
     As `engines/vllm/job_arguments` does it there: over as few as hold it, and at least as many as serve it.
     """
-    sizes = _splits(recipe, training, target, instance)
-    return next((size for size in sizes if _rank_bytes(recipe, target, size) <= _room(instance)), None)
+    able = _sizes(recipe, training, target, instance)
+    return fewest(able, lambda size: _rank_bytes(recipe, target, size), instance.usable_bytes)
 
 
-def _splits(recipe: Recipe, training: TrainingSection, target: ModelFacts, instance: Instance) -> list[int]:
+def _sizes(recipe: Recipe, training: TrainingSection, target: ModelFacts, instance: Instance) -> list[int]:
     if training.states == "transformers":
         return [1]
-    heads, count = shape_of(target).heads, instance.accelerator_count
-    least = min(int(str(recipe.engine.args.get(_SPLIT, 1))), count)
-    return [size for size in range(least, count + 1) if heads % size == 0] or [least]
+    shape, least = shape_of(target), int(str(recipe.engine.args.get(_SPLIT, 1)))
+    return sizes(shape.heads, shape.layers[0].kv_heads, least, instance.accelerator_count)
 
 
 def _rank_bytes(recipe: Recipe, target: ModelFacts, split: int) -> int:
     return rank_bytes(target, split, serving_dtype(shape_of(target), str(recipe.engine.args.get("dtype", "auto"))))
-
-
-def _room(instance: Instance) -> float:
-    return instance.usable_bytes * _SHARE

@@ -141,9 +141,13 @@ class Scoring(Protocol):
 
 
 class Disk(NamedTuple):
-    """The disk of a training job. `name` is what messages call it, `path` the recipe's key, `more` how to get more."""
+    """The disk of a training job. `name` is what messages call it, `path` the recipe's key, `more` how to get more.
+
+    On one that is `empty` the target comes, too.
+    """
 
     name: str
     free_bytes: int
     path: str
     more: str
+    empty: bool

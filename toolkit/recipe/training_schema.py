@@ -133,10 +133,10 @@ class TrainingSection(Section):
     start_from: ModelName | None = Field(
         None, description="a trained head to continue from, in its size: a folder, hub id or s3://bucket/prefix/"
     )
-    states: Literal["engine", "transformers"] | None = Field(
-        None,
-        description="what reads the hidden states of the target: `engine`, as it is served, over the GPUs of "
-        "`tensor-parallel-size`; `transformers`, on one GPU; default: the engine on GPUs that have one",
+    states: Literal["engine", "transformers"] = Field(
+        "transformers",
+        description="what reads the hidden states of the target: `transformers`, on one GPU; `engine`, as it is "
+        "served, over as many GPUs of the job's machine as hold it",
     )
     states_gb: Annotated[float, Field(gt=0)] | None = Field(
         None,
@@ -162,6 +162,11 @@ class TrainingSection(Section):
     def types(self) -> tuple[str, ...]:
         """Machines that the job may have, the preferred first; empty where it has those that serve."""
         return (self.instance_type,) if self.instance_type else ()
+
+    @property
+    def machine_count(self) -> int:
+        """Machines that train together, at least."""
+        return 1
 
     @property
     def types_key(self) -> str:

@@ -77,7 +77,8 @@ def prepare(job: TrainingJob) -> None:
 
 
 def prepare_next(job: TrainingJob, step: int) -> None:
-    """Make the hidden states that the steps from there on read."""
+    """Make the hidden states that the steps from there on read. The head may have trained in this process."""
+    launch.free_gpus()
     prepare_window(job, layers_read(job), step, _reporter(job), say, training_engine())
 
 

@@ -143,7 +143,7 @@ def _prepare_samples(
     count = len(questions)
     report(TrainingProgress("data", 0, count))
     if job.responses != KEEP:
-        require_exact(job, layers, say, engine)  # before the answers are paid for
+        require_exact(job, layers, engine)  # before the answers are paid for
         _respond(job, chat, count, report, engine)
     asked = [*map(sides.of, questions), *(question for question, _ in _ready(own))]
     aside = held_out(asked, job.held_out, job.seed)

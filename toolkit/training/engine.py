@@ -42,6 +42,9 @@ class TrainingEngine(Protocol):
     def answering(self, job: TrainingJob, chat: Chat) -> AbstractContextManager[Generator] | None:
         """The job's target, which answers as long as the context is open; None where the engine is not installed."""
 
+    def version(self) -> str:
+        """Name and version of the engine that is installed; empty without one."""
+
     def no_states(self, job: TrainingJob) -> str:
         """Why the engine that is installed does not give the hidden states of the job's target; empty if it does."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,12 +20,13 @@ from toolkit.training.engine import TrainingEngine
 from toolkit.training.exact import PROBES
 from toolkit.training.head import target_config
 from toolkit.training.job import TrainingJob
-from toolkit.training.launch import job_machines
+from toolkit.training.launch import free_gpus, job_machines
 from toolkit.training.loop import Data
 from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.samples import (
     HELD_OUT,
     SHARD_TOKENS,
+    STATES_DTYPES,
     TRAIN,
     Count,
     Sample,
@@ -38,7 +38,6 @@ from toolkit.training.samples import (
 from toolkit.training.states import Extractor, StateSource, load_target
 from toolkit.training.windows import Window, held_out_pieces, windows_of
 
-ENGINE = "engine"
 _FILE = "window.json"
 # Room that is left on the disk for checkpoints and logs, besides what an engine writes before it is read.
 _SPARE_BYTES = 1024**3
@@ -46,10 +45,13 @@ _SPARE_BYTES = 1024**3
 
 @dataclass(frozen=True)
 class _Stored:
-    """The window whose states are complete, by its first step, and what decided all windows."""
+    """The window whose states are complete, by its first step, and what decided all windows: a bound that was given, or
+    what was free.
+    """
 
     first: Count
     most_tokens: Count
+    states_gb: float | None
 
 
 def prepare_window(
@@ -65,6 +67,8 @@ def prepare_window(
     Raises UsageError, and PlatformError for a full disk.
     """
     train, held_out = _samples(job)
+    for left in Path(job.work).glob("states-*/"):  # of an engine that was killed
+        shutil.rmtree(left)
     most_tokens = _most_tokens(job, layers, held_out)
     windows = windows_of(job, train, most_tokens)
     if len(windows) > 1 and job.states_gb is None and len(job_machines().hosts) > 1:
@@ -77,8 +81,9 @@ def prepare_window(
     folders = [Samples(train.folder, window.pieces), held_out]
     for samples in folders:
         _remove_behind(samples)
-    _write(job, layers, folders, report, say, engine)
-    write_whole(_stored_file(job), json.dumps(asdict(_Stored(window.first, most_tokens))) + "\n")
+    _write(job, layers, folders, report, engine)
+    free_gpus()
+    write_whole(_stored_file(job), json.dumps(asdict(_Stored(window.first, most_tokens, job.states_gb))) + "\n")
     return window
 
 
@@ -93,12 +98,12 @@ def prepared_window(job: TrainingJob) -> tuple[Window, Data]:
     return window, Data(Samples(train.folder, window.pieces), held_out)
 
 
-def require_exact(
-    job: TrainingJob, layers: tuple[int, ...], say: Callable[[str], None], engine: TrainingEngine | None
-) -> None:
-    """Raise UsageError for a target whose own words training would not learn."""
-    with _opened(job, layers, say, engine) as source:
+def require_exact(job: TrainingJob, layers: tuple[int, ...], engine: TrainingEngine | None) -> None:
+    """Raise UsageError for a target whose own words training would not learn. The target's memory is free again."""
+    with _opened(job, layers, engine) as source:
         source.require_exact(_probes(job))
+    del source
+    free_gpus()
 
 
 def _samples(job: TrainingJob) -> tuple[Samples, Samples]:
@@ -134,7 +139,7 @@ def _most_tokens(job: TrainingJob, layers: tuple[int, ...], held_out: Samples) -
     size = _token_bytes(job, layers)
     if job.states_gb is not None:
         return max(0, round(job.states_gb * 1e9) // size - _tokens(held_out))
-    if stored := _read_stored(job):
+    if (stored := _read_stored(job)) and stored.states_gb is None:
         return stored.most_tokens
     folders = [Path(job.work) / name for name in (TRAIN, HELD_OUT)]
     there = sum(path.stat().st_size for folder in folders for path in folder.glob("states-*"))
@@ -149,9 +154,19 @@ def _token_bytes(job: TrainingJob, layers: tuple[int, ...]) -> int:
 
 
 def _dtype(job: TrainingJob) -> torch.dtype:
-    """That of the stored states: the job's, or the target's own."""
-    found = target_config(job).dtype if job.dtype == "auto" else job.dtype
-    return found if isinstance(found, torch.dtype) else getattr(torch, str(found or "float32"))
+    """That of the stored states: the job's, or the target's own, by its config or by its weights."""
+    found = (target_config(job).dtype or _weights_dtype(job)) if job.dtype == "auto" else job.dtype
+    return found if isinstance(found, torch.dtype) else getattr(torch, str(found))
+
+
+def _weights_dtype(job: TrainingJob) -> torch.dtype:
+    """That of the first weights with a dtype that states may have; others are quantised."""
+    for path in sorted(Path(job.target).glob("*.safetensors")):
+        with safe_open(path, framework="pt") as file:
+            for name in file.keys():  # noqa: SIM118 - it is no mapping
+                if found := STATES_DTYPES.get(file.get_slice(name).get_dtype()):
+                    return found
+    return torch.float32
 
 
 def _stored_file(job: TrainingJob) -> Path:
@@ -177,15 +192,14 @@ def _write(
     layers: tuple[int, ...],
     folders: list[Samples],
     report: Report,
-    say: Callable[[str], None],
     engine: TrainingEngine | None,
 ) -> None:
     pieces = [(samples, number) for samples in folders for number in range(len(samples.pieces))]
-    made_from = [_made_from(job, layers, *piece) for piece in pieces]
+    made_from = [_made_from(job, layers, engine, *piece) for piece in pieces]
     missing = {piece: found for piece, found in zip(pieces, made_from, strict=True) if not _is_done(*piece, found)}
     with ExitStack() as stack:
         if missing:
-            source = stack.enter_context(_opened(job, layers, say, engine))
+            source = stack.enter_context(_opened(job, layers, engine))
             source.require_exact(_probes(job))
         for done, piece in enumerate(pieces, 1):
             if piece in missing:
@@ -194,27 +208,16 @@ def _write(
 
 
 @contextmanager
-def _opened(
-    job: TrainingJob, layers: tuple[int, ...], say: Callable[[str], None], engine: TrainingEngine | None
-) -> Iterator[StateSource]:
-    """The target in the engine, or in transformers; afterwards its memory is free again."""
-    if _who(job) == ENGINE and engine:
-        if not (why := engine.no_states(job)):
-            with engine.states(job, layers) as source:
-                yield source
-            return
-        if job.states == ENGINE:
-            raise UsageError(f"the engine cannot give hidden states: {why}", hint="Write `states: transformers`.")
-        say(f"the hidden states come from transformers, on one GPU: {why}")
-    yield Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def _who(job: TrainingJob) -> str:
-    """On a CPU, starting an engine takes longer than it saves."""
-    return job.states or (ENGINE if torch.cuda.is_available() else "transformers")
+def _opened(job: TrainingJob, layers: tuple[int, ...], engine: TrainingEngine | None) -> Iterator[StateSource]:
+    """The target in the engine, or in transformers. Only who no longer holds it can free its memory (`free_gpus`)."""
+    if not job.by_engine:
+        yield Extractor(load_target(job.target, job.target_revision or "main", job.dtype), layers)
+        return
+    assert engine  # all but tests of transformers have one
+    if why := engine.no_states(job):
+        raise UsageError(f"the engine cannot give hidden states: {why}", hint="Write `states: transformers`.")
+    with engine.states(job, layers) as source:
+        yield source
 
 
 def _extract(source: StateSource, samples: Samples, piece: int, made_from: dict[str, str], dtype: torch.dtype) -> None:
@@ -242,15 +245,17 @@ def _is_done(samples: Samples, piece: int, made_from: dict[str, str]) -> bool:
         return False
 
 
-def _made_from(job: TrainingJob, layers: tuple[int, ...], samples: Samples, piece: int) -> dict[str, str]:
-    """What decides the states of a piece."""
+def _made_from(
+    job: TrainingJob, layers: tuple[int, ...], engine: TrainingEngine | None, samples: Samples, piece: int
+) -> dict[str, str]:
+    """What decides the states of a piece. Those that an earlier version had from transformers say the same."""
     tokens = [sample.input_ids for sample in _of_piece(samples, piece)]
-    lengths = torch.tensor([len(one) for one in tokens])
+    offsets = torch.tensor([0, *map(len, tokens)]).cumsum(0)
+    by_engine = {"by": engine.version(), "flags": json.dumps(job.as_served)} if job.by_engine and engine else {}
     return {
         "target": job.target,
-        "revision": job.target_revision or "",
-        "dtype": job.dtype,
-        "by": _who(job),
+        "dtype": str(_dtype(job)),
         "layers": json.dumps(sorted(set(layers))),
-        "samples": content_digest({"input_ids": torch.cat(tokens), "lengths": lengths}),
+        "samples": content_digest({"input_ids": torch.cat(tokens), "offsets": offsets}),
+        **by_engine,
     }

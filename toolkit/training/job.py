@@ -17,6 +17,11 @@ FILE = "job.json"
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
+_AS_SERVED = (
+    *("quantization", "hf-overrides", "kv-cache-dtype", "enable-expert-parallel"),
+    *("moe-backend", "attention-backend"),
+)
+
 
 class TrainingJob(BaseModel):
     """What to train, from what, and for how long.
@@ -26,8 +31,8 @@ class TrainingJob(BaseModel):
     has for each the share of all conversations, None where it is used whole, and is empty where all are.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
-    what the target computes. `states` says what reads the hidden states, None leaves it to the machine; `states_gb` is
-    the most that they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given.
+    what the target computes (`as_served`). `states` says what reads the hidden states; `states_gb` is the most that
+    they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given.
 
     Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
     `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
@@ -61,7 +66,7 @@ class TrainingJob(BaseModel):
     seed: int = 0
     start_from: str | None = None
     dtype: Dtype = "auto"
-    states: Literal["engine", "transformers"] | None = None
+    states: Literal["engine", "transformers"] = "transformers"
     states_gb: float | None = None
     strict: bool = False
     engine_args: dict[str, Any] = {}
@@ -69,6 +74,16 @@ class TrainingJob(BaseModel):
     checkpoints: str = "checkpoints"
     work: str = "work"
     head: str = "head"
+
+    @property
+    def as_served(self) -> dict[str, Any]:
+        """Flags that decide what the target computes, where the engine reads its states; transformers knows none."""
+        return {flag: self.engine_args[flag] for flag in _AS_SERVED if flag in self.engine_args and self.by_engine}
+
+    @property
+    def by_engine(self) -> bool:
+        """Whether the engine reads the hidden states."""
+        return self.states == "engine"
 
     def write(self, folder: Path) -> Path:
         """The job as `job.json` in that folder, which is created."""

@@ -7,6 +7,7 @@ loses its processes' exit codes; its process manager, which this uses, does neit
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -73,6 +74,12 @@ def gpus() -> int:
     return max(1, torch.accelerator.device_count())
 
 
+def free_gpus() -> None:
+    """Give back the GPUs' memory that this process no longer uses: others are to take it."""
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
 def is_worker() -> bool:
     """Whether this is one of several processes that were started together."""
     return MEETING in os.environ
@@ -91,7 +98,7 @@ def end_with_parent() -> None:
 
 def launch(folder: Path, count: int, machines: Machines) -> int:
     """Train the job of a folder in `count` processes of this machine; their exit code, 143 if it was stopped."""
-    torch.cuda.empty_cache()  # the GPUs are theirs now
+    free_gpus()
     with TemporaryDirectory(prefix="toolkit-") as scratch, _signals_as_before():
         environment = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
         program, *arguments = python_command("-m", "toolkit.training", str(folder))

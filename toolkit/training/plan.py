@@ -19,7 +19,7 @@ _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
-_LIMITS = {"max_seconds", "engine_args", "states_gb", "strict"}
+_LIMITS = {"max_seconds", "engine_args", "states", "states_gb", "strict"}
 
 
 def training_job(recipe: Recipe) -> TrainingJob:
@@ -61,7 +61,8 @@ def training_key(recipe: Recipe) -> str:
 def training_settings(recipe: Recipe) -> dict[str, Any]:
     """What decides the head besides the content of models and data."""
     job = training_job(recipe)
-    return job.model_dump(exclude=_FOLDERS | _LIMITS | (set() if job.states else {"states"}))
+    engine = {"engine": {"version": recipe.engine.version, **job.as_served}} if job.by_engine else {}
+    return {**job.model_dump(exclude=_FOLDERS | _LIMITS), **engine}
 
 
 def job_name(recipe: Recipe) -> str:

@@ -223,7 +223,7 @@ class Samples:
             path, tokens = states_file(self.folder, number), self._states_at[piece[-1]][2]
             for name, width in zip(_STATES, widths, strict=True):
                 shape, kind = _layout(path, name)
-                if shape != [tokens, width] or kind not in _FLOATS:
+                if shape != [tokens, width] or kind not in STATES_DTYPES:
                     message = f"{path} is of other samples or another head: `{name}` is {kind} {shape}, not "
                     raise UsageError(f"{message}[{tokens}, {width}]", hint=_DAMAGED)
 
@@ -235,7 +235,8 @@ class Samples:
 
 
 _STATES = ("hidden_states", "last_hidden_states")
-_FLOATS = ("F64", "F32", "F16", "BF16")
+STATES_DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+"""Those that states may have, by their names in a file."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from toolkit.errors import UsageError
 from toolkit.training.job import TrainingJob
@@ -52,12 +53,13 @@ def held_out_pieces(held_out: Samples) -> Pieces:
 
 
 def _pieces(batches: Sequence[Sequence[int]], lengths: Sequence[int]) -> Pieces:
-    """The samples of some steps, so many at a time as are written at once."""
-    pieces: list[tuple[int, ...]] = []
-    piece: list[int] = []
-    for batch in batches:
-        piece += batch
-        if sum(lengths[index] for index in piece) >= SHARD_TOKENS:
-            pieces.append(tuple(piece))
-            piece = []
-    return (*pieces, tuple(piece)) if piece else tuple(pieces)
+    """The samples of some steps, so many at a time as are written at once: a step may have many times as many."""
+    pieces: list[list[int]] = []
+    tokens = SHARD_TOKENS
+    for index in chain.from_iterable(batches):
+        if tokens >= SHARD_TOKENS:
+            pieces.append([])
+            tokens = 0
+        pieces[-1].append(index)
+        tokens += lengths[index]
+    return tuple(map(tuple, pieces))

@@ -318,7 +318,7 @@ def test_more_hidden_states_than_the_disk_has_room_for_are_found_with_both_sizes
         stream.truncate(10**12)  # without taking any room
     desk.recipe.write_text(RECIPE.replace("name: local", f"name: {platform}, role: create"))
     (finding,) = [finding for finding in check(desk.recipe).findings if finding.code == "training.disk"]
-    assert re.search(r"up to [\d,]+ tokens take up to [\d,]+ GB \(an estimate\), and .* has [\d,]+ GB", finding.message)
+    assert re.search(r"up to [\d,]+ tokens take up to [\d,]+ GB \(an estimate\), and .* has [\d.]+ GB", finding.message)
 
 
 LATER = RECIPE.replace(", layers: 2", ", head: ./made/head, layers: 2").replace(

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+from collections import namedtuple
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from toolkit.api.checking import check
+from toolkit.api.context import read_lock_of
 from toolkit.api.training import train_plan
+from toolkit.checks.training import states_room
+from toolkit.engines.vllm.job_arguments import job_arguments, tensor_parallel
 from toolkit.findings import Finding
+from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir
+from toolkit.recipe.rules import Disk
+from toolkit.training.job import TrainingJob
+from toolkit.training.plan import training_settings
+from toolkit.training.split import sizes
 
 BIG = catalogue_dir() / "gpt-oss-120b"
 
@@ -40,30 +52,124 @@ def findings(recipe: Path, code: str) -> list[Finding]:
     return [finding for finding in check(recipe).findings if finding.code == code]
 
 
-def test_a_target_that_the_gpus_of_the_job_cannot_hold_is_refused_with_types_that_can(recipe: Path) -> None:
-    assert not findings(recipe, "training.target-memory")  # 66 GiB over four GPUs of 48 GB
-    edit(recipe, instance_type="ml.g6e.2xlarge")
+def test_a_target_that_no_gpu_of_the_job_holds_is_refused_until_the_engine_divides_it(recipe: Path) -> None:
     (found,) = findings(recipe, "training.target-memory")
     assert found.severity == "error"
     assert found.path == "training.instance_type"
-    assert "66 GiB of each accelerator that the job divides them over (1 of ml.g6e.2xlarge), and 41" in found.message
-    for name in found.hint.partition(": ")[2].rstrip(".").split(", "):
+    assert "take 65.9 GiB on one accelerator (ml.g6e.12xlarge), and there they can have 37.6" in found.message
+    begin, _, names = found.hint.rpartition(": ")
+    assert begin.startswith("Write `states: engine`")
+    assert names.startswith("ml.g6e.12xlarge, "), "what the recipe has comes first"
+    edit(recipe, states="engine")
+    for name in names.rstrip(".").split(", "):
         edit(recipe, instance_type=name)
         assert not findings(recipe, "training.target-memory"), name
 
 
-def test_transformers_divide_no_target(recipe: Path) -> None:
-    edit(recipe, states="transformers")
+def test_with_one_gpu_that_does_not_hold_it_the_engine_has_nothing_to_divide(recipe: Path) -> None:
+    edit(recipe, states="engine", instance_type="ml.g6e.2xlarge")
     (found,) = findings(recipe, "training.target-memory")
-    assert "or `states: engine`" in found.hint
+    assert found.hint.startswith("Set `training.instance_type` to a type with enough memory: ml.")
 
 
-def test_states_that_may_take_more_than_the_disk_has_are_refused(recipe: Path) -> None:
-    edit(recipe, states_gb=90, volume_gb=100, instance_type="ml.p4d.24xlarge")
-    assert not findings(recipe, "training.states")
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "expected"),
+    [
+        (32, 8, [1, 2, 4, 8]),
+        (28, 4, [1, 2, 4]),
+        (14, 2, [1, 2]),
+        (48, 3, [1, 3, 6]),
+        (64, 1, [1, 2, 4, 8]),
+    ],
+)
+def test_a_target_is_divided_as_vllm_can(heads: int, kv_heads: int, expected: list[int]) -> None:
+    assert sizes(heads, kv_heads, 1, 8) == expected
+
+
+def test_the_job_divides_its_target_as_the_check_says(tmp_path: Path) -> None:
+    """Over as few GPUs as hold it, and at least as many as serve it; where none do, over all that can be."""
+    config = {"model_type": "qwen2", "num_attention_heads": 28, "num_key_value_heads": 4, "hidden_size": 56}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes(bytes(1000))
+    job = TrainingJob(name="x", method="p-eagle", target=str(tmp_path), target_name="x", data=())
+    assert [tensor_parallel(job, 8, size) for size in (1200, 1000, 400, 10)] == [1, 2, 4, 4]
+    served = job.model_copy(update={"engine_args": {"tensor-parallel-size": 2}})
+    assert tensor_parallel(served, 8, 1200) == 2
+    assert tensor_parallel(served, 1, 1200) == 1
+
+
+def test_the_key_has_what_the_engine_computes_with_only_where_it_reads_the_states(recipe: Path) -> None:
+    def settings(version: str, **args: object) -> dict[str, Any]:
+        document = yaml.safe_load(recipe.read_text())
+        document["engine"] |= {"version": version, "args": args}
+        recipe.write_text(yaml.safe_dump(document))
+        return training_settings(load(recipe))
+
+    plain = settings("0.32.0")
+    assert not {"states", "states_gb", "engine", "engine_args"} & set(plain)
+    assert settings("0.31.0", quantization="fp8") == plain
+    edit(recipe, states="engine")
+    engines = settings("0.32.0")
+    assert engines == plain | {"engine": {"version": "0.32.0"}}
+    for flag in ("quantization", "hf-overrides", "kv-cache-dtype", "moe-backend", "attention-backend"):
+        assert settings("0.32.0", **{flag: "x"}) == plain | {"engine": {"version": "0.32.0", flag: "x"}}
+    assert settings("0.32.0", **{"gpu-memory-utilization": 0.8}) == engines
+
+
+def test_overrides_reach_the_jobs_engine_also_as_text_and_only_where_it_reads_the_states(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
+    args = {"hf-overrides": '{"rope_theta": 5}', "quantization": "fp8", "load-format": "runai_streamer"}
+    job = TrainingJob(name="x", method="p-eagle", target=str(tmp_path), target_name="x", data=(), engine_args=args)
+    plain, engines = job_arguments(job), job_arguments(job.model_copy(update={"states": "engine"}))
+    assert engines == plain | {"hf_overrides": {"rope_theta": 5}, "quantization": "fp8"}
+    assert plain["load_format"] == "runai_streamer"
+    assert "quantization" not in plain
+
+
+def test_an_engine_that_tells_no_logits_of_a_prompt_is_refused(recipe: Path) -> None:
+    document = yaml.safe_load(recipe.read_text())
+    document["engine"]["version"] = "0.25.1"
+    recipe.write_text(yaml.safe_dump(document))
+    assert not findings(recipe, "engine.version")
+    edit(recipe, states="engine")
+    (found,) = findings(recipe, "engine.version")
+    assert found.message == "`training.states: engine` needs vllm 0.26.0 or newer"
+
+
+def test_states_that_may_take_more_than_the_disk_has_are_told_and_stand_in_no_ones_way(recipe: Path) -> None:
+    """The volume has the target, too: 61 GiB, or 65 GB, of 160."""
+    edit(recipe, states_gb=90, volume_gb=160, instance_type="ml.p4d.24xlarge")
+    own = findings(recipe, "training.states")
+    assert not own, "that type has disks of its own"
+    edit(recipe, instance_type="ml.g5.2xlarge", volume_gb=160)
     edit(recipe, states_gb=9000)
     (found,) = findings(recipe, "training.states")
+    assert found.severity == "warning"
     assert "`states_gb` is 9000, and " in found.message
+
+
+def test_the_volume_has_room_for_the_target_too(recipe: Path) -> None:
+    target = load(recipe)
+    locked = read_lock_of(target)
+    assert locked
+    taken = 160e9 - states_room(Disk("the volume", round(160e9), "", "", empty=True), locked.target)
+    beside = 160e9 - states_room(Disk("the disk", round(160e9), "", "", empty=False), locked.target)
+    assert taken - beside == pytest.approx(65e9, rel=0.01)
+
+
+@pytest.mark.parametrize("free", [0, 10, 4 * 1024**3])
+def test_a_disk_without_room_for_a_step_is_told_of(free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, free))
+    document = yaml.safe_load((catalogue_dir() / "tiny" / "train-p-eagle.yaml").read_text())
+    document["target"] = {"model": str(catalogue_dir() / "tiny" / "models" / "target")}
+    document["speculation"]["model"] = "./trained"
+    document["training"] = {"data": ["./chats.jsonl"], "preset": "tiny"}
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "How many days has a year?"}\n')
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(document))
+    found = findings(tmp_path / "recipe.yaml", "training.states")
+    assert [one.severity for one in found] == (["warning"] if free < 1000 else [])
+    assert all("more than fit" in one.message and "has 0.0 GB" in one.message for one in found)
 
 
 def test_a_plan_says_how_long_it_may_take_and_what_the_states_take(recipe: Path) -> None:
@@ -72,17 +178,30 @@ def test_a_plan_says_how_long_it_may_take_and_what_the_states_take(recipe: Path)
         hours = next(note for note in notes if note.startswith("May take"))
         return hours, next(note for note in notes if note.startswith("The hidden states"))
 
+    def most(hours: str) -> float:
+        return float(re.search(r"to ([\d.]+) h", hours)[1])  # type: ignore[index]
+
+    edit(recipe, states="engine")
     hours, states = told()
     assert " $) for up to 1," in hours
     assert hours.endswith("tokens on 4 L40S: by arithmetic, unverified")
     assert states.endswith("computed once")
-    once = float(hours.split()[4])
+    once = most(hours)
     edit(recipe, epochs=10, states_gb=5)
     hours, states = told()
-    assert float(hours.split()[4]) > 2 * once
+    slow = most(hours)
+    assert slow > 2 * once
     assert "parts, in each epoch again" in states
+    edit(recipe, instance_count=4)
+    hours, _ = told()
+    assert once < most(hours) < slow
+    assert "tokens on 4 machines of 4 L40S" in hours
+    edit(recipe, max_hours=once)
+    hours, _ = told()
+    assert most(hours) == once
+    assert re.search(r"and up to \d+ without `max_hours`", hours)
 
 
 def test_without_data_or_machine_a_plan_says_nothing_of_time(recipe: Path) -> None:
-    edit(recipe, data=["s3://ours/chats/"])
+    edit(recipe, data=["s3://ours/chats/"], states="engine")
     assert not [note for note in train_plan(recipe).notes if note.startswith("May take")]

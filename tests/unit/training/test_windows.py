@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
 import signal
@@ -13,16 +14,30 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
 from toolkit.errors import UsageError
+from toolkit.recipe.known import catalogue_dir
 from toolkit.training.__main__ import main
-from toolkit.training.extraction import prepare_window, prepared_window
+from toolkit.training.extraction import prepare_window, prepared_window, require_exact
 from toolkit.training.job import TrainingJob
 from toolkit.training.loop import plan_batches
-from toolkit.training.samples import HELD_OUT, TRAIN, Sample, Samples, SampleWriter, States, states_file
+from toolkit.training.samples import (
+    HELD_OUT,
+    TRAIN,
+    Sample,
+    Samples,
+    SampleWriter,
+    States,
+    content_digest,
+    read_shard,
+    states_file,
+)
 from toolkit.training.windows import windows_of
 
 TOKEN_BYTES = 4 * HIDDEN * 4
@@ -58,6 +73,10 @@ class Engine:
 
     def __init__(self, *, refuses: str = "") -> None:
         self.sequences, self.starts, self.probes, self._refuses = 0, 0, 0, refuses
+        self.number = "1.0"
+
+    def version(self) -> str:
+        return self.number
 
     def no_states(self, job: TrainingJob) -> str:
         return self._refuses
@@ -114,6 +133,16 @@ def test_windows_have_every_step_once_and_no_more_tokens_than_fit(tmp_path: Path
         assert sum(train.lengths[index] for index in read) <= most
 
 
+def test_a_step_with_many_tokens_is_written_in_several_files(tmp_path: Path, target: Path) -> None:
+    job = job_in(tmp_path, target, batch_tokens=400_000)
+    lengths = [20_000] * 30
+    train = namedtuple("train", "lengths shards")(lengths, ())
+    windows = windows_of(job, train, 500_000)  # type: ignore[arg-type]
+    assert [[len(piece) for piece in one.pieces] for one in windows[:2]] == [[2] * 10, [2] * 5]
+    batches = plan_batches(lengths, job)
+    assert [index for piece in windows[0].pieces for index in piece] == batches[0]
+
+
 def test_a_step_that_does_not_fit_is_refused(tmp_path: Path, target: Path) -> None:
     job = job_in(tmp_path, target)
     with pytest.raises(UsageError, match=r"and 20 fit\n.*states_gb"):
@@ -142,9 +171,75 @@ def test_what_is_there_is_not_computed_again(tmp_path: Path, target: Path) -> No
     assert again == len(samples.pieces[1])
     prepare(job, 0, engine)
     assert engine.starts == 2
-    other = job.model_copy(update={"dtype": "bfloat16"})
-    prepare(other, 0, engine)
-    assert engine.sequences == 8 + again + 8
+    for number, changes in enumerate(({"dtype": "bfloat16"}, {"engine_args": {"quantization": "fp8"}}), 1):
+        prepare(job.model_copy(update=changes), 0, engine)
+        assert engine.sequences == 8 + again + 8 * number
+    prepare(job, 0, engine)
+    engine.number, before = "1.1", engine.sequences
+    prepare(job, 0, engine)
+    assert engine.sequences == before + 8
+
+
+def test_states_of_transformers_say_what_they_always_said_and_another_source_makes_its_own(
+    tmp_path: Path, target: Path
+) -> None:
+    """So a job that an earlier version began goes on with its states, whatever the engine's flags are."""
+    job = job_in(tmp_path, target, dtype="auto", engine_args={"quantization": "fp8"})
+    engine, samples = Engine(), prepare(job, 0, Engine())
+    with safe_open(states_file(samples.folder, 1), framework="pt") as file:
+        digest = content_digest(
+            {"input_ids": read_shard(samples.folder, 1).input_ids, "offsets": torch.tensor([0, 7, 37])}
+        )
+        said = {"target": job.target, "dtype": "torch.float32", "layers": "[2, 3, 5]", "samples": digest}
+        assert file.metadata() == said
+    require_tokens_in_place(prepare(job.model_copy(update={"states": "engine"}), 0, engine))
+    assert engine.sequences == 8
+
+
+def test_a_bound_that_was_taken_out_of_the_recipe_binds_no_more(tmp_path: Path, target: Path) -> None:
+    engine = Engine()
+    bounded = job_in(tmp_path, target, states="engine", states_gb=gigabytes(60 + 19))
+    prepare(bounded, 0, engine)
+    assert prepared_window(bounded)[0].end < len(plan_batches(Samples(tmp_path / "work" / TRAIN).lengths, bounded))
+    free = bounded.model_copy(update={"states_gb": None})
+    prepare(free, 0, engine)
+    assert prepared_window(free)[0].pieces == Samples(tmp_path / "work" / TRAIN).shards
+
+
+def test_what_a_killed_engine_has_left_is_removed(tmp_path: Path, target: Path) -> None:
+    job = job_in(tmp_path, target, states="engine")
+    left = tmp_path / "work" / "states-x1y2"
+    left.mkdir()
+    (left / "request.safetensors").write_bytes(b"states")
+    prepare(job, 0, Engine())
+    assert not left.exists()
+
+
+def test_of_a_target_whose_config_has_no_dtype_that_of_its_weights_counts(tmp_path: Path, target: Path) -> None:
+    other = shutil.copytree(target, tmp_path / "target")
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({key: config[key] for key in config if "dtype" not in key}))
+    tensors = load_file(other / "model.safetensors")
+    scales = {"a.scales": torch.zeros(2, dtype=torch.uint8)}
+    save_file(scales | {name: one.bfloat16() for name, one in tensors.items()}, other / "model.safetensors")
+    samples = prepare(job_in(tmp_path, other, dtype="auto", states="engine"), 0, Engine())
+    assert samples.states(0).last_hidden_states.dtype == torch.bfloat16
+
+
+def test_no_target_is_held_where_its_memory_is_given_back(
+    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch is watched as it gives back what nobody holds: on a GPU the next process needs that."""
+
+    def targets() -> set[int]:
+        return {id(one) for one in gc.get_objects() if isinstance(one, PreTrainedModel)}
+
+    before, held = targets(), list[set[int]]()
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: held.append(targets() - before))
+    job = job_in(tmp_path, target)
+    require_exact(job.model_copy(update={"target": str(catalogue_dir() / "tiny/models/target")}), (2, 3, 5), None)
+    prepare(job, 0, Engine())
+    assert held == [set(), set()]
 
 
 def test_without_a_bound_the_states_take_what_the_disk_has(

@@ -9,6 +9,7 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
 from toolkit.engines.vllm.facts import flag_known, flag_removed, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import draft_slots
+from toolkit.engines.vllm.hidden_states import STATES_SINCE
 from toolkit.engines.vllm.setting_checks import check_combinations, check_settings, check_speculation
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
@@ -46,6 +47,8 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
         return
     listed = lookup.head(recipe.drafter.model) if recipe.drafter else None
     needs = [(f"method `{recipe.method}`", drafting.since), *([(listed.repo, listed.min_engine)] if listed else [])]
+    if recipe.training and recipe.training.states == "engine":
+        needs.append(("`training.states: engine`", STATES_SINCE))
     if old := [(what, since) for what, since in needs if since and lookup.older(engine.version, since)]:
         what, since = old[0]
         message = f"{what} needs {engine.name} {since} or newer"

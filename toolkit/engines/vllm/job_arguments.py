@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.engines.vllm.budget import limits
 from toolkit.memory import free_bytes
+from toolkit.training.split import fewest, sizes
 
 if TYPE_CHECKING:
     from toolkit.training.job import Dtype, TrainingJob
 
-_PARALLEL = "tensor-parallel-size"
-# Of a GPU's memory: the rest is for the KV cache, the states beside it, and what vLLM computes in.
-_WEIGHTS_SHARE = 0.8
-_AS_SERVED = (
-    *("quantization", "load-format", "hf-overrides", "kv-cache-dtype", "cpu-offload-gb"),
-    *("enable-expert-parallel", "moe-backend", "attention-backend"),
-)
-"""Flags of the recipe that decide what the target computes and where its weights lie."""
+_PARALLEL, _OVERRIDES = "tensor-parallel-size", "hf-overrides"
+# How the weights are read and where they lie; what decides what they compute is in the job's `as_served`.
+_PLACES = ("load-format", "cpu-offload-gb")
 
 
 def job_arguments(job: TrainingJob) -> dict[str, Any]:
@@ -28,6 +25,9 @@ def job_arguments(job: TrainingJob) -> dict[str, Any]:
     # On a CPU, compiling takes longer than the answers of a small model, and it is a small model there.
     eager = not torch.cuda.is_available()
     gpu = None if eager else torch.cuda.mem_get_info()
+    flags = {**{flag: job.engine_args[flag] for flag in _PLACES if flag in job.engine_args}, **job.as_served}
+    if isinstance(text := flags.get(_OVERRIDES), str):  # as on a command line
+        flags[_OVERRIDES] = json.loads(text)
     return {
         "model": job.target,
         "dtype": _dtype(job.dtype, on_cpu=eager),
@@ -35,7 +35,7 @@ def job_arguments(job: TrainingJob) -> dict[str, Any]:
         "enforce_eager": eager,
         "disable_log_stats": True,
         "tensor_parallel_size": 1 if gpu is None else tensor_parallel(job, torch.cuda.device_count(), gpu[1]),
-        **{flag.replace("-", "_"): job.engine_args[flag] for flag in _AS_SERVED if flag in job.engine_args},
+        **{flag.replace("-", "_"): value for flag, value in flags.items()},
         **limits(job.engine_args, free_bytes(), gpu),
     }
 
@@ -46,9 +46,10 @@ def tensor_parallel(job: TrainingJob, gpus: int, gpu_bytes: int) -> int:
 
     config = AutoConfig.from_pretrained(job.target).get_text_config()
     weights = sum(path.stat().st_size for path in Path(job.target).glob("*.safetensors"))
-    least = min(int(job.engine_args.get(_PARALLEL, 1)), gpus)
-    sizes = [size for size in range(least, gpus + 1) if config.num_attention_heads % size == 0] or [least]
-    return next((size for size in sizes if weights / size <= _WEIGHTS_SHARE * gpu_bytes), sizes[-1])
+    heads = config.num_attention_heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    able = sizes(heads, kv_heads, int(job.engine_args.get(_PARALLEL, 1)), gpus)
+    return fewest(able, lambda size: weights / size, gpu_bytes) or able[-1]
 
 
 def _dtype(said: Dtype, *, on_cpu: bool) -> Dtype:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.catalog import methods
 from toolkit.engines.vllm.convert import convert
-from toolkit.engines.vllm.hidden_states import no_states, states_in_vllm
+from toolkit.engines.vllm.hidden_states import no_states, states_in_vllm, version
 from toolkit.engines.vllm.job_arguments import job_arguments
 from toolkit.training.engine import Conversion, TrainingEngine
 
@@ -34,6 +34,9 @@ class VllmTraining(TrainingEngine):
         if find_spec(NAME) is None:
             return None
         return _answering_in_vllm(job, chat)
+
+    def version(self) -> str:
+        return version()
 
     def no_states(self, job: TrainingJob) -> str:
         return no_states(job)

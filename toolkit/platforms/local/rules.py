@@ -60,7 +60,8 @@ def _training_disk(recipe: Recipe) -> Disk:
     folder = home()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
-    return Disk(f"the disk of {folder}", free, "training.data", "Make room, set TOOLKIT_HOME to another disk")
+    more = "Make room, set TOOLKIT_HOME to another disk"
+    return Disk(f"the disk of {folder}", free, "training.data", more, empty=False)
 
 
 _FACTS = PlatformFacts(

@@ -214,6 +214,12 @@ class AwsTraining(TrainingSection):
         return tuple(item if isinstance(item, str) else item.type for item in self.instance_types)
 
     @property
+    def machine_count(self) -> int:
+        """Machines that train together, at least."""
+        counts = [item.count for item in self.instance_types or () if isinstance(item, JobInstances) and item.count]
+        return min(counts, default=self.instance_count)
+
+    @property
     def types_key(self) -> str:
         """The key of a recipe that names them."""
         return "training.instance_types" if self.instance_types else super().types_key

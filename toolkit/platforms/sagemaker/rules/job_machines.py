@@ -76,8 +76,9 @@ def disk(recipe: Recipe) -> Disk:
     least = min(types, key=lambda name: own_disk_gb(recipe, name) or size)
     if own := own_disk_gb(recipe, least):
         more = "Set another `instance_type`"
-        return Disk(f"{least} with its own disks", round(own * 1e9), job_section(recipe).types_key, more)
-    return Disk("the job's volume", round(size * 1e9), "training.volume_gb", "Set a larger `volume_gb`")
+        return Disk(f"{least} with its own disks", round(own * 1e9), job_section(recipe).types_key, more, empty=True)
+    more = "Set a larger `volume_gb`"
+    return Disk("the job's volume", round(size * 1e9), "training.volume_gb", more, empty=True)
 
 
 def price_per_hour(recipe: Recipe) -> float | None:
