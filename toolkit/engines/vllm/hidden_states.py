@@ -132,7 +132,8 @@ def states_in_vllm(job: TrainingJob, layers: tuple[int, ...]) -> Iterator[VllmSt
     from transformers import AutoConfig
     from vllm import LLM
 
-    last = AutoConfig.from_pretrained(job.target).get_text_config().num_hidden_layers
+    config = AutoConfig.from_pretrained(job.target, local_files_only=True)  # nosec B615
+    last = config.get_text_config().num_hidden_layers
     with TemporaryDirectory(prefix="states-", dir=job.work) as folder, _longer_than_positions():
         with _failures("does not start with the target", "The log says why. `states: transformers` does without it."):
             engine = LLM(

@@ -44,7 +44,7 @@ def tensor_parallel(job: TrainingJob, gpus: int, gpu_bytes: int) -> int:
     """Over how many of the machine's GPUs the target lies: as few as hold it, and at least as many as serve it."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(job.target).get_text_config()
+    config = AutoConfig.from_pretrained(job.target, local_files_only=True).get_text_config()  # nosec B615
     weights = sum(path.stat().st_size for path in Path(job.target).glob("*.safetensors"))
     heads = config.num_attention_heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
