@@ -118,11 +118,10 @@ def replay_notes(
             f"{planned:.0f}, and answers went on to its lengths, beyond their own ends: drafts of those tell less"
         )
     yield from trace.notes
-    if design.slo:
-        yield (
-            f"in SLO: each block of {median(stretches.values()):.0f} s began with an idle engine, and its first fifth "
-            "is not counted; without pauses less may be within"
-        )
+    yield (
+        f"each block of {median(stretches.values()):.0f} s began with an idle engine: without pauses requests may take "
+        "longer, and fewer be in an SLO, of which a block's first fifth is left out"
+    )
     for arm in design.all_arms:
         if mine := by_block(item for item in results if item.arm == arm.name):
             yield from _keeping_up(arm.name, [(stretches[block], members) for block, members in mine.items()])
@@ -131,11 +130,11 @@ def replay_notes(
 def _keeping_up(arm: str, blocks: Sequence[tuple[float, Sequence[RequestResult]]]) -> Iterator[str]:
     """Whether an arm is still busy long after a block's last request, if its requests are shorter than blocks."""
     stretch = median(seconds for seconds, _ in blocks)
-    early = median(item.seconds for _, members in blocks for item in members[: max(1, len(members) // 3)])
+    early = median(members[0].seconds for _, members in blocks)
     late = median(seconds_of(members) - (members[-1].started - members[0].started) for _, members in blocks)
     if early > _SHORT * stretch:
         yield (
-            f"whether {arm} keeps up is not shown: a request takes {early:.1f} s from the beginning of a block on, and "
+            f"whether {arm} keeps up is not shown: the first request of a block took {early:.1f} s, and "
             f"a block has {stretch:.0f} s; with a longer --time blocks are longer, up to a minute"
         )
     elif late > _BUSY * stretch:
