@@ -49,7 +49,7 @@ async def measure(
     measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
     stretches: dict[int | None, float] = {}
     if design.trace:
-        stretches = stretches_of(design.workloads[0], measured.results, block_seconds(design))
+        stretches = stretches_of(design, measured.results, block_seconds(design))
         measured = _at_rate(measured, asked_rate(measured.results, stretches))
     results = measured.results
     limits = {item.name: design.slo for item in design.workloads} if design.slo else slos(design.arms)

@@ -65,12 +65,14 @@ def _made(number: int, one: Traced, pieces: Pieces | None, texts: dict[int | str
     return Prompt(({"role": "user", "content": text},), one.answer_tokens)
 
 
-def stretches_of(workload: Workload, results: Sequence[RequestResult], seconds: float) -> dict[int | None, float]:
+def stretches_of(design: Design, results: Sequence[RequestResult], seconds: float) -> dict[int | None, float]:
     """How long the requests of each block came: `seconds`, less where the trace ended, more in an earlier run."""
-    arrivals, found = workload.arrivals, {}
+    assert design.trace
+    arrivals = [one.at / design.speed for one in design.trace.requests]
+    end, found = min(arrivals[-1], design.seconds), {}
     for block, members in by_block(results).items():
         came = [arrivals[item.prompt] for item in members]
-        found[block] = max(max(came) - min(came), min(seconds, arrivals[-1] - min(came)))
+        found[block] = max(max(came) - min(came), min(seconds, end - min(came)))
     return found
 
 

@@ -28,7 +28,7 @@ from toolkit.measure.replay import asked_rate, replay_notes, replayed, stretches
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import block_seconds, run
 from toolkit.measure.summary import Point, row
-from toolkit.measure.trace import Trace, read_trace
+from toolkit.measure.trace import Trace, Traced, read_trace
 from toolkit.recipe.schema import Slo
 
 MOONCAKE = (
@@ -297,11 +297,15 @@ def test_it_is_told_that_blocks_begin_idle(tmp_path: Path) -> None:
 
 def test_the_seconds_and_the_rate_of_a_replay_are_those_of_what_was_asked() -> None:
     """10 requests come in 2 s, and two more after an hour. A block's pause counts, that hour does not."""
-    workload = replace(simulated(12, "mooncake"), arrivals=(*(n / 5 for n in range(10)), 3600.0, 3608.0))
+    arrivals = (*(2 * n / 5 for n in range(10)), 7200.0, 7216.0)  # at half the speed
+    trace = Trace("mooncake", tuple(Traced(at, 1, 1, "") for at in arrivals))
+    design = Design((SPEC,), (simulated(1, "mooncake"),), trace=trace, speed=2.0, seconds=4000.0)
     first = asked("spec", 0, [(n / 5, 1.0) for n in range(10)])
     last = [replace(item, prompt=item.prompt + 10) for item in asked("spec", 1, [(0.0, 1.0), (8.0, 4.0)])]
-    stretches = stretches_of(workload, [*first, *last], 10.0)
+    stretches = stretches_of(design, [*first, *last], 10.0)
     assert stretches == {0: 10.0, 1: pytest.approx(8.0)}
+    in_less_time = stretches_of(replace(design, seconds=5.0), [*first, *last], 0.25)
+    assert in_less_time == {0: pytest.approx(1.8), 1: pytest.approx(8.0)}  # what an earlier run asked counts
     rate = asked_rate([*first, *last], stretches)
     assert rate == pytest.approx(12 / 18, rel=0.01)
     report = row(Point("mooncake", rate, open_loop=True), SPEC, [*first, *last], None, 0, stretches)
@@ -316,11 +320,12 @@ def test_the_first_fifth_of_a_block_is_in_no_share_within_an_slo() -> None:
     assert row(at, SPEC, results, slo).within_slo == 0.2
 
 
-def test_a_measured_replay_has_the_rate_of_its_part(tmp_path: Path) -> None:
-    trace = mooncake(tmp_path)
+def test_a_measured_replay_has_the_rate_of_its_part() -> None:
+    arrivals = (0.0, 0.1, 5.9)
+    trace = Trace("mooncake", tuple(Traced(at, 1, 1, "") for at in arrivals))
     design = Design(
         (replace(SPEC, connection=Echo()),),
-        (replace(simulated(3, "mooncake"), arrivals=(0.0, 0.1, 5.9)),),
+        (replace(simulated(3, "mooncake"), arrivals=arrivals),),
         loads=(Load(99.0, open_loop=True),),
         trace=trace,
         seconds=4.0,
