@@ -17,10 +17,10 @@ from toolkit.measure.arm import Workload
 from toolkit.measure.design import Design
 from toolkit.measure.made_prompts import Pieces
 from toolkit.measure.result import RequestResult
+from toolkit.measure.slo_search import NOT_COUNTED
 from toolkit.measure.trace import BLOCK, Trace, Traced
 from toolkit.recipe.prompts import Prompt
 
-_NOT_COUNTED = 1 / 5
 # Shares of a block: a request must be so short to tell, and so long may the last ones take.
 _SHORT, _BUSY = 1 / 4, 1 / 2
 
@@ -97,7 +97,7 @@ def seconds_of(members: Sequence[RequestResult]) -> float:
 
 def without_beginnings(results: Iterable[RequestResult]) -> list[RequestResult]:
     """Without the first fifth of each block, in which a queue only begins."""
-    return [item for members in by_block(results).values() for item in members[int(_NOT_COUNTED * len(members)) :]]
+    return [item for members in by_block(results).values() for item in members[int(NOT_COUNTED * len(members)) :]]
 
 
 def replay_notes(
