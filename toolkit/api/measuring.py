@@ -15,6 +15,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike
 from toolkit.measure.connection import require_address
+from toolkit.measure.contradictions import contradiction
 from toolkit.measure.design import Cache, Design, Load
 from toolkit.measure.endpoints import Server, check_arms, measure_endpoints, workloads_of
 from toolkit.measure.report import BenchReport
@@ -39,6 +40,7 @@ class BenchOptions(TypedDict, total=False):
     publish: bool
 
 
+CONCURRENCY = (1, 4, 16)
 _SCHEMES = ("http://", "https://")
 _ADDRESS = re.compile(r"[\w.-]+:\d+(/\S*)?")
 
@@ -49,7 +51,7 @@ def bench(
     baseline: Subject | None = None,
     arms: Sequence[Subject] = (),
     workloads: Sequence[str] = (),
-    concurrency: Sequence[int] = (1, 4, 16),
+    concurrency: Sequence[int] = CONCURRENCY,
     rates: Sequence[float] = (),
     slo: Slo | None = None,
     trace: str | Path | None = None,
@@ -94,6 +96,25 @@ def bench(
 
     Raises UsageError, EndpointNotFound or InvocationError.
     """
+    given = {
+        "trace": trace,
+        "speed": speed != 1,
+        "slo": slo,
+        "concurrency": tuple(concurrency) != CONCURRENCY,
+        "rate": rates,
+        "requests": requests,
+        "what_if": what_if,
+        "fixed_length": fixed_length,
+        "turns": turns > 1,
+        "prompt_tokens": prompt_tokens,
+        "publish": publish,
+        "also": also,
+        "also_role": also_role,
+    }
+    if wrong := contradiction(given, lambda option: "rates" if option == "rate" else option):
+        raise UsageError(wrong, hint="toolkit bench --help says what each is for.")
+    if not speed > 0:
+        raise UsageError(f"a speed of {speed:g} is not above 0", hint="Write 2 for twice as fast.")
     trackers = find_trackers(progress or default_progress()) if _track else None
     for named in (what, *arms, *([baseline] if baseline else [])):
         _require_spelled(named)
@@ -102,10 +123,6 @@ def bench(
     compared = _subject(baseline, model, platform) if baseline else twin
     subjects = [first, *(_subject(arm, model, platform) for arm in arms)]
     check_arms([*subjects, *([compared] if compared else [])])
-    if slo and publish and not trace:
-        raise UsageError(
-            "the loads of a search for the highest rate are no figures to publish", hint="Leave publish out."
-        )
     objects = first.platform.read_objects if isinstance(first, Endpoint) else None
     loads = [] if slo or trace else [*map(Load, concurrency), *(Load(rate, open_loop=True) for rate in rates)]
     design = Design(
@@ -134,8 +151,10 @@ def bench(
         progress=progress,
     )
     if trackers:
-        given = {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
-        given |= {"trace": str(trace), "speed": speed} if trace else {}
+        loaded: dict[str, object] = (
+            {"slo": slo.model_dump()} if slo else {"concurrency": list(concurrency), "rates": list(rates)}
+        )
+        loaded |= {"trace": str(trace), "speed": speed} if trace else {}
         asked = {
             "workloads": list(workloads),
             "turns": turns,
@@ -143,7 +162,7 @@ def bench(
             "seconds": seconds,
             "max_tokens": max_tokens,
         }
-        parameters = {**given, **asked, "seed": seed, "cache": cache}
+        parameters = {**loaded, **asked, "seed": seed, "cache": cache}
         trackers.log(f"bench {report.title}", parameters, bench_metrics(report), report.to_dict())
     return report
 

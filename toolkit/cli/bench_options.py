@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
 
+from toolkit.measure.contradictions import contradiction
+
 if TYPE_CHECKING:
     from toolkit.recipe.schema import Slo
 
@@ -22,14 +24,6 @@ _MOST_TOKENS = 10_000_000
 _LIMIT = re.compile(r"(?P<name>ttft|tpot|e2e)=(?P<number>\d+(\.\d+)?)(?P<unit>ms|s)?")
 _SHARE = re.compile(r"share=(?P<share>0?\.\d+)")
 _UNITS = {"s": 1.0, "ms": 0.001}
-_LOADS = ("concurrency", "rate", "also")
-_CONTRADICTIONS = (
-    ("what_if_acceptance", ("arm", "resume", "also", "trace", "turns", "prompt_tokens"), "measures anew, one thing"),
-    ("trace", (*_LOADS, "fixed_length", "turns", "prompt_tokens"), "has its own load and lengths"),
-    ("slo", (*_LOADS, "what_if_acceptance", "publish", "turns"), "finds the rate by itself"),
-    ("turns", ("rate", "prompt_tokens"), "come one after the other and grow"),
-)
-_DETAILS = (("also_role", "also"), ("dummy_weights", "what_if_acceptance"), ("speed", "trace"))
 _Number = TypeVar("_Number", int, float)
 
 
@@ -87,14 +81,8 @@ def slo_of(text: str) -> Slo:
 
 def refuse_contradictions(given: Mapping[str, object]) -> None:
     """Refuse options of `bench` that contradict one another, or say how to do what was not asked for."""
-    for option, others, why in _CONTRADICTIONS:
-        if option == "slo" and given["trace"]:
-            continue  # then it is what the trace's requests are held against
-        if given[option] and (wrong := [_spelled(other) for other in others if given[other]]):
-            raise typer.BadParameter(f"{_spelled(option)} {why}: leave out {', '.join(wrong)}")
-    for option, of in _DETAILS:
-        if given[option] and not given[of]:
-            raise typer.BadParameter(f"{_spelled(option)} is for {_spelled(of)}")
+    if wrong := contradiction(given, _spelled):
+        raise typer.BadParameter(wrong)
 
 
 def _spelled(option: str) -> str:
@@ -159,7 +147,7 @@ WithinSlo = Annotated[
     typer.Option(
         "--slo",
         help="Find each arm's highest request rate at which 90 % of the requests are within these limits: seconds, or "
-        "with `ms`; `share=0.99` for another share.",
+        "with `ms`; `share=0.99` for another share. With --trace: tell the share of its requests within them.",
         metavar="ttft=…,tpot=…,e2e=…",
     ),
 ]
@@ -203,7 +191,8 @@ Precision = Annotated[
 BenchTime = Annotated[
     str | None,
     typer.Option(
-        help=f"Stop after this time, such as 90s or 2m.  [default: {TIME}; {SLO_TIME} with --slo]", metavar="T"
+        help=f"Stop after this time, such as 90s or 2m.  [default: {TIME}; {SLO_TIME} with --slo and no --trace]",
+        metavar="T",
     ),
 ]
 Seed = Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -16,10 +17,10 @@ from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
 from toolkit.measure.lossless import count_identical, pair_answers
 from toolkit.measure.measurement import ArmReport, Claim, Verdict
-from toolkit.measure.replay import replay_notes
+from toolkit.measure.replay import asked_rate, replay_notes, stretches_of
 from toolkit.measure.report import BenchReport
-from toolkit.measure.result import RequestResult, successful
-from toolkit.measure.run import again, run
+from toolkit.measure.result import Request, RequestResult, successful
+from toolkit.measure.run import again, block_seconds, run
 from toolkit.measure.saturation import Searching, saturate
 from toolkit.measure.scoring import Scored
 from toolkit.measure.summary import summarise
@@ -46,9 +47,13 @@ async def measure(
     if design.slo and not design.trace:
         return await _saturation(design, design.slo, title, progress, journal)
     measured = await run(design, sender(design.settle_seconds, design.seed), progress, journal)
+    stretches: dict[int | None, float] = {}
+    if design.trace:
+        stretches = stretches_of(design, measured.results, block_seconds(design))
+        measured = _at_rate(measured, asked_rate(measured.results, stretches))
     results = measured.results
     limits = {item.name: design.slo for item in design.workloads} if design.slo else slos(design.arms)
-    summary = summarise(results, design.arms, design.baseline, limits, measured.left_out)
+    summary = summarise(results, design.arms, design.baseline, limits, measured.left_out, stretches)
     real = [arm for arm in design.arms if arm.synthetic_acceptance_length is None]
     names = [name for item in design.workloads for name in item.names]
     points = {name: len(design.loads) * len(real) for name in names}
@@ -73,12 +78,9 @@ async def measure(
         notes=(
             *(item.note for item in design.workloads if item.note),
             *measured.notes,
-            *(
-                replay_notes(design.trace, design.speed, design.workloads[0], design.all_arms, results)
-                if design.trace
-                else ()
-            ),
+            *(replay_notes(design, results, stretches) if design.trace else ()),
             *_lengths(design, summary.arms),
+            *_parted(design, results),
             *_cut(results),
             *_chunks(results),
         ),
@@ -88,6 +90,13 @@ async def measure(
         interrupted=ending == "interrupted",
         what_if=other_acceptance(results, design.arms, baseline, what_if) if what_if else None,
     )
+
+
+def _at_rate(measured: Measured, rate: float) -> Measured:
+    """The results of a trace's part, as of the rate that it had."""
+    results = tuple(replace(item, load=rate) for item in measured.results)
+    left_out = {(name, rate, is_open, arm): count for (name, _, is_open, arm), count in measured.left_out.items()}
+    return replace(measured, results=results, left_out=left_out)
 
 
 async def _saturation(
@@ -194,6 +203,24 @@ def _lengths(design: Design, rows: Sequence[ArmReport]) -> Iterator[str]:
         if there:
             known = f", {fmean(cached):.0%} of them in a prefix cache" if cached else ""
             yield f"{name}: prompts of {fmean(row.prompt_tokens or 0 for row in there):.0f} tokens on average{known}"
+
+
+def _parted(design: Design, results: Sequence[RequestResult]) -> Iterator[str]:
+    """A note for each turn of which chats have parted: an arm's own answers made another prompt of it."""
+    if design.baseline is None:
+        return
+    asked: dict[tuple[str, str], set[Request]] = defaultdict(set)
+    for item in successful(results):
+        asked[item.arm, item.workload].add(item.request)
+    later = [name for item in design.workloads for name in item.names[1:]]
+    for name, arm in ((name, arm.name) for name in later for arm in design.arms):
+        ours, theirs = asked[arm, name], asked[design.baseline.name, name]
+        both = len({one[:-1] for one in ours} & {one[:-1] for one in theirs})
+        if parted := both - len(ours & theirs):
+            yield (
+                f"{name}: in {parted} of {both} chats the answers of {arm} before were not the baseline's: "
+                "these are in no speedup and no comparison"
+            )
 
 
 def _chunks(results: Sequence[RequestResult]) -> Iterator[str]:

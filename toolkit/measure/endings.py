@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import Request, RequestResult
 from toolkit.measure.scoring import Score, Scorer
 
 Scored = Sequence[tuple[RequestResult, Sequence[Score]]]
@@ -78,7 +78,7 @@ def has_other_text(result: RequestResult, scores: Sequence[Score]) -> bool:
 async def _ends_early(
     scorer: Scorer,
     ours: RequestResult,
-    baseline: Mapping[tuple[str, int, int, float, bool], RequestResult],
+    baseline: Mapping[Request, RequestResult],
     ends: frozenset[int],
     limit: float,
 ) -> bool:

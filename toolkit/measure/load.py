@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, pairwise
+from hashlib import blake2b
+from itertools import accumulate, islice, pairwise
 from secrets import token_hex
 from typing import Any
 
@@ -32,7 +34,7 @@ class Ask:
 
     `at` is when an open loop sends it, in seconds after its beginning; None: by chance. With a cold cache, requests of
     the same `cache` find each other's prompts in it; None: those of no other. `messages` are those of a chat so far;
-    none: the prompt's.
+    none: the prompt's. `turns` are how many of a chat are asked; None: all.
     """
 
     workload: Workload
@@ -41,6 +43,7 @@ class Ask:
     at: float | None = None
     cache: str | None = None
     messages: tuple[Message, ...] = ()
+    turns: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,12 @@ async def _time_chat(arm: Arm, ask: Ask, timing: Timing, concurrency: int) -> li
     results: list[RequestResult] = []
     said: tuple[Message, ...] = ()
     cache = token_hex(16)
-    for name, messages in zip(ask.workload.names, ask.workload.chat(ask.prompt), strict=False):
+    turns = zip(ask.workload.names, ask.workload.chat(ask.prompt), strict=False)
+    for name, messages in islice(turns, ask.turns):
+        before = blake2b(json.dumps(said).encode(), digest_size=8).hexdigest() if said else ""
         said = (*said, *messages)
         result = await time_request(arm, replace(ask, messages=said, cache=cache), timing, concurrency)
-        results.append(replace(result, workload=name))
+        results.append(replace(result, workload=name, said=before))
         if result.outcome != "successful":
             break
         said = (*said, {"role": "assistant", "content": result.text})

@@ -41,8 +41,7 @@ class Pieces:
         while left > 0:
             piece, size = chosen.choice(self.texts)
             if size > left:
-                words = piece.split(" ")
-                piece = " ".join(words[: max(1, round(len(words) * left / size))])
+                piece = piece[: max(1, round(len(piece) * left / size))]  # not every language has spaces
             lines.append(piece)
             left -= size
         return "\n".join(lines)

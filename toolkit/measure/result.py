@@ -12,6 +12,8 @@ from typing import Literal, overload
 from toolkit.endpoint.generation import Acceptance, Arrival
 
 Outcome = Literal["successful", "failed", "incomplete"]
+Request = tuple[str, int, int, float, bool, str]
+"""Workload, prompt, round, load, whether it is an open loop, and what was said before."""
 _DIGEST_BYTES = 8
 
 
@@ -58,8 +60,9 @@ class RequestResult:
     reports no drafts for the request, and `cached_tokens` if it does not say how many of the prompt's were in its
     prefix cache. With `counts_chunks` the server told neither usage nor token ids, and a chunk counts as a token. What
     was asked together has the same `block` within its workload and load. Token ids and text are for comparing arms:
-    they stay out of reports. With a `digest` they are not kept, only what tells one answer from another, and of the
-    arrivals the first and the last one.
+    they stay out of reports. `said` tells one beginning of a chat from another, with the arm's own answers in it; it is
+    empty in a first turn. With a `digest` ids and text are not kept, only what tells one answer from another, and
+    of the arrivals the first and the last one.
     """
 
     arm: str
@@ -85,6 +88,7 @@ class RequestResult:
     token_ids: tuple[int, ...] = field(default=(), repr=False)
     text: str = field(default="", repr=False)
     reasoning: str = field(default="", repr=False)
+    said: str = field(default="", repr=False)
     digest: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
@@ -92,9 +96,9 @@ class RequestResult:
             object.__setattr__(self, "arrivals", Arrivals(self.arrivals))
 
     @property
-    def request(self) -> tuple[str, int, int, float, bool]:
-        """What tells this request from the others that its arm was asked."""
-        return self.workload, self.prompt, self.round, self.load, self.open_loop
+    def request(self) -> Request:
+        """What tells this request from others: answers of two arms can be compared where it is the same."""
+        return self.workload, self.prompt, self.round, self.load, self.open_loop, self.said
 
     @property
     def ttft(self) -> float | None:

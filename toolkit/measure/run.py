@@ -44,6 +44,8 @@ _WAVES = 2
 _IN_A_ROW = 4
 # An open loop's block takes so long, or so large a share of each load's time: for some eight blocks of two arms.
 _OPEN_LOOP_SECONDS, _SHARE_OF_TIME = 10.0, 1 / 20
+# A queue takes time to show: a trace's blocks are longer where the time allows.
+_TRACE_SECONDS = 60.0
 # The warm-up and the last block may each take this share of the time without being counted, or foreseen.
 _WARM_UP_SHARE, _OVERTIME = 1 / 2, 1 / 10
 FEWEST_ROUNDS = 3
@@ -81,11 +83,18 @@ def again(baseline: str) -> str:
     return f"{baseline} (again)"
 
 
+def block_seconds(design: Design) -> float:
+    """For how long the requests of an open loop's block are sent."""
+    most = _TRACE_SECONDS if design.trace else _OPEN_LOOP_SECONDS
+    return min(most, design.seconds * _SHARE_OF_TIME / max(1, len(design.loads)))
+
+
 @dataclass
 class _Cell:
     """One workload under one load. `blocks` and `asked` count what was asked of each arm in `spent` seconds.
 
     `turns` counts the blocks by their number of arms, so that in each kind every arm is the first equally often.
+    `turns_of` has the chats that end early: how many turns of each were answered by every arm.
     """
 
     workload: Workload
@@ -96,6 +105,7 @@ class _Cell:
     answered: frozenset[tuple[int, int]] = frozenset()
     kept: Thinned = field(default_factory=Thinned)
     failed: set[int] = field(default_factory=set)
+    turns_of: dict[int, int] = field(default_factory=dict)
     turns: dict[int, Iterator[int]] = field(default_factory=lambda: defaultdict(count))
     asked: int = 0
     blocks: int = 0
@@ -118,7 +128,7 @@ class _Cell:
                 return
             for number in numbers:
                 if number not in self.failed and (number, turn) not in self.answered:
-                    yield Ask(self.workload, number, turn)
+                    yield Ask(self.workload, number, turn, turns=self.turns_of.get(number))
             if not self.workload.arrivals:
                 shuffle(numbers)
 
@@ -160,7 +170,22 @@ class _Cell:
 
     def add(self, results: Sequence[RequestResult]) -> None:
         self.kept.add(results)
-        self.failed |= {item.prompt for item in results if item.outcome == "failed"}
+        for item in results:
+            if item.outcome == "failed":
+                self.end_early(item)
+
+    def end_early(self, failed: RequestResult) -> None:
+        """Ask the prompt no more; of a chat fewer turns, if it was a later one that failed."""
+        turn = self.workload.names.index(failed.workload)
+        if turn:
+            self.turns_of[failed.prompt] = min(turn, self.turns_of.get(failed.prompt, turn))
+        else:
+            self.failed.add(failed.prompt)
+
+    def turns_asked(self, prompt: int) -> int:
+        """How many results a request of it has."""
+        turns = len(self.workload.chat(prompt)) if self.workload.turns > 1 else 1
+        return min(turns, self.turns_of.get(prompt, turns))
 
     def carry_on(self, answered: frozenset[tuple[int, int]]) -> None:
         """After the saved results were added: those of requests that every arm has answered are of this measurement."""
@@ -171,13 +196,13 @@ class _Cell:
         self.spent = busy_seconds(self.results) * (1 + others)
 
     def __str__(self) -> str:
-        return f"{self.workload.name} with {self.load}"
+        return self.workload.name if self.workload.arrivals else f"{self.workload.name} with {self.load}"
 
 
 def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell], float]:
     """The cells with the saved results of those requests that every arm has answered, and when the last saved ended."""
     in_a_row = _IN_A_ROW if design.settle_seconds else 1
-    seconds = min(_OPEN_LOOP_SECONDS, design.seconds * _SHARE_OF_TIME / max(1, len(design.loads)))
+    seconds = block_seconds(design)
     at = [(workload, load) for workload in design.workloads for load in design.loads]
     cells = [
         _Cell(workload, load, design.seed, in_a_row, seconds, kept=Thinned.of_cells(len(at))) for workload, load in at
@@ -194,15 +219,16 @@ def _cells(design: Design, saved: Iterable[RequestResult]) -> tuple[list[_Cell],
     for item in saved:
         elapsed = max(elapsed, item.started + item.seconds)
         point, request = (item.workload, item.load, item.open_loop), (item.prompt, item.round)
-        if point in by_point and item.outcome == "successful":
+        if point in by_point and item.outcome == "failed" and by_point[point][1]:
+            cells[by_point[point][0]].end_early(item)
+        elif point in by_point and item.outcome == "successful":
             number, turn = by_point[point]
             cells[number].kept.add([item])
             bit = 1 << (turn * len(arms) + arms[item.arm]) if item.arm in arms else 0
             seen[number][request] = seen[number].get(request, 0) | bit
     for cell, bits in zip(cells, seen, strict=True):
-        work = cell.workload
-        turns = {request: len(work.chat(request[0])) if work.turns > 1 else 1 for request in bits}
-        cell.carry_on(frozenset(key for key, found in bits.items() if found == (1 << turns[key] * len(arms)) - 1))
+        whole = {request: (1 << cell.turns_asked(request[0]) * len(arms)) - 1 for request in bits}
+        cell.carry_on(frozenset(key for key, found in bits.items() if found & whole[key] == whole[key]))
     return cells, elapsed
 
 
@@ -316,7 +342,8 @@ class _Measurement:
             return cell.asked >= self._design.requests
         if not self._design.baseline:
             return cell.rounds >= 1
-        too_few = cell.rounds < FEWEST_ROUNDS or (not cell.load.is_single and cell.blocks < _FEWEST_BLOCKS)
+        few_rounds = cell.rounds < FEWEST_ROUNDS and not cell.workload.arrivals  # a trace is seldom asked once
+        too_few = few_rounds or (not cell.load.is_single and cell.blocks < _FEWEST_BLOCKS)
         if too_few or cell.asked < cell.next_look:
             return False
         cell.next_look = cell.asked * _LOOK_AFTER
@@ -334,8 +361,10 @@ class _Measurement:
         return (other for other in self._cells if other.load.open_loop == cell.load.open_loop)
 
     def _pairs(self, cell: _Cell) -> list[list[Pair]]:
+        """Those of each speedup: of each arm, and of each turn of chats."""
         assert self._design.baseline
-        return [pairs_of(cell.results, arm.name, self._design.baseline.name) for arm in self._design.arms]
+        turns = [[item for item in cell.results if item.workload == name] for name in cell.workload.names]
+        return [pairs_of(turn, arm.name, self._design.baseline.name) for arm in self._design.arms for turn in turns]
 
     def _ratio(self, cell: _Cell) -> float | None:
         """The first arm's speedup so far, as of the last time that there was a tenth more to compute it from."""
@@ -352,13 +381,16 @@ class _Measurement:
         if self._design.requests:
             return self._design.requests - cell.asked
         if math.isinf(cell.width):
-            return max(1.0, FEWEST_ROUNDS * len(cell.workload.prompts) - cell.asked)
+            rounds = 1 if cell.workload.arrivals else FEWEST_ROUNDS
+            return max(1.0, rounds * len(cell.workload.prompts) - cell.asked)
         return cell.asked * max(0.0, (cell.width / self._design.precision) ** 2 - 1)
 
     def _too_wide(self, cell: _Cell) -> str:
         """How wide the intervals are, and what would narrow them."""
         pairs, precision = self._pairs(cell), self._design.precision
-        noise = pool((block_noise(item) for other in self._alike(cell) for item in self._pairs(other)), len(pairs))
+        noise = pool(
+            (block_noise(item) for other in self._alike(cell) for item in self._pairs(other)), len(self._design.arms)
+        )
         width = max(half_width(item, noise) for item in pairs)
         if math.isinf(width):
             return f"the time was up after {cell.blocks} blocks{lacks_blocks(noise)}"

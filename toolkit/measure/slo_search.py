@@ -32,7 +32,7 @@ from toolkit.recipe.schema import Slo
 SHORTEST_BLOCK = 10.0
 _FEWEST_MISSES = 5
 _TIMES_THE_LIMIT, _LONGEST_FOR_A_QUEUE = 20, 60.0
-_NOT_COUNTED = 1 / 5
+NOT_COUNTED = 1 / 5
 FIRST_RATE, _HIGHEST_RATE = 2.0, 1000.0
 _FEWEST_BLOCKS, _AT_THE_ENDS = 3, 4
 # With less to do than this share of the time a server answers each request alone.
@@ -70,7 +70,7 @@ class SloSearch:
     def add(self, rate: float, results: Iterable[RequestResult]) -> None:
         """A block's results."""
         order = sorted(results, key=lambda item: item.started)
-        counted = order[int(_NOT_COUNTED * len(order)) :]
+        counted = order[int(NOT_COUNTED * len(order)) :]
         self.blocks.setdefault(rate, []).append([missed(self.slo, item) for item in counted])
         answers = (item.seconds for item in order if item.outcome == "successful")
         self.shortest_answer = min(self.shortest_answer, *answers, math.inf)

@@ -13,6 +13,7 @@ from toolkit.measure.arm import Arm
 from toolkit.measure.design import LeftOut
 from toolkit.measure.measurement import ArmReport, ArmSpeedup, Gain, Interval, Speedup
 from toolkit.measure.pays import verdict_pays
+from toolkit.measure.replay import by_block, seconds_of, without_beginnings
 from toolkit.measure.result import RequestResult, successful
 from toolkit.measure.run import again
 from toolkit.measure.statistics import (
@@ -90,11 +91,13 @@ def summarise(
     baseline: Arm | None = None,
     slos: Mapping[str, Slo] | None = None,
     left_out: Mapping[LeftOut, int] | None = None,
+    stretches: Mapping[int | None, float] | None = None,
 ) -> Summary:
     """The figures of all arms. `slos` are limits by workload; goodput is known where there is one.
 
     `left_out` are the answers that are not among the results: they count as requests, and figures are those of the
-    others. A point without at least two pairs of answers has no speedup.
+    others. `stretches` are how long a trace's requests came in each block. A point without at least two pairs of
+    answers has no speedup.
     """
     points, limits, others = by_point(results), slos or {}, left_out or {}
     rows = tuple(
@@ -104,6 +107,7 @@ def summarise(
             [item for item in results_there if item.arm == arm.name],
             limits.get(point.workload),
             others.get((point.workload, point.load, point.open_loop, arm.name), 0),
+            stretches,
         )
         for point, results_there in points.items()
         for arm in (*filter(None, [baseline]), *arms)
@@ -175,14 +179,22 @@ def _speedups(
 
 
 def row(
-    point: Point, arm: Arm, results: Sequence[RequestResult], slo: Slo | None = None, left_out: int = 0
+    point: Point,
+    arm: Arm,
+    results: Sequence[RequestResult],
+    slo: Slo | None = None,
+    left_out: int = 0,
+    stretches: Mapping[int | None, float] | None = None,
 ) -> ArmReport:
     """The figures of one arm at one point. Latencies and throughput are those of successful requests.
 
-    The pauses of an open loop count, too: it cannot yield more than it is asked.
+    The pauses of an open loop count, too: it cannot yield more than it is asked. Of a trace, `stretches` tell them.
     """
     answers = successful(results)
-    if point.rate:
+    if stretches:
+        took = ((stretches[block], seconds_of(members)) for block, members in by_block(results).items())
+        seconds = sum(map(max, took))
+    elif point.rate:
         seconds = max(busy_seconds(answers), len(answers) / point.rate)
     else:
         seconds = steady_seconds(answers, point.concurrency or 1)
@@ -191,12 +203,13 @@ def row(
     throughput = tokens / seconds if tokens and seconds else None
     acceptance, length = acceptance_of(answers), acceptance_length(answers)
     within = sum(is_met(slo, answer) for answer in answers) if slo else 0
-    requests, all_within = len(results) + left_out, within * (1 + left_out / len(answers)) if answers else 0
+    growth = 1 + left_out / len(answers) if answers else 1.0
+    share = _share_within(slo, without_beginnings(results) if stretches else results, growth) if slo else None
     return ArmReport(
         arm=arm.name,
         workload=point.workload,
         concurrency=point.concurrency,
-        requests=requests,
+        requests=len(results) + left_out,
         failed=sum(item.outcome == "failed" for item in results),
         incomplete=sum(item.outcome == "incomplete" for item in results),
         ttft=percentiles(item.ttft for item in answers if item.ttft is not None),
@@ -209,8 +222,8 @@ def row(
         acceptance_length=acceptance.length if acceptance else None,
         acceptance_per_position=acceptance.per_position if acceptance else (),
         goodput=within / seconds if slo and seconds else None,
-        meets_slo=all_within >= slo.share * requests if slo and results else None,
-        within_slo=all_within / requests if slo and results else None,
+        meets_slo=share >= slo.share if slo and share is not None else None,
+        within_slo=share,
         price_per_million_output_tokens=_price(arm.price_per_hour, throughput),
         cached_share=cached_share(answers),
         acceptance_length_low=length.low if length else None,
@@ -218,6 +231,13 @@ def row(
         prompt_tokens=sum(item.prompt_tokens for item in answers) / len(answers) if answers else None,
         answer_tokens=tokens / len(answers) if answers else None,
     )
+
+
+def _share_within(slo: Slo, results: Sequence[RequestResult], growth: float) -> float | None:
+    """The share of requests within an SLO; each answer stands for `growth` of them."""
+    answers = successful(results)
+    requests = len(results) - len(answers) + len(answers) * growth
+    return sum(is_met(slo, answer) for answer in answers) * growth / requests if requests else None
 
 
 def acceptance_of(results: Iterable[RequestResult]) -> Acceptance | None:

@@ -51,6 +51,10 @@ _FORMATS = (
     # https://github.com/HPMLL/BurstGPT#schema
     _Format("BurstGPT", "Timestamp", "Request tokens", "Response tokens"),
 )
+_NO_TOKENS = {
+    "Response tokens": "requests that failed when they were recorded (no response tokens)",
+    "Request tokens": "requests without request tokens",
+}
 _COLUMNS = tuple(name for one in _FORMATS for name in (*one.keys, one.blocks) if name)
 # What other traces call the same.
 _OTHERS = {
@@ -189,12 +193,20 @@ def _of_row(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Trace
     if missing := [key for key in form.keys if row.get(key) in (None, "")]:
         raise UsageError(f"{where}: `{missing[0]}` is missing; there are {columns_of(row)}", hint=_EXAMPLE)
     at = _number(where, form.at, row[form.at], form.unit)
-    if form.name == "BurstGPT" and str(row[form.answer_tokens]) in ("0", "0.0"):
-        left_out["requests that failed when they were recorded (no response tokens)"] += 1
+    if form.name == "BurstGPT" and (why := next((_NO_TOKENS[key] for key in _NO_TOKENS if _is_zero(row[key])), "")):
+        left_out[why] += 1
         return None
     tokens = [round(_number(where, key, row[key])) for key in (form.prompt_tokens, form.answer_tokens)]
     blocks = _blocks(where, row[form.blocks], tokens[0]) if row.get(form.blocks) is not None else ()
     return Traced(at, tokens[0], tokens[1], where, blocks)
+
+
+def _is_zero(value: object) -> bool:
+    """Also where it is text, as in a CSV file, such as `0.00`."""
+    try:
+        return isinstance(value, str | int | float) and float(value) == 0
+    except ValueError:
+        return False
 
 
 def _blocks(where: str, ids: object, tokens: int) -> tuple[int | str, ...]:
@@ -214,12 +226,16 @@ def _captured(where: str, row: Mapping[str, Any], left_out: Counter[str]) -> Tra
     try:
         found = read_capture(row)
         prompt = prompt_of(found.request, where)
-        at = datetime.fromisoformat(found.time).timestamp()
     except (UsageError, ValueError):
         left_out["captured lines that are no requests for text"] += 1
         return None
     if found.is_measurement:
         left_out["captured requests of measurements"] += 1
+        return None
+    try:
+        at = datetime.fromisoformat(found.time).timestamp()
+    except ValueError:
+        left_out["captured requests whose record has no time"] += 1
         return None
     tokens = [_counted(found, name) for name in ("prompt_tokens", "completion_tokens")]
     return Traced(at, tokens[0], tokens[1], where, prompt=prompt)
@@ -229,7 +245,7 @@ def _counted(found: Captured, name: str) -> int | None:
     """What an answer's usage tells, if it is known."""
     usage = found.answer.get("usage") if isinstance(found.answer, dict) else None
     counted = usage.get(name) if isinstance(usage, dict) else None
-    return counted if isinstance(counted, int) and 0 < counted <= _LONGEST else None
+    return counted if type(counted) is int and 0 < counted <= _LONGEST else None
 
 
 def _refuse(where: str, key: str) -> NoReturn:

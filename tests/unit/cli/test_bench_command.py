@@ -16,7 +16,10 @@ from fakes import answer_events
 from reports import example
 from streaming_server import DONE, Answer, Answers, Part, Served, document, event, streaming
 
+import toolkit
 from toolkit.cli.main import run
+from toolkit.errors import UsageError
+from toolkit.recipe.schema import Slo
 
 TOKENS = range(12)
 PROMPTS = ["one", "two", "three", "four"]
@@ -349,6 +352,27 @@ def test_what_goes_with_no_other_load_is_refused(
 ) -> None:
     assert run(["bench", "http://127.0.0.1:9/v1", *given, *others]) == 2
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"trace": "t.jsonl", "prompt_tokens": (1000,)}, "trace has its own load and lengths: leave out prompt_tokens"),
+        ({"trace": "t.jsonl", "turns": 2}, "leave out turns"),
+        ({"trace": "t.jsonl", "fixed_length": True}, "leave out fixed_length"),
+        ({"trace": "t.jsonl", "requests": 8}, "leave out requests"),
+        ({"trace": "t.jsonl", "concurrency": (2,)}, "leave out concurrency"),
+        ({"trace": "t.jsonl", "speed": 0}, "a speed of 0 is not above 0"),
+        ({"speed": 2.0}, "speed is for trace"),
+        ({"rates": (2.0,), "turns": 2}, "turns come one after the other and grow: leave out rates"),
+        ({"slo": Slo(ttft=1), "turns": 2}, "slo finds the rate by itself: leave out turns"),
+        ({"slo": Slo(ttft=1), "publish": True}, "leave out publish"),
+        ({"also_role": "arn"}, "also_role is for also"),
+    ],
+)
+def test_python_refuses_what_the_command_does(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        toolkit.bench("http://127.0.0.1:9/v1", **given)
 
 
 def test_prompts_that_the_model_cannot_take_are_refused_before_anything_is_measured(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +12,20 @@ from typing import Any
 from fakes import event_stream
 from simulated_arms import SimulatedMachine
 from simulated_arms import arm as named
+from simulated_arms import workload as simulated
 
 from toolkit.endpoint.wire import Chunk
 from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload, prompts_of
+from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing, closed_loop
+from toolkit.measure.lossless import pair_answers
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
+from toolkit.measure.same_target import other_tokens
+from toolkit.measure.statistics import half_width, pairs_of
 from toolkit.recipe.prompts import Prompt, prompt_of
 
 CHATS = Workload("w", prompts_of("one", "two", "three"), turns=3)
@@ -92,6 +98,80 @@ def test_a_rows_own_turns_are_what_its_user_says_later() -> None:
     assert [message["content"] for message in echo.bodies[-1]["messages"]] == ["Hi", "answer 1", "And you?"]
 
 
+class Says(Echo):
+    """Answers with a text of its own, of as many tokens as words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
+        number = len(body["messages"])
+        text = self.text if number == 1 and body["messages"][0]["content"] == "one" else f"answer {number}"
+        tokens = sum(len(message["content"].split()) for message in body["messages"])
+        events = [
+            {"choices": [{"delta": {"content": text}, "token_ids": [1, 2], "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens": tokens, "completion_tokens": 2}},
+        ]
+        yield [Chunk(0.1, event_stream(events))]
+
+
+def test_where_chats_have_parted_nothing_is_compared_any_more() -> None:
+    """The answer to the first prompt is a near-tie: what follows has another prompt, of other tokens."""
+    arms = Arm("spec", Says("a near tie that parts")), Arm("base", Says("answer 1"))
+    asks = [Ask(CHATS, prompt) for prompt in range(3)]
+    ours, theirs = (asyncio.run(closed_loop(arm, asks, 1, Timing(0.0))) for arm in arms)
+    assert [len(pair_answers(ours, theirs)), len(pairs_of([*ours, *theirs], "spec", "base"))] == [7, 7]
+    own = [item for item in ours if item.prompt == 0]
+    assert other_tokens(own, theirs) == ""
+    assert len({item.said for item in ours if item.workload == "w, turn 1"} | {""}) == 1
+
+
+def test_how_many_chats_have_parted_is_told() -> None:
+    arms = Arm("spec", Says("a near tie that parts")), Arm("base", Says("answer 1"))
+    report = asyncio.run(measure(Design(arms[:1], (CHATS,), arms[1], requests=3, max_tokens=9), "title"))
+    parted = [note for note in report.notes if "chats" in note]
+    assert [note.partition(" the answers")[0] for note in parted] == [
+        "w, turn 2: in 1 of 3 chats",
+        "w, turn 3: in 1 of 3 chats",
+    ]
+
+
+def test_a_chat_that_outgrows_the_context_is_asked_fewer_turns() -> None:
+    spec, base = Echo(fails=3), Echo()
+    arms = Arm("spec", spec), Arm("base", base)
+    work = run(Design(arms[:1], (CHATS,), arms[1], requests=6), sender())
+    results = asyncio.run(work).results
+    assert Counter(item.workload for item in results if item.arm == "base" and item.round)["w, turn 2"] == 0
+    assert Counter(item.round for item in results if (item.arm, item.workload) == ("spec", "w, turn 1")) == {0: 3, 1: 3}
+    assert sum(item.outcome == "failed" for item in results) == 3
+
+
+def test_a_chat_of_fewer_turns_is_carried_on(tmp_path: Path) -> None:
+    def asked(requests: int) -> int:
+        spec = Echo(fails=3)
+        design = Design((Arm("spec", spec),), (CHATS,), Arm("base", Echo()), requests=requests)
+        asyncio.run(run(design, sender(), journal=Journal(tmp_path / "run.jsonl", {})))
+        return len([body for body in spec.bodies if body["max_tokens"] > 8])  # not of the warm-up
+
+    assert (asked(3), asked(3)) == (6, 0)
+
+
+def test_chats_are_measured_until_each_turn_is_narrow_enough() -> None:
+    """As one width of all turns, that of turn 1 would do."""
+    workload = replace(simulated(6), turns=3)
+    found = asyncio.run(
+        run(
+            Design((SPEC,), (workload,), BASE, seconds=10_000),
+            (machine := LateNoise(0, {"spec": 1.5})).send,
+            clock=machine,
+        )
+    )
+    for name in workload.names:
+        there = [item for item in found.results if item.workload == name]
+        assert half_width(pairs_of(there, "spec", "base")) <= 0.05 * 1.05
+
+
 class OfChats(SimulatedMachine):
     """Answers each chat with a result for each of its turns."""
 
@@ -99,6 +179,20 @@ class OfChats(SimulatedMachine):
         answers = await super().send(arm, asks, load, timing)
         names = asks[0].workload.names
         return [replace(item, workload=name) for item in answers for name in names[: len(CHATS.chat(item.prompt))]]
+
+
+class LateNoise(SimulatedMachine):
+    """The last of three turns has a noise that the others have not."""
+
+    async def send(self, arm: Arm, asks: Sequence[Ask], load: Load, timing: Timing) -> list[RequestResult]:
+        self.noise = 0.02
+        answers = await super().send(arm, asks, load, timing)
+        factors = (1.0, 1.0, self._about_one(0.5))
+        return [
+            replace(item, workload=name, seconds=item.seconds * factor)
+            for item in answers
+            for name, factor in zip(asks[0].workload.names, factors, strict=False)
+        ]
 
 
 def test_a_measurement_of_chats_is_carried_on_where_all_turns_of_all_arms_are_there(tmp_path: Path) -> None:

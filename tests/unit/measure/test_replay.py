@@ -5,25 +5,31 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import event_stream
 from simulated_arms import SimulatedMachine, Unused, arm, result
 from simulated_arms import workload as simulated
 
+from toolkit.endpoint.wire import Chunk
 from toolkit.errors import UsageError
 from toolkit.measure.arm import Arm, Workload, prompts_of
+from toolkit.measure.bench import measure
 from toolkit.measure.design import Design, Load
+from toolkit.measure.endpoints import _setting
 from toolkit.measure.journal import Journal
 from toolkit.measure.load import Ask, Timing, body
 from toolkit.measure.made_prompts import Pieces, count_pieces, lengthened
-from toolkit.measure.replay import replay_notes, replayed
+from toolkit.measure.replay import asked_rate, replay_notes, replayed, stretches_of
 from toolkit.measure.result import RequestResult
-from toolkit.measure.run import run
-from toolkit.measure.trace import Trace, read_trace
+from toolkit.measure.run import block_seconds, run
+from toolkit.measure.summary import Point, row
+from toolkit.measure.trace import Trace, Traced, read_trace
+from toolkit.recipe.schema import Slo
 
 MOONCAKE = (
     {"timestamp": 0, "input_length": 1100, "output_length": 50, "hash_ids": [0, 1, 2]},
@@ -43,6 +49,20 @@ class CountsWords(Unused):
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return {"usage": {"prompt_tokens": 10 + words(body["messages"][0]["content"])}}
+
+
+class Echo(Unused):
+    """Answers each request at once."""
+
+    async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
+        events = [
+            {"choices": [{"delta": {"content": "a"}, "token_ids": [1, 2], "finish_reason": "stop"}]},
+            {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
+        ]
+        yield [Chunk(0.1, event_stream(events))]
+
+    async def acceptance(self) -> None:
+        return None
 
 
 class TellsNothing(Unused):
@@ -216,27 +236,166 @@ def test_requests_of_one_pass_share_what_is_cached() -> None:
     assert "salt" not in body(SPEC, Ask(workload, 0, cache="0"), Timing(0.0))
 
 
-def test_an_arm_that_does_not_keep_up_is_named(tmp_path: Path) -> None:
+def asked(arm: str, block: int, times: Sequence[tuple[float, float]], **known: Any) -> list[RequestResult]:
+    """A block's results: when each request was sent after its beginning, and how long it took."""
+    common = {"arm": arm, "workload": "mooncake", "block": block, "open_loop": True, "prompt_tokens": 800, **known}
+    return [
+        result(**{**common, "prompt": prompt, "started": 100.0 * block + at, "seconds": seconds})
+        for prompt, (at, seconds) in enumerate(times)
+    ]
+
+
+def of_trace(tmp_path: Path, **known: Any) -> Design:
     trace = mooncake(tmp_path)
-    workload = replayed(trace, 2.0, 60.0, pieces(), None)
-    slower = [
-        result(
-            arm="base", workload="mooncake", prompt=prompt, started=float(prompt), seconds=1.0 + 2 * prompt, block=block
-        )
-        for block in range(3)
-        for prompt in range(3)
-    ]
-    steady = [
-        result(workload="mooncake", prompt=prompt, started=float(prompt), block=0, prompt_tokens=800)
-        for prompt in range(3)
-    ]
-    notes = [*replay_notes(trace, 2.0, workload, (BASE, SPEC), [*slower, *steady])]
+    return Design((SPEC,), (replayed(trace, 2.0, 60.0, pieces(), None),), BASE, trace=trace, speed=2.0, **known)
+
+
+@pytest.mark.parametrize(
+    ("times", "said"),
+    [
+        ([(0.0, 1.0), (2.0, 1.0), (4.0, 1.0)], ""),
+        ([(0.0, 2.0), (2.0, 4.0), (4.0, 9.0)], "base did not keep up: it was busy for 9.0 s after the last request"),
+        ([(0.0, 2.0)], ""),
+        ([(0.0, 6.0)], "whether base keeps up is not shown: the first request of a block took 6.0 s"),
+    ],
+)
+@pytest.mark.parametrize("outcome", ["successful", "failed"])
+def test_an_arm_that_does_not_keep_up_is_named(
+    times: list[tuple[float, float]], said: str, outcome: str, tmp_path: Path
+) -> None:
+    """Failed requests kept it busy as well; and a single request a block tells, too."""
+    slow = [item for block in range(3) for item in asked("base", block, times, outcome=outcome)]
+    steady = [item for block in range(3) for item in asked("spec", block, [(0.0, 1.0)] * 3)]
+    notes = [*replay_notes(of_trace(tmp_path), [*slow, *steady], dict.fromkeys(range(3), 10.0))]
     assert notes[0] == "mooncake: 3 of 3 requests were asked, the first 6 of 6 s at 2 times its speed"
     assert "800 tokens on average where the trace has 820" in notes[1]
-    assert notes[2].startswith("base did not keep up: a token took 5.0 times as long at the end of a block")
-    assert len(notes) == 3
-    failed = [result(workload="mooncake", outcome="failed", output_tokens=0)]
-    assert len([*replay_notes(trace, 1.0, workload, (BASE, SPEC), failed)]) == 1
+    assert [note[: len(said)] for note in notes[3:]] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("slots", "seconds", "said"),
+    [
+        pytest.param(10, 60, "spec did not keep up: it was busy for 60.2 s", id="half of the capacity that it needs"),
+        pytest.param(10, 15, "whether spec keeps up is not shown: the first", id="blocks that are too short to tell"),
+        pytest.param(20, 60, "", id="just enough"),
+    ],
+)
+def test_an_engine_with_a_queue_is_told_from_one_without(slots: int, seconds: int, said: str, tmp_path: Path) -> None:
+    """Four requests a second, of 5 s each, of which an engine answers so many at a time."""
+    sent = [number / 4 for number in range(4 * seconds)]
+    ends = [max(at, 5.0 * (number // slots)) + 5.0 for number, at in enumerate(sent)]
+    results = asked("spec", 0, [(at, end - at) for at, end in zip(sent, ends, strict=True)])
+    known = [replace(item, prompt=0) for item in results]
+    notes = [*replay_notes(of_trace(tmp_path), known, {0: float(seconds)})][3:]
+    assert [note[: len(said)] for note in notes] == ([said] if said else [])
+
+
+def test_it_is_told_that_blocks_begin_idle(tmp_path: Path) -> None:
+    notes = [*replay_notes(of_trace(tmp_path), asked("spec", 0, [(0.0, 1.0)]), {0: 15.0})]
+    assert any(note.startswith("each block of 15 s began with an idle engine") for note in notes)
+
+
+def test_the_seconds_and_the_rate_of_a_replay_are_those_of_what_was_asked() -> None:
+    """10 requests come in 2 s, and two more after an hour. A block's pause counts, that hour does not."""
+    arrivals = (*(2 * n / 5 for n in range(10)), 7200.0, 7216.0)  # at half the speed
+    trace = Trace("mooncake", tuple(Traced(at, 1, 1, "") for at in arrivals))
+    design = Design((SPEC,), (simulated(1, "mooncake"),), trace=trace, speed=2.0, seconds=4000.0)
+    first = asked("spec", 0, [(n / 5, 1.0) for n in range(10)])
+    last = [replace(item, prompt=item.prompt + 10) for item in asked("spec", 1, [(0.0, 1.0), (8.0, 4.0)])]
+    stretches = stretches_of(design, [*first, *last], 10.0)
+    assert stretches == {0: 10.0, 1: pytest.approx(8.0)}
+    in_less_time = stretches_of(replace(design, seconds=5.0), [*first, *last], 0.25)
+    assert in_less_time == {0: pytest.approx(1.8), 1: pytest.approx(8.0)}  # what an earlier run asked counts
+    rate = asked_rate([*first, *last], stretches)
+    assert rate == pytest.approx(12 / 18, rel=0.01)
+    report = row(Point("mooncake", rate, open_loop=True), SPEC, [*first, *last], None, 0, stretches)
+    assert report.output_tokens_per_second == pytest.approx(1200 / (10 + 12))
+
+
+def test_the_first_fifth_of_a_block_is_in_no_share_within_an_slo() -> None:
+    """Two of ten came in time, both at the beginning."""
+    results = asked("spec", 0, [(n, 1.0 if n < 2 else 5.0) for n in range(10)])
+    at, slo = Point("mooncake", 1.0, open_loop=True), Slo(e2e=2.0)
+    assert row(at, SPEC, results, slo, 0, {0: 10.0}).within_slo == 0.0
+    assert row(at, SPEC, results, slo).within_slo == 0.2
+
+
+def test_a_measured_replay_has_the_rate_of_its_part() -> None:
+    arrivals = (0.0, 0.1, 5.9)
+    trace = Trace("mooncake", tuple(Traced(at, 1, 1, "") for at in arrivals))
+    design = Design(
+        (replace(SPEC, connection=Echo()),),
+        (replace(simulated(3, "mooncake"), arrivals=arrivals),),
+        loads=(Load(99.0, open_loop=True),),
+        trace=trace,
+        seconds=4.0,
+    )
+    report = asyncio.run(measure(design, "title"))
+    assert [one.rate for one in report.arms] == [3.0]
+
+
+def test_blocks_of_a_trace_are_longer_where_the_time_allows(tmp_path: Path) -> None:
+    assert block_seconds(of_trace(tmp_path, seconds=300.0)) == 15.0
+    assert block_seconds(of_trace(tmp_path, seconds=7200.0)) == 60.0
+    assert block_seconds(Design((SPEC,), (simulated(1),), seconds=7200.0)) == 10.0
+
+
+def test_a_trace_that_was_not_asked_to_its_end_can_be_precise() -> None:
+    machine = SimulatedMachine(0, {"spec": 2.0}, noise=0.05)
+    arrivals = tuple(n / 2 for n in range(2000))
+    design = Design((SPEC,), (replace(simulated(2000, "trace"), arrivals=arrivals),), BASE, seconds=100000.0)
+    design = replace(design, loads=(Load(2.0, open_loop=True),))
+    found = asyncio.run(run(design, machine.send, clock=machine))
+    assert len({item.prompt for item in found.results}) < 2000
+    assert not [note for note in found.notes if "the time was up" in note]
+
+
+def test_texts_without_spaces_are_cut_to_length() -> None:
+    made = Pieces((("你好世界" * 100, 400),), around=0, mark=3).text("Part 1", 103)
+    assert len(made.partition("\n")[2]) == 100
+
+
+def test_the_text_of_a_block_is_made_once(tmp_path: Path) -> None:
+    made: list[str] = []
+
+    class Counting(Pieces):
+        def text(self, name: str, tokens: int) -> str:
+            made.append(name)
+            return super().text(name, tokens)
+
+    known = pieces()
+    replayed(mooncake(tmp_path), 1.0, 60.0, Counting(known.texts, known.around, known.mark), None)
+    assert made.count("Part 0") == 1
+
+
+def test_what_cannot_be_asked_of_burstgpt_is_left_out_however_zeros_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "BurstGPT_2.csv"
+    path.write_text("Timestamp,Request tokens,Response tokens\n5,10,0.00\n6,0,7\n7,10,7\n")
+    trace = read_trace(path)
+    assert [(one.prompt_tokens, one.answer_tokens) for one in trace.requests] == [(10, 7)]
+    assert [*trace.notes] == [
+        "Left out of the trace: 1 requests that failed when they were recorded (no response tokens)",
+        "Left out of the trace: 1 requests without request tokens",
+    ]
+
+
+def test_captured_records_without_a_time_are_told_apart_and_true_is_no_number() -> None:
+    lines = captured("", chat("one")) + captured("2026-11-22T10:05:59Z", chat("two"), {"prompt_tokens": True})
+    trace = read_trace("s3://b/p", lambda prefix: [("a.jsonl", lines)])
+    assert trace.notes == ("Left out of the trace: 1 captured requests whose record has no time",)
+    assert [one.prompt_tokens for one in trace.requests] == [None]
+
+
+def test_a_million_requests_are_told_from_others_in_seconds(tmp_path: Path) -> None:
+    """Also where only the text of a captured prompt differs."""
+    one = of_trace(tmp_path)
+    assert one.trace
+    (other,) = prompts_of("another")
+    first = replace(one.trace.requests[0], prompt=other)
+    texts = replace(one, trace=replace(one.trace, requests=(first, *one.trace.requests[1:])))
+    settings = [_setting(design, [])["trace"] for design in (one, one, texts)]
+    assert settings[0] == settings[1] != settings[2]
+    assert len(settings[0]) == 32
 
 
 def test_a_replay_is_carried_on_also_with_less_time(tmp_path: Path) -> None:
