@@ -101,6 +101,11 @@ class RequestResult:
         return self.workload, self.prompt, self.round, self.load, self.open_loop, self.said
 
     @property
+    def place(self) -> tuple[object, ...]:
+        """Its place in the measurement. Speeds of two arms are compared there, also where their chats have parted."""
+        return self.request[:-1]
+
+    @property
     def ttft(self) -> float | None:
         """Time to the first generated token of any kind; None if none arrived."""
         return self.arrivals[0].seconds if self.arrivals else None

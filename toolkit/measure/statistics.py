@@ -257,7 +257,7 @@ def pairs_of(
     arm_figures: Figures = tokens_and_seconds,
     baseline_figures: Figures = tokens_and_seconds,
 ) -> list[Pair]:
-    """The arm's successful answers, each with the baseline's to the same request; others have nothing to compare.
+    """The arm's successful answers, each with the baseline's at the same place; others have nothing to compare.
 
     `arm_figures` gives the tokens and seconds that an answer of the arm is taken for, `baseline_figures` those of the
     baseline's.
@@ -266,11 +266,11 @@ def pairs_of(
     for item in successful(list(results)):
         if item.output_tokens and item.seconds > 0:
             answers[item.arm].append(item)
-    reference = {item.request: item for item in answers[baseline]}
+    reference = {item.place: item for item in answers[baseline]}
     return [
-        Pair((item.workload, item.prompt), *arm_figures(item), *baseline_figures(reference[item.request]), _block(item))
+        Pair((item.workload, item.prompt), *arm_figures(item), *baseline_figures(reference[item.place]), _block(item))
         for item in answers[arm]
-        if item.request in reference
+        if item.place in reference
     ]
 
 
