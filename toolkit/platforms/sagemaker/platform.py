@@ -199,7 +199,7 @@ class SageMakerPlatform:
             if action.verb != "create":
                 self._wait_settled(action, progress)
             if action.verb in ("delete", "replace"):
-                execute.delete(kind, self.clients, action)
+                execute.delete(kind, self.clients, action, self.sleep)
                 if action.kind == "Endpoint":
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
                 self._wait_settled(action, progress)

@@ -156,10 +156,10 @@ def follow_jobs(clients: Clients, bucket: str, prefix: str, progress: Progress, 
             clients.s3.delete_object(Bucket=bucket, Key=source)
 
 
-def stop_jobs(clients: Clients, bucket: str, prefix: str) -> None:
+def stop_jobs(clients: Clients, bucket: str, prefix: str, sleep: Callable[[float], None]) -> None:
     """Stop the jobs that still write below a prefix of weights: they would bring back what is deleted."""
     for source in object_sizes(clients, bucket, _jobs_of(prefix)):
-        builds = Builds(clients, _project_in(source), lambda _: None)
+        builds = Builds(clients, _project_in(source), lambda _: None, sleep)
         if identity := builds.under_way(source):
             builds.end(identity)
         clients.s3.delete_object(Bucket=bucket, Key=source)

@@ -264,9 +264,6 @@ class WeightsKind(AwsKind):
                 stage_weights(work.clients, request, work.progress, work.open_files)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
-        from toolkit.platforms.sagemaker.staging_job import stop_jobs
-
-        stop_jobs(clients, request["Bucket"], request["Prefix"])
         for key in (request["Mark"], f"{LEASES_PREFIX}{sender_lease(request['Prefix'])}"):  # of one that died
             clients.s3.delete_object(Bucket=request["Bucket"], Key=key)
         delete_prefix(clients, request["Bucket"], request["Prefix"])
