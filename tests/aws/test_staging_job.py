@@ -292,7 +292,7 @@ def test_a_job_that_does_not_reach_the_hub_is_not_begun(
     clients: Clients, standin: StandIn, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "https://hub.example")
-    with pytest.raises(PlatformError, match=r"HF_ENDPOINT names hub\.example here"):
+    with pytest.raises(PlatformError, match="HF_ENDPOINT names another hub here"):
         stage(clients, machine.sleep)
     assert [call for call in standin.calls if call.service in ("codebuild", "iam")] == []
 

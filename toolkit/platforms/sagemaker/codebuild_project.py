@@ -105,18 +105,18 @@ def ensure_project(
             return
         if project.by_admin:
             message = f"codebuild: the project {project.name} does not exist, and with `platform.role` no role is made"
-            raise BuildError(message, hint=_by_admin(project))
+            raise BuildError(message, hint=_admin_hint(project))
         log(f"creating the CodeBuild project {project.name}")
         _make_role(clients, project, account)
         _make_project(clients, project, account, log, sleep)
     except ClientError as error:
         if is_denied(error):
             message = f"codebuild: the project {project.name} is needed, and {error.operation_name} is denied"
-            raise BuildError(message, hint=_by_admin(project)) from error
+            raise BuildError(message, hint=_admin_hint(project)) from error
         raise
 
 
-def _by_admin(project: Project) -> str:
+def _admin_hint(project: Project) -> str:
     return (
         f"Give an admin what `{project.template_command}` prints: a CloudFormation template of project and role. Using "
         "them takes no rights on IAM."

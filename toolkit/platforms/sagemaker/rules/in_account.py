@@ -9,7 +9,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from toolkit.engines.arguments import is_in_image
 from toolkit.planning.resources import Account
@@ -66,7 +65,7 @@ def unreachable(region: str | None, environ: Mapping[str, str] = os.environ) -> 
     address = environ.get("HF_ENDPOINT", "").rstrip("/")
     if address in ("", _HUB):
         return ""
-    return f"HF_ENDPOINT names {urlsplit(address).hostname or 'another hub'} here, but the job asks {_HUB}"
+    return f"HF_ENDPOINT names another hub here, but the job asks {_HUB}"
 
 
 def suggestion(recipe: Recipe, account: Account) -> str:
