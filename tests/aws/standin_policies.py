@@ -1,7 +1,7 @@
 """IAM's policies as Cedar evaluates them, which is AWS's own policy engine: denied unless permitted, a deny wins.
 
 A statement becomes a `permit` or a `forbid` over the action, the resource and the condition keys of a request. What
-the stand-in has no use for (`?` in a pattern, `ForAllValues`, policy variables) is an error, never taken as met.
+the stand-in has no use for (other `?` in a pattern, `ForAllValues`, policy variables) is an error, never taken as met.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 import cedarpy
 
 _ACTION, _RESOURCE = "stand-in:action", "stand-in:resource"
+# Of a pattern that ends in six `?`, as of a secret's ARN, and of a resource without its last six characters.
+_SIX, _BUT_SIX = "?" * 6, "stand-in:resource-but-six"
 _POSITIVE = {"StringEquals": "==", "StringLike": "like", "ArnEquals": "like", "ArnLike": "like", "Bool": "=="}
 _NEGATIVE = {
     "StringNotEquals": "StringEquals",
@@ -38,7 +40,12 @@ class Access:
 def permits(documents: Iterable[str], access: Access) -> bool:
     """Whether policies of one kind, which are JSON, allow it together."""
     keys = {key.lower(): value for key, value in access.context.items()}
-    context = {**keys, _ACTION: access.action.lower(), _RESOURCE: access.resource}
+    context = {
+        **keys,
+        _ACTION: access.action.lower(),
+        _RESOURCE: access.resource,
+        _BUT_SIX: access.resource[: -len(_SIX)],
+    }
     request = {"principal": 'Who::"it"', "action": 'Does::"it"', "resource": 'With::"it"', "context": context}
     result = cedarpy.is_authorized(request, _policy_set(tuple(documents)), [])
     if result.diagnostics.errors:
@@ -62,7 +69,14 @@ def _clauses(statement: Mapping[str, Any]) -> Iterator[str]:
     for element, key in (("Action", _ACTION), ("Resource", _RESOURCE)):
         no = "!" if f"Not{element}" in statement else ""
         patterns = _list(statement[f"Not{element}" if no else element])
-        yield no + _any(key, "like", [each.lower() for each in patterns] if element == "Action" else patterns)
+        if element == "Action":
+            yield no + _any(key, "like", [each.lower() for each in patterns])
+            continue
+        met = [
+            _any(_BUT_SIX, "like", [each.removesuffix(_SIX)]) if each.endswith(_SIX) else _any(key, "like", [each])
+            for each in patterns
+        ]
+        yield f"{no}({' || '.join(met)})"
     for operator, keys in statement.get("Condition", {}).items():
         for key, values in keys.items():
             yield _condition(operator, key.lower(), [str(value) for value in _list(values)])

@@ -71,7 +71,7 @@ def leave_everything(standin: StandIn) -> dict[str, Any]:
         "training/gone/k1/output/head/model.safetensors",
         "neuron/k1/compiled.bin",
         "image-build/one.zip",
-        "staging-jobs/one.zip",
+        "staging-jobs/old/toolkit-weights.zip",
         "leases/gone",
         "somebody/elses",
     ):
@@ -103,7 +103,7 @@ LEFT = {
     f"s3://{BUCKET}/training/gone/k1/",
     f"s3://{BUCKET}/neuron/k1/",
     f"s3://{BUCKET}/image-build/one.zip",
-    f"s3://{BUCKET}/staging-jobs/one.zip",
+    f"s3://{BUCKET}/staging-jobs/old/",
     f"s3://{BUCKET}/leases/gone",
     "toolkit/gone:one",
     "toolkit/gone:one-staged-1",

@@ -200,6 +200,22 @@ def test_a_role_of_somebody_elses_is_not_taken(build: Make, clients: Clients, st
     assert "CreateProject" not in operations(standin, "codebuild")
 
 
+def test_a_role_that_was_made_half_before_trusts_nobody_else(build: Make, clients: Clients) -> None:
+    """One of ours that somebody opened, or that an earlier version made: its one policy is written anew."""
+    anybody = {
+        "Version": "2012-10-17",
+        "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": "sts:AssumeRole"}],
+    }
+    tag = [{"Key": "toolkit:version", "Value": "0.1"}]
+    clients.iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(anybody), Tags=tag)  # type: ignore[arg-type]
+    old = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}]}
+    clients.iam.put_role_policy(RoleName=ROLE, PolicyName="image-build", PolicyDocument=json.dumps(old))
+    build()
+    trust: Any = clients.iam.get_role(RoleName=ROLE)["Role"]["AssumeRolePolicyDocument"]
+    assert [item["Principal"] for item in trust["Statement"]] == [{"Service": "codebuild.amazonaws.com"}]
+    assert "ecr:PutImage" in [action for item in statements(clients) for action in item["Action"]]
+
+
 # A build
 
 

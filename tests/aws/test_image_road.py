@@ -265,8 +265,10 @@ def test_the_template_for_a_job_that_stages_weights_is_that_of_the_recipes_needs
     assert run(["build", str(path), "--staging-template"]) == 0
     made = json.loads(capsys.readouterr().out)["Resources"]
     assert made["Project"]["Properties"]["Name"].startswith("toolkit-weights-")
-    assert ":secret:hf-*" in json.dumps(made["Role"])
+    assert ":secret:hf-??????" in json.dumps(made["Role"])
     path.write_text(text.replace("staging: in-account, ", ""))
+    assert run(["build", str(path), "--staging-template", "--admin-template"]) == 2
+    assert "Print one at a time" in capsys.readouterr().err
     assert run(["build", str(path), "--staging-template"]) == 2
     assert "Write `staging: in-account` under `platform`" in capsys.readouterr().err
 

@@ -13,7 +13,9 @@ from cfnlint import lint
 from hub import COMMIT, TOKEN, Hub, hub
 from standin import ACCOUNT, Crash, StandIn
 from standin_caller import accesses_of
+from standin_iam import Rights
 from standin_machine import Machine
+from standin_policies import Access
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import BuildError, PlatformError
@@ -37,6 +39,8 @@ REQUEST = {
     "Mark": MARK,
     "InAccount": {"Bytes": len(CONTENT)},
 }
+BOUNDARY = f"arn:aws:iam::{ACCOUNT}:policy/boundary"
+TERMS = {"RolePath": "/team", "PermissionsBoundary": BOUNDARY, "Tags": {"team": "search"}}
 
 
 class Lines(Silent):
@@ -77,7 +81,7 @@ def machine(standin: StandIn, server: Hub, tmp_path: Path) -> Machine:
     return Machine(standin, tmp_path / "machine", {"HF_ENDPOINT": server.url})
 
 
-def stage(clients: Clients, sleep: Callable[[float], None], **changes: str) -> list[str]:
+def stage(clients: Clients, sleep: Callable[[float], None], **changes: Any) -> list[str]:
     """Stage in the account; what was shown."""
     lines = Lines()
     stage_in_account(clients, {**REQUEST, **changes}, lines, sleep)
@@ -98,9 +102,24 @@ def test_the_job_puts_the_files_into_s3_and_nothing_else_stays(clients: Clients,
     assert "[Container] Phase complete: SUCCEEDED" in shown
 
 
+def execute(clients: Clients, sleep: Callable[[float], None], verb: Any = "create", **changes: Any) -> None:
+    """An action on the weights, as `deploy` and `destroy` take it."""
+    request = {key: value for key, value in {**REQUEST, **changes}.items() if value is not None}
+    SageMakerPlatform(clients, sleep=sleep).execute(Action("Weights", "target-0123", verb, "why", request), Silent())
+
+
+def die_in(standin: StandIn) -> Callable[[float], None]:
+    """A sleep in which we are killed once a job runs."""
+
+    def die(seconds: float) -> None:
+        if standin.codebuild.started:
+            raise Crash("while the job runs")
+
+    return die
+
+
 def test_the_road_has_the_job_do_it(clients: Clients, machine: Machine, standin: StandIn) -> None:
-    platform = SageMakerPlatform(clients, sleep=machine.sleep)
-    platform.execute(Action("Weights", "target-0123", "create", "does not exist", REQUEST), Silent())
+    execute(clients, machine.sleep)
     assert len(standin.codebuild.started) == 1
     assert objects(clients)[f"{PREFIX}model.safetensors"] == CONTENT
 
@@ -138,16 +157,31 @@ def test_the_role_may_do_what_a_job_does_and_no_more(clients: Clients, standin: 
     unasked = {action for action in allowed if action not in asked and not action.startswith("logs:")}
     # Of an object in a version, and of what S3 itself asks: parts are encrypted (its guide, mpuAndPermissions).
     assert unasked == {"s3:GetObjectVersion", "s3:AbortMultipartUpload", "kms:Decrypt"}
-    assert allowed["secretsmanager:GetSecretValue"] == [f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:hub-*"]
+    assert allowed["secretsmanager:GetSecretValue"] == [f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:hub-??????"]
+    another = f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:hub-prod-AbCdEf"
+    assert Rights.of(machine.rights).refusal(Access("", "secretsmanager:GetSecretValue", another))
     assert allowed["kms:GenerateDataKey"] == [KEY]
     assert allowed["s3:PutObject"] == [f"arn:aws:s3:::{BUCKET}/weights/*", f"arn:aws:s3:::{BUCKET}/staged/*"]
     assert not [resources for resources in allowed.values() if "*" in resources]
 
 
 def test_recipes_with_other_needs_have_other_projects() -> None:
-    projects = [staging_project(secret, key) for secret in (None, "hub") for key in (None, KEY)]
-    assert len({project.name for project in projects}) == 4
+    projects = [
+        staging_project({**REQUEST, "HubTokenSecret": secret, "KmsKeyId": key}, own_bucket)
+        for secret in (None, "hub")
+        for key in (None, KEY)
+        for own_bucket in ("", "team-b")
+    ]
+    assert len({project.name for project in projects}) == 8
     assert projects[0].name == "toolkit-weights"
+
+
+def test_a_bucket_of_the_users_own_takes_a_job_too(clients: Clients, standin: StandIn, machine: Machine) -> None:
+    """Also where the account has the project of the toolkit's bucket, whose role may not write to it."""
+    stage(clients, machine.sleep)
+    clients.s3.create_bucket(Bucket="team-b", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    stage(Clients(standin.session(), bucket="team-b"), machine.sleep, Bucket="team-b")
+    assert clients.s3.head_object(Bucket="team-b", Key=f"{PREFIX}model.safetensors")["ContentLength"] == len(CONTENT)
 
 
 def test_who_may_not_make_the_project_is_sent_to_an_admin(clients: Clients, standin: StandIn, machine: Machine) -> None:
@@ -160,7 +194,8 @@ def test_who_may_not_make_the_project_is_sent_to_an_admin(clients: Clients, stan
 
 @pytest.mark.parametrize("secret", [None, "hub"])
 def test_cloudformation_knows_all_that_the_template_says(secret: str | None) -> None:
-    text = json.dumps(template(Account(ACCOUNT, "us-west-2"), staging_project(secret, secret and KEY)))
+    project = staging_project({**REQUEST, "HubTokenSecret": secret, "KmsKeyId": secret and KEY, "InAccount": TERMS})
+    text = json.dumps(template(Account(ACCOUNT, "us-west-2"), project))
     assert [f"{found.rule.id}: {found.message}" for found in lint(text, regions=["us-west-2"])] == []
 
 
@@ -177,18 +212,95 @@ def test_a_job_that_is_refused_leaves_nothing(
     assert objects(clients) == {}
 
 
-def test_the_same_command_follows_the_job_of_one_that_was_killed(
+@pytest.mark.parametrize("changes", [{}, {"HubTokenSecret": "hub"}, {"InAccount": None}], ids=["same", "other", "here"])
+def test_whoever_stages_next_follows_the_job_of_one_that_was_killed(
+    clients: Clients,
+    standin: StandIn,
+    machine: Machine,
+    server: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+) -> None:
+    """Also from another project, or from this machine: nobody sends beside it, and all is there then."""
+    with pytest.raises(Crash):
+        execute(clients, die_in(standin))
+    if "InAccount" in changes:
+        monkeypatch.setenv("HF_ENDPOINT", server.url)
+    execute(clients, machine.sleep, **changes)
+    assert len(standin.codebuild.started) == 1
+    assert server.sent["model.safetensors"] < 2 * len(CONTENT)
+    leases = {key for key in objects(clients) if key.startswith("leases/")}
+    assert set(objects(clients)) - leases == {f"{PREFIX}config.json", f"{PREFIX}model.safetensors", MARK}
+
+
+def test_a_job_of_other_weights_is_not_waited_for(clients: Clients, standin: StandIn, machine: Machine) -> None:
+    with pytest.raises(Crash):
+        execute(clients, die_in(standin), Prefix="weights/target-01234/", Mark="staged/target-01234")
+    execute(clients, machine.sleep)
+    assert len(standin.codebuild.started) == 2
+    assert f"{PREFIX}model.safetensors" in objects(clients)
+
+
+def test_a_job_that_runs_on_does_not_bring_back_weights_that_are_deleted(
     clients: Clients, standin: StandIn, machine: Machine
 ) -> None:
-    def die(seconds: float) -> None:
-        if standin.codebuild.started:
-            raise Crash("while the job runs")
-
     with pytest.raises(Crash):
-        stage(clients, die)
+        execute(clients, die_in(standin))
+    execute(clients, machine.sleep, "delete")
+    machine.sleep(0.0)
+    assert "StopBuild" in [call.operation for call in standin.calls if call.service == "codebuild"]
+    assert not [key for key in objects(clients) if not key.startswith("leases/")]
+
+
+def test_what_a_job_left_whose_project_is_gone_is_removed(clients: Clients, machine: Machine) -> None:
+    clients.s3.put_object(Bucket=BUCKET, Key="staging-jobs/target-0123/toolkit-weights-gone.zip", Body=b"")
+    execute(clients, machine.sleep)
+    assert not [key for key in objects(clients) if key.startswith("staging-jobs/")]
+
+
+def test_weights_that_are_all_there_need_no_job_and_no_project(
+    clients: Clients, standin: StandIn, machine: Machine
+) -> None:
+    """As for the second of two deployments that planned the same model."""
     stage(clients, machine.sleep)
-    assert len(standin.codebuild.started) == 1
-    assert set(objects(clients)) == {f"{PREFIX}config.json", f"{PREFIX}model.safetensors", MARK}
+    standin.calls.clear()
+    stage(clients, machine.sleep, HubTokenSecret="hub")
+    assert [call.operation for call in standin.calls if call.service in ("codebuild", "iam")] == []
+
+
+def test_the_role_is_made_as_the_recipe_wants_roles(clients: Clients, machine: Machine) -> None:
+    document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]})
+    clients.iam.create_policy(PolicyName="boundary", PolicyDocument=document)
+    stage(clients, machine.sleep, InAccount=TERMS)
+    role: Any = clients.iam.get_role(RoleName="toolkit-weights-us-west-2")["Role"]
+    assert role["Arn"] == f"arn:aws:iam::{ACCOUNT}:role/team/toolkit-weights-us-west-2"
+    assert role["PermissionsBoundary"]["PermissionsBoundaryArn"] == BOUNDARY
+    assert {"Key": "team", "Value": "search"} in role["Tags"]
+    (project,) = clients.codebuild.batch_get_projects(names=["toolkit-weights"])["projects"]
+    assert project["serviceRole"] == role["Arn"]
+    assert {"key": "team", "value": "search"} in project["tags"]
+
+
+def test_with_a_role_of_the_users_own_none_is_made(clients: Clients, standin: StandIn, machine: Machine) -> None:
+    with pytest.raises(BuildError, match=r"toolkit-weights does not exist, and with `platform\.role`") as refused:
+        stage(clients, machine.sleep, InAccount={"ByAdmin": True})
+    assert "toolkit build RECIPE --staging-template" in refused.value.hint
+    assert [call for call in standin.calls if call.service == "iam"] == []
+
+
+def test_a_job_that_does_not_reach_the_hub_is_not_begun(
+    clients: Clients, standin: StandIn, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.example")
+    with pytest.raises(PlatformError, match="HF_ENDPOINT names another hub here"):
+        stage(clients, machine.sleep)
+    assert [call for call in standin.calls if call.service in ("codebuild", "iam")] == []
+
+
+def test_a_model_that_is_called_denied_is_not_the_roles_fault(clients: Clients, machine: Machine) -> None:
+    with pytest.raises(PlatformError, match="org/denied-model: FAILED in BUILD") as refused:
+        stage(clients, machine.sleep, Hub="org/denied-model")
+    assert "--staging-template" not in refused.value.hint
 
 
 def test_ctrl_c_stops_the_job_and_leaves_nothing_to_pay(clients: Clients, standin: StandIn) -> None:

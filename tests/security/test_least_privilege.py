@@ -170,7 +170,11 @@ def test_no_role_is_given_to_others(recipe: Recipe, call: Call) -> None:
     assert [allows(trust, call) for trust in trusts(recipe)] == [False]
 
 
-@pytest.mark.parametrize("built", [IMAGE_PROJECT, staging_project("hub", None)], ids=lambda built: str(built.name))
+@pytest.mark.parametrize(
+    "built",
+    [IMAGE_PROJECT, staging_project({"HubTokenSecret": "hub", "InAccount": {}})],
+    ids=lambda built: str(built.name),
+)
 def test_the_role_of_builds_is_given_to_its_own_project_only(built: Project) -> None:
     (role,) = of_type(codebuild_template(ACCOUNT, built), "AWS::IAM::Role")
     trust = role["Properties"]["AssumeRolePolicyDocument"]

@@ -265,6 +265,8 @@ def build(
     from toolkit.api import images
     from toolkit.platforms.sagemaker.images import SEVERITIES
 
+    if admin_template and staging_template:
+        raise UsageError("--admin-template and --staging-template are two templates", hint="Print one at a time.")
     if admin_template or staging_template:
         _print_admin_template(recipe, staging=staging_template)
         return
@@ -293,11 +295,11 @@ def _print_admin_template(recipe: str, *, staging: bool) -> None:
     from toolkit.registry import open_platform
 
     loaded = load(recipe)
-    project = project_of(loaded) if staging else IMAGE_PROJECT
+    account = open_platform("sagemaker", loaded.region).account()
+    project = project_of(loaded, account) if staging else IMAGE_PROJECT
     if project is None:
         message = f"{recipe}: no job copies its models to S3"
         raise UsageError(message, hint="Write `staging: in-account` under `platform`, for models of the hub.")
-    account = open_platform("sagemaker", loaded.region).account()
     print(json.dumps(template(account, project), indent=2))  # noqa: T201
     deploy = f"aws cloudformation deploy --template-file FILE --stack-name {project.name} --region {account.region}"
     say(f"an administrator of account {account.id} runs: {deploy} --capabilities CAPABILITY_NAMED_IAM")

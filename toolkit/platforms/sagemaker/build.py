@@ -179,7 +179,7 @@ class CodeBuildBuilder:
         target = parse(destination)
         variables = _variables(spec, target)
         ensure_project(self.clients, IMAGE_PROJECT, log, self.sleep)
-        builds = Builds(self.clients, IMAGE_PROJECT, log, self.sleep)
+        builds = Builds(self.clients, IMAGE_PROJECT.name, log, self.sleep)
         with build_context(spec) as context:
             archive = context.parent / "source.zip"
             source = f"{IMAGE_PROJECT.sources}{pack(context, archive)}.zip"

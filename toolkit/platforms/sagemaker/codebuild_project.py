@@ -7,8 +7,8 @@ on IAM. One that exists is used as it is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 PROJECT_PRINCIPAL = "codebuild.amazonaws.com"
 """The service that takes a project's role."""
 
-_TAG: TagTypeDef = {"Key": VERSION_TAG, "Value": __version__}
 # Curated by AWS, with Docker 28.5 and Python 3.12 (aws-codebuild-docker-images); that CodeBuild runs this very state is
 # unverified.
 _IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:5.0"
@@ -45,8 +44,8 @@ _ROLE_UNKNOWN = "not authorized to perform: sts:AssumeRole"
 class Project:
     """One such project. `sources` is the prefix in our bucket of what its builds work on.
 
-    `statements` are what its role may do, beside reading that and writing its log. `template_command` prints what an
-    admin makes it with.
+    `statements` are what its role may do, beside reading that and writing its log, in the inline policy `role_policy`.
+    `template_command` prints what an admin makes it with. `tags` are on both; `boundary` bounds the role.
     """
 
     name: str
@@ -54,9 +53,15 @@ class Project:
     buildspec: str
     sources: str
     minutes: int
+    role_policy: str
     statements: Callable[[Account], list[dict[str, Any]]]
     template_command: str
     privileged: bool = False
+    role_path: str = "/"
+    boundary: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    by_admin: bool = False
+    """Whether only an admin makes it."""
 
     @property
     def log_group(self) -> str:
@@ -70,6 +75,14 @@ class Project:
     def role(self, account: Account) -> str:
         """Its role's name: IAM has one list of names for all regions."""
         return f"{self.name}-{account.region}"
+
+    def role_arn(self, account: Account) -> str:
+        """With its path."""
+        return f"arn:{account.partition}:iam::{account.id}:role{self.role_path}{self.role(account)}"
+
+    def all_tags(self) -> dict[str, str]:
+        """Those that are asked for and the toolkit's, of project and role."""
+        return {**self.tags, VERSION_TAG: __version__}
 
 
 def unavailable(clients: Clients, project: Project) -> str | None:
@@ -90,28 +103,36 @@ def ensure_project(
     try:
         if _exists(clients, project):
             return
+        if project.by_admin:
+            message = f"codebuild: the project {project.name} does not exist, and with `platform.role` no role is made"
+            raise BuildError(message, hint=_admin_hint(project))
         log(f"creating the CodeBuild project {project.name}")
         _make_role(clients, project, account)
         _make_project(clients, project, account, log, sleep)
     except ClientError as error:
         if is_denied(error):
             message = f"codebuild: the project {project.name} is needed, and {error.operation_name} is denied"
-            hint = (
-                f"Give an admin what `{project.template_command}` prints: a CloudFormation template of project and "
-                "role. Using them takes no rights on IAM."
-            )
-            raise BuildError(message, hint=hint) from error
+            raise BuildError(message, hint=_admin_hint(project)) from error
         raise
+
+
+def _admin_hint(project: Project) -> str:
+    return (
+        f"Give an admin what `{project.template_command}` prints: a CloudFormation template of project and role. Using "
+        "them takes no rights on IAM."
+    )
 
 
 def template(account: Account, project: Project) -> dict[str, Any]:
     """Project and role for CloudFormation, just as a build would make them. Whether AWS takes it is unverified."""
-    inline = {"PolicyName": project.name, "PolicyDocument": policy(*_statements(project, account))}
+    inline = {"PolicyName": project.role_policy, "PolicyDocument": policy(*_statements(project, account))}
     role = {
         "RoleName": project.role(account),
+        "Path": project.role_path,
+        **({"PermissionsBoundary": project.boundary} if project.boundary else {}),
         "AssumeRolePolicyDocument": policy(_trust(project, account)),
         "Policies": [inline],
-        "Tags": [_TAG],
+        "Tags": _role_tags(project),
     }
     made = {**_in_cloudformation(_request(project, account)), "ServiceRole": {"Fn::GetAtt": ["Role", "Arn"]}}
     return {
@@ -130,8 +151,12 @@ def _exists(clients: Clients, project: Project) -> bool:
 
 def _make_role(clients: Clients, project: Project, account: Account) -> None:
     name, trust = project.role(account), json.dumps(policy(_trust(project, account)))
+    bounded: dict[str, Any] = {"PermissionsBoundary": project.boundary} if project.boundary else {}
+    tags = _role_tags(project)
     try:
-        clients.iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust, Tags=[_TAG])
+        clients.iam.create_role(
+            RoleName=name, Path=project.role_path, AssumeRolePolicyDocument=trust, Tags=tags, **bounded
+        )
     except ClientError as error:
         if error.response["Error"]["Code"] != "EntityAlreadyExists":
             raise
@@ -139,8 +164,15 @@ def _make_role(clients: Clients, project: Project, account: Account) -> None:
             message = f"codebuild: role {name} exists and was not created by the toolkit"
             hint = f"Remove that role, or create the project {project.name} yourself."
             raise BuildError(message, hint=hint) from error
+        clients.iam.update_assume_role_policy(RoleName=name, PolicyDocument=trust)  # it may have trusted others
+        if project.boundary:
+            clients.iam.put_role_permissions_boundary(RoleName=name, PermissionsBoundary=project.boundary)
     document = json.dumps(policy(*_statements(project, account)))
-    clients.iam.put_role_policy(RoleName=name, PolicyName=project.name, PolicyDocument=document)
+    clients.iam.put_role_policy(RoleName=name, PolicyName=project.role_policy, PolicyDocument=document)
+
+
+def _role_tags(project: Project) -> list[TagTypeDef]:
+    return [{"Key": key, "Value": value} for key, value in project.all_tags().items()]
 
 
 def _trust(project: Project, account: Account) -> dict[str, Any]:
@@ -182,10 +214,10 @@ def _request(project: Project, account: Account) -> CreateProjectInputTypeDef:
         },
         "artifacts": {"type": "NO_ARTIFACTS"},
         "environment": environment,
-        "serviceRole": f"arn:{account.partition}:iam::{account.id}:role/{project.role(account)}",
+        "serviceRole": project.role_arn(account),
         "timeoutInMinutes": project.minutes,
         "logsConfig": {"cloudWatchLogs": {"status": "ENABLED", "groupName": project.log_group}},
-        "tags": [{"key": VERSION_TAG, "value": __version__}],
+        "tags": [{"key": key, "value": value} for key, value in project.all_tags().items()],
     }
 
 

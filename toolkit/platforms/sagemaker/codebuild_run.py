@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError
 from toolkit.images.command import Log
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing
 from toolkit.platforms.sagemaker.clients import Clients
-from toolkit.platforms.sagemaker.codebuild_project import Project
 from toolkit.platforms.sagemaker.observe import log_pages
 from toolkit.platforms.sagemaker.rules.names import bucket_name
 from toolkit.recipe.content import digest
@@ -34,10 +33,10 @@ _AGENT = "[Container]"  # how lines begin that are CodeBuild's own
 
 @dataclass(frozen=True)
 class Builds:
-    """Builds of one project. `log` gets their lines, `sleep` waits between two looks at one."""
+    """Builds of the project of a name. `log` gets their lines, `sleep` waits between two looks at one."""
 
     clients: Clients
-    project: Project
+    project: str
     log: Log
     sleep: Callable[[float], None] = time.sleep
 
@@ -68,7 +67,12 @@ class Builds:
 
     def under_way(self, source: str) -> str | None:
         """The id of a build of that object that has not ended yet, however long ago it was started."""
-        newest = self.clients.codebuild.list_builds_for_project(projectName=self.project.name, sortOrder="DESCENDING")
+        try:
+            newest = self.clients.codebuild.list_builds_for_project(projectName=self.project, sortOrder="DESCENDING")
+        except ClientError as error:
+            if is_missing(error):  # the project, and its builds with it
+                return None
+            raise
         if not newest["ids"]:
             return None
         builds = self.clients.codebuild.batch_get_builds(ids=newest["ids"])["builds"]
@@ -91,8 +95,14 @@ class Builds:
         self.clients.s3.delete_object(Bucket=self.bucket, Key=source)
         return build, tuple(tail.lines)
 
+    def end(self, identity: str) -> None:
+        """Stop a build, and return when it does nothing more."""
+        self.clients.codebuild.stop_build(id=identity)
+        while not self._look(identity)["buildComplete"]:
+            self.sleep(_POLL_SECONDS)
+
     def _of(self, source: str) -> dict[str, Any]:
-        return {"projectName": self.project.name, "sourceLocationOverride": f"{self.bucket}/{source}"}
+        return {"projectName": self.project, "sourceLocationOverride": f"{self.bucket}/{source}"}
 
     def _start(self, request: Mapping[str, Any], token: str) -> str:
         """Start a build. Of a request whose answer was lost, AWS knows the token when boto3 sends it again."""

@@ -93,9 +93,13 @@ def _retry(call: Callable[[], None], work: Work, pause: Callable[[], None], fres
             return
 
 
-def delete(kind: AwsKind, clients: Clients, action: Action) -> None:
-    """Remove the resource; that it is gone already, or going, is fine."""
+def delete(kind: AwsKind, clients: Clients, action: Action, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Remove the resource, and before what would bring it back; that it is gone already, or going, is fine."""
     try:
+        if action.kind == "Weights":
+            from toolkit.platforms.sagemaker.staging_job import stop_jobs
+
+            stop_jobs(clients, action.request["Bucket"], action.request["Prefix"], sleep)
         kind.delete(clients, action.name, action.request)
     except ClientError as error:
         if is_missing(error) or unless_missing(clients, partial(kind.is_going, clients, action.name)) is not False:

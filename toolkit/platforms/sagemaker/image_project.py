@@ -32,6 +32,7 @@ IMAGE_PROJECT = Project(
     buildspec=buildspec(),
     sources="image-build/",
     minutes=60,
+    role_policy="image-build",
     statements=_statements,
     template_command="toolkit build RECIPE --admin-template",
     privileged=True,  # there is no Docker engine without

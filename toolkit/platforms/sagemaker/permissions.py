@@ -66,7 +66,8 @@ def permissions(
         needed += _images(recipe, account)
     if compiles_ahead(recipe) or recipe.training:
         needed += _training(account)
-    if project := project_of(recipe):
+    project = project_of(recipe, account)
+    if project:
         needed += [*_builds(project, account, "ListBuildsForProject"), *_project(project, account)]
     if key := aws(recipe).kms_key:
         # Uploads are encrypted with it; CreateEndpoint asks the caller for a grant (developer guide, API permissions).
@@ -78,7 +79,7 @@ def permissions(
         hub = f"arn:{account.partition}:sagemaker:{account.region}:aws"
         contents = [f"{hub}:hub-content/SageMakerPublicHub/Model/{name}/*" for name in names]
         needed.append(_allow("sagemaker", "DescribeHubContent", f"{hub}:hub/SageMakerPublicHub", *contents))
-    if secret := recipe.platform.hub_token_secret:
+    if (secret := recipe.platform.hub_token_secret) and not project:  # a job reads it under its own role
         needed.append(_allow("secretsmanager", "GetSecretValue", secret_arn(secret, account)))
     if recipe.scaling.max_instances > recipe.scaling.min_instances:
         needed += _scaling(recipe, account, scaling_role_exists)
@@ -140,11 +141,15 @@ def _builds(project: Project, account: Account, more: str = "") -> Iterator[Perm
 
 
 def _project(project: Project, account: Account) -> Iterator[Permission]:
-    """A project of CodeBuild and its role; see its `template_command`."""
-    role = f"arn:{account.partition}:iam::{account.id}:role/{project.role(account)}"
+    """To make a project of CodeBuild and its role; see its `template_command`."""
+    if project.by_admin:
+        return
+    role = project.role_arn(account)
     unless = f"the CodeBuild project {project.name} exists already ({project.template_command})"
     yield Permission(("codebuild:CreateProject",), (project.arn(account),), unless=unless)
-    yield Permission(("iam:CreateRole", "iam:TagRole", "iam:PutRolePolicy"), (role,), unless=unless)
+    making: tuple[str, ...] = ("CreateRole", "TagRole", "ListRoleTags", "UpdateAssumeRolePolicy", "PutRolePolicy")
+    making += ("PutRolePermissionsBoundary",) if project.boundary else ()
+    yield Permission(tuple(f"iam:{verb}" for verb in making), (role,), unless=unless)
     yield Permission(("iam:PassRole",), (role,), {"iam:PassedToService": PROJECT_PRINCIPAL}, unless)
 
 

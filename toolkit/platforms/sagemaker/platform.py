@@ -6,7 +6,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -199,7 +199,7 @@ class SageMakerPlatform:
             if action.verb != "create":
                 self._wait_settled(action, progress)
             if action.verb in ("delete", "replace"):
-                execute.delete(kind, self.clients, action)
+                execute.delete(kind, self.clients, action, self.sleep)
                 if action.kind == "Endpoint":
                     wait_deleted(self, action.name, _DELETE_TIMEOUT_SECONDS)
                 self._wait_settled(action, progress)
@@ -211,12 +211,18 @@ class SageMakerPlatform:
             if action.kind == "InferenceComponent" and action.verb != "delete":
                 self._wait_component(action, progress)
 
-    def _sending(self, progress: Progress, bucket: str, prefix: str) -> AbstractContextManager[None]:
+    @contextmanager
+    def _sending(self, progress: Progress, bucket: str, prefix: str) -> Iterator[None]:
+        """The turn to send; a job that was left running has its own turn before."""
+        from toolkit.platforms.sagemaker.staging_job import follow_jobs
+
         def pause(why: str) -> None:
             progress.update(f"waiting: {why}")
             self.sleep(self.poll_seconds)
 
-        return turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), pause)
+        with turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), pause):
+            follow_jobs(self.clients, bucket, prefix, progress, self.sleep)
+            yield
 
     def _wait_settled(self, action: Action, progress: Progress) -> None:
         """Return when AWS takes a change of the endpoint or the inference component, or it is gone."""

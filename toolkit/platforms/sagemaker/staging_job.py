@@ -4,12 +4,14 @@
          <── lines of its log ──
 
 The request names a secret, never a token: the job's role reads it. A project has the rights that its recipes need
-and no more, so recipes with another secret or key have another project.
+and no more, so recipes with another secret, key or bucket have another project.
+
+A job may outlive who started it, and his leases. What it works on, `staging-jobs/WEIGHTS/PROJECT.zip`, says whose it
+is: nobody sends or deletes weights beside it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import re
@@ -30,7 +32,7 @@ from toolkit.platforms.sagemaker.codebuild_project import Project, ensure_projec
 from toolkit.platforms.sagemaker.codebuild_run import Builds, failed_phase, own_lines
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules.access import allow
-from toolkit.platforms.sagemaker.rules.in_account import has_staging_job
+from toolkit.platforms.sagemaker.rules.in_account import IN_ACCOUNT, has_staging_job, job_request, unreachable
 from toolkit.platforms.sagemaker.rules.names import (
     STAGED_PREFIX,
     STAGING_JOBS_PREFIX,
@@ -41,6 +43,7 @@ from toolkit.platforms.sagemaker.rules.names import (
 )
 from toolkit.platforms.sagemaker.staging import read_mark
 from toolkit.platforms.sagemaker.staging_program import FAILED
+from toolkit.platforms.sagemaker.stored import object_sizes
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
 
@@ -50,20 +53,27 @@ if TYPE_CHECKING:
 _NAME = "toolkit-weights"
 _DIGEST_CHARACTERS = 8
 _MINUTES = 480  # 5.7 TB at the assumed rate
-_REQUEST, _PINS = "request.json", "requirements.txt"
+_REQUEST, _PINS, _COMMANDS = "request.json", "requirements.txt", "job.sh"
+# In the zip: a project keeps its buildspec for good, and this fits the code beside it. Nothing of a request is in it.
+_SCRIPT = f"""set -e
+python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes \\
+  --target packages --requirement {_PINS}
+PYTHONPATH=packages:. python -m toolkit.platforms.sagemaker.staging_program {_REQUEST}
+"""
 _PACKAGE = Path(__file__).parents[2]
-_EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can say
 _TEMPLATE_COMMAND = "toolkit build RECIPE --staging-template"
 _SHOWN_LINES = 8
 _NO_ACCESS = re.compile(r"answered 40[13]\b")
-_DENIED = re.compile(r"denied|not authorized", re.I)
+# In AWS's own words, and not in a model's name.
+_DENIED = re.compile(r"AccessDenied|Access Denied|not authorized to perform")
 _IS_QUOTA = has_code("AccountLimitExceededException")
 _AGAIN = "Run the same command again: what S3 has of it is not sent again."
 
 
-def staging_project(secret: str | None, key: str | None) -> Project:
-    """The project of jobs that read this secret and encrypt with this key."""
-    needs = digest([secret, key])[:_DIGEST_CHARACTERS] if secret or key else ""
+def staging_project(request: Mapping[str, Any], own_bucket: str = "") -> Project:
+    """The project of jobs that read the request's secret, encrypt with its key and write to the user's own bucket."""
+    secret, key, job = request.get("HubTokenSecret"), request.get("KmsKeyId"), request[IN_ACCOUNT]
+    needs = digest([secret, key, own_bucket])[:_DIGEST_CHARACTERS] if secret or key or own_bucket else ""
 
     def statements(account: Account) -> list[dict[str, Any]]:
         bucket = f"arn:{account.partition}:s3:::{bucket_name(account)}"
@@ -83,28 +93,29 @@ def staging_project(secret: str | None, key: str | None) -> Project:
         buildspec=buildspec(),
         sources=STAGING_JOBS_PREFIX,
         minutes=_MINUTES,
+        role_policy=_NAME,
         statements=statements,
         template_command=_TEMPLATE_COMMAND,
+        role_path=f"{job.get('RolePath', '')}/",
+        boundary=job.get("PermissionsBoundary"),
+        tags=job.get("Tags", {}),
+        by_admin=job.get("ByAdmin", False),
     )
 
 
-def project_of(recipe: Recipe) -> Project | None:
+def project_of(recipe: Recipe, account: Account) -> Project | None:
     """The project that the recipe's weights are staged in; None if this machine does it, or nobody."""
     if not has_staging_job(recipe):
         return None
-    return staging_project(recipe.platform.hub_token_secret, aws(recipe).kms_key)
+    needs = {"HubTokenSecret": recipe.platform.hub_token_secret, "KmsKeyId": aws(recipe).kms_key}
+    return staging_project({**needs, **job_request(recipe, None)}, account.bucket)
 
 
 def buildspec() -> str:
-    """What CodeBuild does, as JSON, which is YAML too. Nothing of a request stands in a command."""
-    install = (
-        "python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary=:all: --require-hashes "
-        f"--target packages --requirement {_PINS}"
-    )
-    run = f"PYTHONPATH=packages:. python -m toolkit.platforms.sagemaker.staging_program {_REQUEST}"
+    """What CodeBuild does, as JSON, which is YAML too: all that may change is in the zip."""
     phases = {
-        "install": {"on-failure": "ABORT", "runtime-versions": {"python": "3.12"}, "commands": [install]},
-        "build": {"on-failure": "ABORT", "commands": [run]},
+        "install": {"runtime-versions": {"python": "3.12"}},
+        "build": {"on-failure": "ABORT", "commands": [f"bash {_COMMANDS}"]},
     }
     return json.dumps({"version": 0.2, "env": {"shell": "bash"}, "phases": phases}, indent=1)
 
@@ -112,26 +123,65 @@ def buildspec() -> str:
 def stage_in_account(
     clients: Clients, request: Mapping[str, Any], progress: Progress, sleep: Callable[[float], None]
 ) -> None:
-    """Run a job that stages the weights of a request, or take up the one that does. Raises PlatformError, BuildError.
+    """Run a job that stages the weights of a request, unless all are there. Raises PlatformError, BuildError.
 
-    Ctrl-C stops it; whatever else ends us lets it go on, and the same command follows it again.
+    Ctrl-C stops it. Whatever else ends us lets it go on, and `follow_jobs` finds it.
     """
-    project = staging_project(request.get("HubTokenSecret"), request.get("KmsKeyId"))
+    if _is_whole(clients, request):
+        return
+    if why := unreachable(clients.account.region):
+        raise PlatformError(why, hint="Remove `staging` under `platform`: this machine sends the weights then.")
+    project = staging_project(request, clients.account.bucket)
     ensure_project(clients, project, progress.update, sleep)
-    builds = Builds(clients, project, progress.update, sleep)
-    archive = _archive(request)
-    source = f"{project.sources}{hashlib.sha256(archive).hexdigest()}.zip"
-    identity = builds.under_way(source)
-    if identity is None:
-        identity = _start(builds, source, archive)
-    progress.update(f"codebuild: {identity}")
-    build, lines = builds.follow(identity, source)
+    builds = Builds(clients, project.name, progress.update, sleep)
+    source = f"{_jobs_of(request['Prefix'])}{project.name}.zip"
+    identity = _start(builds, source, _archive(request))
+    build, lines = _follow(builds, identity, source)
     if build["buildStatus"] != "SUCCEEDED":
         raise _failure(build, lines, request, project)
-    if not read_mark(clients, request["Bucket"], request["Mark"]).is_whole(
-        clients, request["Bucket"], request["Prefix"]
-    ):
+    if not _is_whole(clients, request):
         raise PlatformError(f"the job {identity} ended well, but S3 lacks files of {request['Hub']}", hint=_AGAIN)
+
+
+def follow_jobs(clients: Clients, bucket: str, prefix: str, progress: Progress, sleep: Callable[[float], None]) -> None:
+    """Follow the jobs that still write below a prefix of weights, whoever started them, to their ends.
+
+    How one ends does not matter: what S3 lacks then is sent.
+    """
+    for source in object_sizes(clients, bucket, _jobs_of(prefix)):
+        builds = Builds(clients, _project_in(source), progress.update, sleep)
+        if identity := builds.under_way(source):
+            _follow(builds, identity, source)
+        else:
+            clients.s3.delete_object(Bucket=bucket, Key=source)
+
+
+def stop_jobs(clients: Clients, bucket: str, prefix: str, sleep: Callable[[float], None]) -> None:
+    """Stop the jobs that still write below a prefix of weights: they would bring back what is deleted."""
+    for source in object_sizes(clients, bucket, _jobs_of(prefix)):
+        builds = Builds(clients, _project_in(source), lambda _: None, sleep)
+        if identity := builds.under_way(source):
+            builds.end(identity)
+        clients.s3.delete_object(Bucket=bucket, Key=source)
+
+
+def _jobs_of(prefix: str) -> str:
+    """Below it is what jobs work on that write below a prefix of weights."""
+    return f"{STAGING_JOBS_PREFIX}{prefix.removeprefix(WEIGHTS_PREFIX)}"
+
+
+def _project_in(source: str) -> str:
+    return source.rpartition("/")[2].removesuffix(".zip")
+
+
+def _is_whole(clients: Clients, request: Mapping[str, Any]) -> bool:
+    bucket = request["Bucket"]
+    return read_mark(clients, bucket, request["Mark"]).is_whole(clients, bucket, request["Prefix"])
+
+
+def _follow(builds: Builds, identity: str, source: str) -> tuple[BuildTypeDef, tuple[str, ...]]:
+    builds.log(f"codebuild: {identity}, which goes on if this command dies; the same command follows it again")
+    return builds.follow(identity, source)
 
 
 def _start(builds: Builds, source: str, archive: bytes) -> str:
@@ -152,18 +202,17 @@ def _start(builds: Builds, source: str, archive: bytes) -> str:
 
 
 def _archive(request: Mapping[str, Any]) -> bytes:
-    """The same bytes for the same request and toolkit."""
+    """What the job takes: this toolkit, its pins, the request."""
     paths = [path for path in sorted(_PACKAGE.rglob("*")) if path.suffix in (".py", ".json")]
     names = [(path, path.relative_to(_PACKAGE)) for path in paths]
     files = {f"toolkit/{name.as_posix()}": path.read_bytes() for path, name in names if name.parts[0] != "_data"}
     files[_PINS] = Path(__file__).with_name("staging-requirements.lock").read_bytes()
+    files[_COMMANDS] = _SCRIPT.encode()
     files[_REQUEST] = json.dumps(request, sort_keys=True).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            entry = zipfile.ZipInfo(name, _EARLIEST)
-            entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
+            archive.writestr(name, content)
     return buffer.getvalue()
 
 

@@ -112,7 +112,9 @@ class Bucket:
             return "training output", self.in_use.reader(self.name, name) or self._trains(owner)
         if f"{prefix}/" == ARTIFACTS_PREFIX:
             return "compiled code", self.in_use.reader(self.name, name)
-        return ("build context", "") if f"{prefix}/" in (IMAGE_PROJECT.sources, STAGING_JOBS_PREFIX) else ("", "")
+        if f"{prefix}/" == STAGING_JOBS_PREFIX:
+            return "staging job", ""
+        return ("build context", "") if f"{prefix}/" == IMAGE_PROJECT.sources else ("", "")
 
     def _trains(self, recipe: str) -> str:
         return f"a job of {recipe} runs" if any(job.startswith(recipe) for job in self.in_use.jobs) else ""

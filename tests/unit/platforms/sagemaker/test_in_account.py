@@ -68,7 +68,7 @@ def test_a_key_without_a_model_to_copy_is_a_finding(tmp_path: Path, change: tupl
     recipe = write_hub_pair(tmp_path, IN_ACCOUNT.replace(*change))
     found = [item for item in check(recipe).findings if item.code == "sagemaker.staging"]
     assert bool(found) == ("weights: hub" in change[1])
-    assert (project_of(load(recipe)) is None) == bool(found)
+    assert (project_of(load(recipe), ACCOUNT) is None) == bool(found)
 
 
 def test_folders_do_not_go_through_the_job(tmp_path: Path) -> None:
@@ -107,16 +107,56 @@ def test_the_caller_needs_rights_on_the_projects_that_the_recipe_uses(tmp_path: 
         (True, 19e9, HUB_RECIPE, False),
         (True, 65e9, IN_ACCOUNT, False),
         (True, 65e9, HUB_RECIPE.replace("platform: {", "platform: {weights: hub, "), False),
+        (True, 65e9, HUB_RECIPE.replace("platform: {", "platform: {hub_token_secret: hf, "), True),
     ],
 )
 def test_it_is_suggested_where_much_goes_over_the_internet(
     tmp_path: Path, far: bool, size: float, text: str, is_said: bool
 ) -> None:
-    recipe = replace(recipe_of(tmp_path, text), weight_bytes=int(size))
+    recipe = replace(recipe_of(tmp_path, text), model_bytes={"org/target": int(size), "org/other": 10**12})
     said = [note for note in notes(recipe, replace(ACCOUNT, is_far=far)) if "staging: in-account" in note]
     assert bool(said) == is_said
     if said:
-        assert said[0].startswith("65 GB of weights go through this machine")
+        assert said[0].startswith("What S3 lacks of 65 GB of weights goes through this machine")
+        assert ("the secret hf" in said[0]) == ("hf" in text)
+
+
+@pytest.mark.parametrize(
+    ("region", "hub", "is_told"),
+    [
+        ("us-west-2", "", False),
+        ("us-west-2", "https://huggingface.co/", False),
+        ("us-west-2", "https://user:pass@hub.example", True),
+        ("cn-north-1", "", True),
+    ],
+)
+def test_where_a_job_would_not_reach_the_hub_the_key_is_an_error_and_not_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, region: str, hub: str, is_told: bool
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub)
+    there = f"platform: {{region: {region}, "
+    (tmp_path / "in").mkdir()
+    text = IN_ACCOUNT.replace("region: us-west-2, ", "").replace("platform: {", there)
+    found = [item for item in check(write_hub_pair(tmp_path / "in", text)).findings if item.code == "sagemaker.staging"]
+    assert [item.severity for item in found] == ["error"] * is_told
+    assert "pass" not in str(found)
+    recipe = replace(recipe_of(tmp_path, HUB_RECIPE), model_bytes={"org/target": 65 * 10**9})
+    said = [note for note in notes(recipe, replace(ACCOUNT, region=region, is_far=True)) if "in-account" in note]
+    assert bool(said) != is_told
+
+
+def test_the_token_is_read_by_the_job_and_not_by_the_caller(tmp_path: Path) -> None:
+    for name, text in (("here", HUB_RECIPE), ("there", IN_ACCOUNT)):
+        (tmp_path / name).mkdir()
+        recipe = recipe_of(tmp_path / name, text.replace("platform: {", "platform: {hub_token_secret: hf, "))
+        reads = "secretsmanager:GetSecretValue" in str(permissions(recipe, ACCOUNT))
+        assert reads == (name == "here")
+
+
+def test_who_makes_the_roles_makes_that_of_the_job_too(tmp_path: Path) -> None:
+    recipe = recipe_of(tmp_path, IN_ACCOUNT.replace("platform: {", "platform: {role: given, "))
+    assert "codebuild:CreateProject" not in str(permissions(recipe, ACCOUNT))
+    assert "codebuild:StartBuild" in str(permissions(recipe, ACCOUNT))
 
 
 def test_a_machine_of_awss_is_known_by_its_variables_or_by_its_vendor(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.engines.arguments import is_in_image
+from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules.names import on_aws
 from toolkit.recipe.recipe import Recipe
@@ -18,16 +19,18 @@ from toolkit.recipe.source import ModelSource
 
 KEY = "platform.staging"
 IN_ACCOUNT = "InAccount"
-"""In a `Weights` request: a job fetches them, of so many `Bytes` where that is known."""
+"""In a `Weights` request: a job fetches them, of so many `Bytes` where that is known; how its role is made."""
 
 LARGE_GB = 20
 """From here on it is suggested where this machine is not in AWS."""
 
-# https://aws.amazon.com/codebuild/pricing, general1.large on Linux in us-east-1; a build is billed by the minute.
+# general1.large on Linux in us-east-1, as third parties' pages say: compare https://aws.amazon.com/codebuild/pricing. A
+# build is billed by the minute.
 _USD_PER_MINUTE = 0.02
 # Assumptions, not measured on AWS: how fast the machine is there with what it runs, and what the line carries.
 _START_SECONDS = 90
 _BYTES_PER_SECOND = 200e6
+_HUB = "https://huggingface.co"
 _VENDOR = Path("/sys/devices/virtual/dmi/id/sys_vendor")
 _AWS_VARIABLES = ("AWS_EXECUTION_ENV", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "ECS_CONTAINER_METADATA_URI_V4")
 
@@ -55,15 +58,32 @@ def estimate(size: int | None) -> tuple[int, str]:
     return seconds, f"about {minutes} min and {minutes * _USD_PER_MINUTE:.2f} $ (estimates: {rate}, us-east-1's price)"
 
 
-def suggestion(recipe: Recipe) -> str:
+def unreachable(region: str | None, environ: Mapping[str, str] = os.environ) -> str:
+    """Why a job does not reach the hub that this machine reads; empty if it does."""
+    if region and region.startswith("cn-"):
+        return f"a job in {region} does not reach huggingface.co from China"
+    address = environ.get("HF_ENDPOINT", "").rstrip("/")
+    if address in ("", _HUB):
+        return ""
+    return f"HF_ENDPOINT names another hub here, but the job asks {_HUB}"
+
+
+def suggestion(recipe: Recipe, account: Account) -> str:
     """A note where much goes through a machine that is not in AWS; empty elsewhere."""
-    size = recipe.weight_bytes or 0
-    if size < LARGE_GB * 1e9 or not staged_from_hub(recipe) or aws(recipe).staging == "in-account":
+    size = sum(recipe.model_bytes.get(source.model, 0) for source in staged_from_hub(recipe))
+    if size < LARGE_GB * 1e9 or aws(recipe).staging == "in-account" or unreachable(account.region):
         return ""
     _, takes = estimate(size)
+    secret = recipe.platform.hub_token_secret
+    token = (
+        f"with the token of the secret {secret}"
+        if secret
+        else "without your own token: for a gated model name a secret in `hub_token_secret`"
+    )
     return (
-        f"{size / 1e9:.0f} GB of weights go through this machine, which does not look like one in AWS. With "
-        f"`platform: {{staging: in-account}}` a job in the account fetches them from the hub, {takes}"
+        f"What S3 lacks of {size / 1e9:.0f} GB of weights goes through this machine, which does not look like one in "
+        f"AWS. With `platform: {{staging: in-account}}` a job in the account fetches it from the hub, {token}; for all "
+        f"of it {takes}"
     )
 
 
@@ -81,4 +101,10 @@ def job_request(recipe: Recipe, size: int | None) -> dict[str, Any]:
     """What a `Weights` request says of the job; nothing where this machine stages."""
     if aws(recipe).staging != "in-account" or not on_aws(recipe):
         return {}
-    return {IN_ACCOUNT: {"Bytes": size} if size else {}}
+    role = {
+        "RolePath": aws(recipe).role_path.removesuffix("/"),
+        "PermissionsBoundary": aws(recipe).permissions_boundary,
+        "Tags": dict(recipe.tags),
+        "ByAdmin": aws(recipe).role not in (None, "create"),
+    }
+    return {IN_ACCOUNT: {key: value for key, value in {"Bytes": size, **role}.items() if value}}

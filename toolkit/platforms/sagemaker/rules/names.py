@@ -139,8 +139,11 @@ def key_arn(key: str, account: Account) -> str:
 
 
 def secret_arn(secret: str, account: Account) -> str:
-    """The ARN of a secret in policies, from its name or ARN: Secrets Manager puts six characters behind the name."""
-    arn = f"arn:{account.partition}:secretsmanager:{account.region}:{account.id}:secret:{secret}-*"
+    """The ARN of a secret in policies, from its name or ARN: Secrets Manager puts six characters behind the name.
+
+    A `*` for them would take in the secrets whose names go on with a hyphen.
+    """
+    arn = f"arn:{account.partition}:secretsmanager:{account.region}:{account.id}:secret:{secret}-??????"
     return secret if secret.startswith("arn:") else arn
 
 

@@ -33,7 +33,7 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     else:
         role = f"{account.role} ({account.role_source})" if account.role else "a role that is made for it"
         yield f"Account {account.id}, {account.region}: runs as {role}, weights in s3://{bucket_name(account)}"
-    if account.is_far and (text := in_account.suggestion(recipe)):
+    if account.is_far and (text := in_account.suggestion(recipe, account)):
         yield text
     if hardware := recipe.engine_rules.hardware:
         yield from hardware.notes(recipe)

@@ -147,12 +147,17 @@ def _network(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _staging(recipe: Recipe) -> Iterator[Finding]:
-    if aws(recipe).staging == "in-account" and not in_account.staged_from_hub(recipe):
+    if aws(recipe).staging != "in-account":
+        return
+    if not in_account.staged_from_hub(recipe):
         message = (
             "a job in the account copies models from the hub to S3, and this recipe has none to copy: folders are sent "
             "from this machine, S3 and JumpStart are read where they are, and with `weights: hub` containers download"
         )
         yield Finding("sagemaker.staging", message, in_account.KEY, hint="Remove it.", severity="warning")
+    elif why := in_account.unreachable(recipe.region):
+        hint = "Remove it: this machine sends the weights then."
+        yield Finding("sagemaker.staging", why, in_account.KEY, hint=hint)
 
 
 def _routing(recipe: Recipe) -> Iterator[Finding]:
