@@ -24,7 +24,6 @@ ON_UNIX_ALONE = (
     "toolkit.platforms.local.",
     "toolkit.training.",
     "toolkit.engines.vllm.forking_cpu",
-    "toolkit.engines.vllm.hidden_states",
     "toolkit.engines.vllm.states_on_cpu",
     "toolkit.__main__",
 )
