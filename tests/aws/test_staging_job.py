@@ -225,7 +225,7 @@ def test_whoever_stages_next_follows_the_job_of_one_that_was_killed(
     with pytest.raises(Crash):
         execute(clients, die_in(standin))
     if "InAccount" in changes:
-        monkeypatch.setenv("HF_ENDPOINT", server.url)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.url)
     execute(clients, machine.sleep, **changes)
     assert len(standin.codebuild.started) == 1
     assert server.sent["model.safetensors"] < 2 * len(CONTENT)
