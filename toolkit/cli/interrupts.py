@@ -47,6 +47,8 @@ class _Ending:
         if _CAN_WAIT and not _is_ours(frame) and time.monotonic() < self.deadline:
             signal.setitimer(signal.ITIMER_REAL, _MOMENT_SECONDS)  # which ends in SIGALRM
             return
+        if _CAN_WAIT:
+            signal.setitimer(signal.ITIMER_REAL, 0)  # once is enough: another would come amid the clearing up
         handler = signal.getsignal(signal.SIGINT)
         if callable(handler) and handler != self.begin:  # a measurement has its own, which keeps what was measured
             handler(signal.SIGINT, frame)

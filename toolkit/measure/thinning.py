@@ -69,7 +69,7 @@ class Thinned:
     def _thinned(self, result: RequestResult) -> RequestResult:
         if self._below == _ALL or result.digest:
             return result
-        return result if _number(result.request[:-1]) < self._below else result.thinned()
+        return result if _number(result.place) < self._below else result.thinned()
 
 
 def _number(of: tuple[object, ...]) -> int:

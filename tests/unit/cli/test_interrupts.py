@@ -94,3 +94,35 @@ def test_in_our_own_code_it_is_heard_at_once_also_by_who_has_a_handler_for_ctrl_
     """
     said = said_by(program, Path(toolkit.__file__).parent / "ours.py")
     assert said == ["interrupted", "interrupted", f"heard {signal.SIGINT.value}", "interrupted"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_a_measurement_is_cancelled_and_keeps_what_it_has(number: str) -> None:
+    program = f"""
+        import asyncio
+        from toolkit.measure.endpoints import run_to_end
+
+        async def work():
+            try:
+                signal.raise_signal(signal.{number})
+                await asyncio.sleep(30)
+            except asyncio.CancelledError:
+                return "kept"
+
+        print(run_to_end(work()))
+    """
+    assert said_by(program, Path("theirs.py")) == ["kept"]
+
+
+def test_the_second_one_does_not_put_the_first_off() -> None:
+    program = """
+        began = time.monotonic()
+        try:
+            while time.monotonic() < began + 5:
+                signal.raise_signal(signal.SIGTERM)
+                time.sleep(0.05)
+            print("went on")
+        except KeyboardInterrupt:
+            print("interrupted")
+    """
+    assert said_by(program, Path("theirs.py")) == ["interrupted"]
