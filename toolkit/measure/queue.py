@@ -38,10 +38,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Kind:
-    """Requests that draft alike: the median of their tokens per step, and the deviation of its logarithm."""
+    """Requests that draft alike: the median of their tokens per step, and the deviation of its logarithm.
+
+    `reading_spread` is that of the time that a prompt adds, its tokens being the same.
+    """
 
     pace: float
     spread: float = 0.0
+    reading_spread: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class Waited:
 class _Running:
     request: Request
     paces: tuple[float, ...]
+    slowness: float
     unread: int
     first: float = 0.0
     last: float = 0.0
@@ -157,12 +162,12 @@ class _Instance:
             self._change_pace(number)
         pace = engine.paces[number][1]
         room = max(engine.max_tokens - (pace.k + 1) * len(self.decoding), 1)
-        read = 0
+        self.began, self.seconds = now, pace.seconds(count)
         for one in self.reading:
-            part = min(one.unread, room - read)
+            part = min(one.unread, room)
             one.unread -= part
-            read += part
-        self.began, self.seconds = now, pace.seconds(count) + pace.prompt_token * read
+            room -= part
+            self.seconds += pace.prompt_token * part * one.slowness
         self._ahead = 1 if self.reading else max(1, self.decoding[0][0] - self.steps)
         self.ends = now + self._ahead * self.seconds
 
@@ -211,7 +216,9 @@ def simulate(requests: Sequence[Request], engine: Engine, instances: Sequence[tu
             one = min(range(count), key=lambda i: fleet[i].in_flight)
             deviation = chance.gauss()
             speeds = tuple(_own_pace(pace, number, deviation) for _, pace in engine.paces)
-            if not fleet[one].join(_Running(request, speeds, request.prompt_tokens)):
+            kinds = engine.paces[0][1].kinds
+            slowness = math.exp(kinds[number % len(kinds)].reading_spread * chance.gauss())
+            if not fleet[one].join(_Running(request, speeds, slowness, request.prompt_tokens)):
                 continue
         else:
             now, one = heapq.heappop(ends)

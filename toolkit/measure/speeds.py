@@ -5,8 +5,10 @@ seconds. In that time each of the c - 1 others reads one new prompt. So a step w
 
     TPOT * L - (c - 1) * reading / N,    reading = TTFT(1) - TPOT(1) * L
 
-where `reading` is what a prompt adds to the step that reads it, all that is not the engine's included. All are medians:
-how far the TPOT of single requests strays from it at one request at a time is how far their acceptance does.
+where `reading` is what a prompt adds to the step that reads it, all that is not the engine's included. All are medians.
+At one request at a time how far the TPOT of single requests strays from its median is how far their acceptance does,
+and how far their TTFT strays is how far the reading does: where the prompts that were measured differ in length, that
+counts twice, and the advice errs to the safe side.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Curve:
     acceptance: float
     per_position: tuple[float, ...]
     ttft: float
+    ttft_p90: float
     spread: float
     tpot: Mapping[int, float]
 
@@ -52,6 +55,12 @@ class Curve:
     def reading(self) -> float:
         """What a prompt adds to the step that reads it, in seconds."""
         return max(self.ttft - self.tpot[1] * self.acceptance, 0.0)
+
+    @property
+    def reading_spread(self) -> float:
+        """The deviation of the logarithm of `reading`."""
+        slowest = self.reading + self.ttft_p90 - self.ttft
+        return _spread(self.reading, slowest) if self.reading else 0.0
 
     def step(self, requests: int) -> float:
         """Seconds of a step of so many requests, as many as were measured at a time."""
@@ -155,9 +164,15 @@ def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
                 (k and one.acceptance_length) or 1.0,
                 one.acceptance_per_position[:k],
                 one.ttft.p50,
-                math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,
+                one.ttft.p90,
+                _spread(one.tpot.p50, one.tpot.p90),
                 dict(sorted(tpot.items())),
             )
+
+
+def _spread(p50: float, p90: float) -> float:
+    """The deviation of the logarithm, as if it were normal."""
+    return math.log(max(p90 / p50, 1.0)) / _TO_P90
 
 
 def curves_at(speeds: Speeds, k: int) -> tuple[Quality, list[Curve]]:
@@ -180,8 +195,16 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
         for count in sorted(shared)
     }
     length = acceptance_length(largest.per_position, k)
-    ttft = largest.ttft + tpot[1] * length - largest.tpot[1] * largest.acceptance
-    return replace(largest, k=k, acceptance=length, per_position=largest.per_position[:k], tpot=tpot, ttft=ttft)
+    slower = tpot[1] * length - largest.tpot[1] * largest.acceptance
+    return replace(
+        largest,
+        k=k,
+        acceptance=length,
+        per_position=largest.per_position[:k],
+        ttft=largest.ttft + slower,
+        ttft_p90=largest.ttft_p90 + slower,
+        tpot=tpot,
+    )
 
 
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
@@ -194,7 +217,7 @@ def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
     steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0
-    kinds = tuple(Kind(one.acceptance * factor, one.spread) for one in curves)
+    kinds = tuple(Kind(one.acceptance * factor, one.spread, one.reading_spread) for one in curves)
     return Pace(curves[0].k, steps, reading, kinds)
 
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from measured_speeds import LOADS, PROMPT, READING, length, report, step
+from measured_speeds import ANSWER, LOADS, PROMPT, READING, length, report, step
 
 from toolkit.measure.measurement import Percentiles
+from toolkit.measure.queue import Engine, Request, simulate
 from toolkit.measure.report import BenchReport
 from toolkit.measure.speeds import Speeds, curves_at, find_schedule, pace, read_speeds
 
@@ -36,6 +37,19 @@ def test_steps_and_prompts_take_what_they_took(k: int) -> None:
     assert read.prompt_token * PROMPT == pytest.approx(READING)
     assert read.kinds[0].pace == pytest.approx(length(k))
     assert math.exp(read.kinds[0].spread * 1.2815515655446004) == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize("k", [0, 5, 7])
+def test_requests_alone_wait_for_their_first_token_as_the_measured_ones_did(k: int) -> None:
+    _, curves = curves_at(speeds(report(k=7), report(k=3)), k)
+    waited = simulate(
+        [Request(100.0 * number, PROMPT, ANSWER) for number in range(4000)],
+        Engine(((64, pace(curves)),), 64, 8192, 10**9),
+        ((0.0, 1),),
+    )
+    first = step(k, 1) + READING
+    assert waited.ttft.p50 == pytest.approx(first, rel=0.02)
+    assert waited.ttft.p90 == pytest.approx(1.2 * first, rel=0.03)
 
 
 def test_a_k_between_two_measured_ones_is_on_their_line() -> None:
