@@ -2,9 +2,11 @@
 
     python tests/benchmarks/gpu/run.py [--out results.md] [--shapes gpt-oss-20b,qwen3-8b] [--loads 1,16,64]
 
-It prints four tables, with hardware and versions:
+It prints five tables, with hardware and versions:
 
 - proof: the shipped tiny pair in bfloat16, with and without VLLM_BATCH_INVARIANT=1.
+- honesty: what is said of an arm that is the baseline itself (nothing, at any load), and of targets whose weights or
+  dtype are others.
 - drafters: EAGLE-3 and P-EAGLE heads in the shapes of gpt-oss-20b and Qwen3-8B, all weights random, drafts accepted by
   chance at published acceptance lengths; P-EAGLE over EAGLE-3 beside the published ratios. For each head also what
   another acceptance would give, computed from steps per second, and the acceptance at which it breaks even.
@@ -25,6 +27,7 @@ import json
 import math
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -32,10 +35,12 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
-from itertools import chain, permutations
+from itertools import chain, islice, permutations
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from safetensors.torch import load_file, save_file
 from vllm_server import Engine, NotStarted, engine_name, engine_version, gpu_gibibytes, hardware, serving, write_model
 
 from toolkit.engines.vllm.scoring import SCORING
@@ -168,6 +173,48 @@ async def _proved(settings: Settings, invariant: str) -> str:
 _WORDS = {True: "yes", False: "NO", None: "not shown"}
 
 
+async def honesty(settings: Settings) -> list[str]:
+    """Speedups and the same-target verdict of the tiny target against itself and against changed copies."""
+    rows = ["| arm | same target | load | speedup | pays |", "|---|---|---|---|---|"]
+    baseline = Engine(TINY / "models/target", settings.flags)
+    others = {
+        "the same": baseline,
+        "weights off by 0.3 %": replace(baseline, model=_off(settings.logs / "off-0.3", 0.003)),
+        "weights off by 1 %": replace(baseline, model=_off(settings.logs / "off-1", 0.01)),
+        "another dtype": replace(baseline, flags={**settings.flags, "dtype": "float32"}),
+    }
+    at_once = settings.together - 1
+    for first in range(0, len(others), at_once):
+        batch = dict(islice(others.items(), first, first + at_once))
+        try:
+            async with started(settings, {"baseline": baseline, **batch}, f"honesty-{first}", chat=True) as arms:
+                workload = read_workloads(str(TINY / "prompts/structured.jsonl"))
+                report = await measure(_design(settings, arms, workload), "honesty")
+        except (NotStarted, InvocationError) as error:
+            rows += (f"| {name} | does not run: {error} | | | |" for name in batch)
+            continue
+        same = [item for item in report.verdicts if item.claim == "same-target"]
+        for name, verdict in zip(batch, same, strict=True):
+            rows += (
+                f"| {name} | {_WORDS[verdict.holds]} | {item.concurrency} | {_shown(item)} | {_WORDS[item.pays]} |"
+                for item in report.speedups
+                if item.arm == name
+            )
+    return rows
+
+
+def _off(folder: Path, share: float) -> Path:
+    """A copy of the tiny target whose layers' weights are off by that share, at random."""
+    torch.manual_seed(0)
+    shutil.copytree(TINY / "models/target", folder)
+    tensors = load_file(folder / "model.safetensors")
+    moved = {
+        name: weight * (1 + share * torch.randn_like(weight)) for name, weight in tensors.items() if "_proj" in name
+    }
+    save_file(tensors | moved, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
 @asynccontextmanager
 async def started(
     settings: Settings, engines: Mapping[str, Engine], name: str, chat: bool
@@ -191,7 +238,7 @@ async def started(
 
 def _design(settings: Settings, arms: Mapping[str, Arm], workloads: Sequence[Workload]) -> Design:
     return Design(
-        arms=tuple(arm for arm in arms.values() if arm.speculative),
+        arms=tuple(arm for name, arm in arms.items() if name != "baseline"),
         baseline=arms["baseline"],
         workloads=tuple(workloads),
         loads=tuple(map(Load, settings.loads)),
@@ -351,8 +398,9 @@ PARTS = {"drafters": (of_drafters, drafters), "k-by-k": (of_ks, k_by_k), "sample
 
 async def tables(settings: Settings, names: Sequence[str]) -> AsyncIterator[str]:
     """The tables of the parts, each when it is measured."""
-    if "proof" in names:
-        yield "\n".join(["## proof", "", *await proof(settings), ""])
+    for name, table in (("proof", proof), ("honesty", honesty)):
+        if name in names:
+            yield "\n".join([f"## {name}", "", *await table(settings), ""])
     parts = {name: part for name, part in PARTS.items() if name in names}
     for shape in settings.shapes:
         wanted = {name: heads for name, (heads_for, _) in parts.items() if (heads := heads_for(settings, shape))}
@@ -373,7 +421,9 @@ def main() -> None:
     parser.add_argument("--shapes", default="gpt-oss-20b,qwen3-8b", help="shapes of shapes.json, separated by commas")
     parser.add_argument("--loads", default="1,16,64", help="concurrent requests, separated by commas")
     parser.add_argument("--seconds", type=float, default=120, help="of measuring, for each server; default: 120")
-    parser.add_argument("--parts", default=",".join(["proof", *PARTS]), help="separated by commas; default: all")
+    parser.add_argument(
+        "--parts", default=",".join(["proof", "honesty", *PARTS]), help="separated by commas; default: all"
+    )
     parser.add_argument("--logs", type=Path, help="keep the engines' logs in this folder")
     parser.add_argument("--out", type=Path, help="write the tables to this file, too")
     args = parser.parse_args()

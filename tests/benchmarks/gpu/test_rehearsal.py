@@ -27,6 +27,8 @@ def test_all_parts_run_where_there_is_no_gpu(tmp_path: Path) -> None:
     for pattern in (
         r"\| 1 \| skipped: batch invariance is for GPUs",
         r"\| 0 \| (yes|not shown) \| \d+%",
+        rf"\| the same \| (yes|not shown) \| 2 \| {INTERVAL} \| not shown \|",
+        rf"\| another dtype \| NO \| 1 \| {INTERVAL} \|",
         rf"\| tiny \| rehearsal \| 1 \| {INTERVAL} \| {INTERVAL} \| {INTERVAL} \| +\|",
         rf"\| tiny \| eagle3 K=3 at 2\.00 \| 1 \| ({TWO_DIGITS}|none) \|",
         rf"\| tiny \| 3 \| 2\.81 \| 2 \| {INTERVAL} \|",
