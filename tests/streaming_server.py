@@ -90,7 +90,9 @@ class StreamingServer:
         answer = self._answers(request)
         if answer is HANG_UP:
             return False
-        writer.write(b"HTTP/1.1 %d OK\r\nTransfer-Encoding: chunked\r\n\r\n" % answer.status)
+        kind = b"event-stream" if any(part.content.startswith(b"data:") for part in answer.parts) else b"plain"
+        head = b"HTTP/1.1 %d OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/%s\r\n\r\n"
+        writer.write(head % (answer.status, kind))
         for part in answer.parts:
             await asyncio.sleep(part.after)
             request.sent.append(time.perf_counter())

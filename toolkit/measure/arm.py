@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -100,7 +100,8 @@ class Arm:
     with its answer, None if unknown. With `synthetic_acceptance_length` the engine accepts drafts by chance, that many
     tokens a step: only its speed means anything, its text is garbage. `expected` is what its own recipe says. `scoring`
     asks its engine how probable tokens are, None where it does not tell. `cache_salt` is the field of a request that
-    keeps it from what is cached of other requests' prompts, empty if there is none.
+    keeps it from what is cached of other requests' prompts, empty if there is none. `energy` reads the joules that its
+    machine has used so far, None where nothing tells.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Arm:
     expected: Expected = field(repr=False, default=Expected())
     scoring: Scoring | None = field(repr=False, default=None)
     cache_salt: str = ""
+    energy: Callable[[], float] | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Literal
 from toolkit.errors import PlatformError
 from toolkit.measure.arm import Arm, Connection
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
+from toolkit.measure.energy import count_energy
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop
@@ -148,7 +149,8 @@ def sender(settle_seconds: float = 0.0, seed: int = 0) -> Send:
             block = open_loop(arm, asks, load.value, timing, seed=f"{seed} {asks[0].round} {asks[0].prompt}")
         else:
             block = closed_loop(arm, asks, round(load.value), timing)
-        return await count_drafts(arm.connection, block, without_counters)
+        counted = count_drafts(arm.connection, block, without_counters)
+        return await count_energy(arm.energy, counted) if arm.energy else await counted
 
     return send
 

@@ -40,7 +40,7 @@ class ArmReport:
     whether that is enough, both None without one. `acceptance_length_low` and `_high`
     are its 95 % interval. `cached_share` is the share of the prompts' tokens that were in the engine's prefix cache,
     None if it does not say. `prompt_tokens` and `answer_tokens` are means. `price_per_million_output_tokens` is in US
-    dollars.
+    dollars. `joules_per_output_token` counts all GPUs of the endpoint's machine, None where that is not this one.
     """
 
     arm: str
@@ -67,6 +67,7 @@ class ArmReport:
     acceptance_length_high: float | None = None
     prompt_tokens: float | None = None
     answer_tokens: float | None = None
+    joules_per_output_token: float | None = None
     within_slo: float | None = None
 
 

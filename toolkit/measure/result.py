@@ -58,11 +58,11 @@ class RequestResult:
     since the measurement began. `load` is the number of concurrent requests, or the requests per second with
     `open_loop`. An `incomplete` request was cut by the end of the measurement. `acceptance` is None if the engine
     reports no drafts for the request, and `cached_tokens` if it does not say how many of the prompt's were in its
-    prefix cache. With `counts_chunks` the server told neither usage nor token ids, and a chunk counts as a token. What
-    was asked together has the same `block` within its workload and load. Token ids and text are for comparing arms:
-    they stay out of reports. `said` tells one beginning of a chat from another, with the arm's own answers in it; it is
-    empty in a first turn. With a `digest` ids and text are not kept, only what tells one answer from another, and
-    of the arrivals the first and the last one.
+    prefix cache. `joules` are its share of what the arm's machine used, None if unknown. With `counts_chunks` the
+    server told neither usage nor token ids, and a chunk counts as a token. What was asked together has the same `block`
+    within its workload and load. Token ids and text are for comparing arms: they stay out of reports. `said` tells one
+    beginning of a chat from another, with the arm's own answers in it; it is empty in a first turn. With a `digest` ids
+    and text are not kept, only what tells one answer from another, and of the arrivals the first and the last one.
     """
 
     arm: str
@@ -81,6 +81,7 @@ class RequestResult:
     reasoning_tokens: int = 0
     finish_reason: str | None = None
     acceptance: Acceptance | None = None
+    joules: float | None = None
     error: str | None = None
     open_loop: bool = False
     block: int | None = None

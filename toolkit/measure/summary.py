@@ -230,6 +230,7 @@ def row(
         acceptance_length_high=length.high if length else None,
         prompt_tokens=sum(item.prompt_tokens for item in answers) / len(answers) if answers else None,
         answer_tokens=tokens / len(answers) if answers else None,
+        joules_per_output_token=_joules(answers),
     )
 
 
@@ -250,6 +251,13 @@ def cached_share(answers: Iterable[RequestResult]) -> float | None:
     told = [(item.cached_tokens, item.prompt_tokens) for item in answers if item.cached_tokens is not None]
     prompts = sum(tokens for _, tokens in told)
     return sum(cached for cached, _ in told) / prompts if prompts else None
+
+
+def _joules(answers: Iterable[RequestResult]) -> float | None:
+    """Per output token."""
+    told = [(item.joules, item.output_tokens) for item in answers if item.joules is not None]
+    tokens = sum(count for _, count in told)
+    return sum(joules for joules, _ in told) / tokens if tokens else None
 
 
 def _price(price_per_hour: float | None, tokens_per_second: float | None) -> float | None:

@@ -94,7 +94,7 @@ def speedup_map(report: Measurement) -> tuple[tuple[str, ...], list[tuple[str, .
     return ("workload", "arm", *loads), rows
 
 
-COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "goodput", "in SLO", "reasoning")
+COLUMNS = ("load", "arm", "tok/s", "speedup", "acceptance", "same", "$/M", "J/token", "goodput", "in SLO", "reasoning")
 """Columns of figures on speed."""
 
 LATENCIES = ("load", "arm", "TTFT ms", "ITL ms", "TPOT ms", "E2E ms")
@@ -124,6 +124,7 @@ def cells(arm: ArmReport, speedup: Speedup | None) -> tuple[str, ...]:
         "" if arm.acceptance_length is None else f"{arm.acceptance_length:.2f}",
         "" if arm.identical is None else f"{arm.identical:.0%}",
         dollars(arm.price_per_million_output_tokens),
+        "" if arm.joules_per_output_token is None else f"{arm.joules_per_output_token:.3g}",
         "" if arm.goodput is None else f"{arm.goodput:.3g}",
         "" if arm.within_slo is None else f"{arm.within_slo:.0%}",
         "" if arm.reasoning_share is None else f"{arm.reasoning_share:.0%}",
@@ -215,7 +216,7 @@ def small_print(report: Measurement) -> list[str]:
     """What stands below the figures: requests, the noise, the notes and what was measured with."""
     noise = [f"Noise, the baseline against itself: {interval(report.noise)}"] if report.noise else []
     measured = [f"Measured with {setting(report.setting)}"] if report.setting else []
-    return [*losses(report.arms), *noise, *_cached(report.arms), *report.notes, *measured]
+    return [*losses(report.arms), *noise, *_cached(report.arms), *_energy(report.arms), *report.notes, *measured]
 
 
 def _cached(arms: Sequence[ArmReport]) -> Iterator[str]:
@@ -223,6 +224,11 @@ def _cached(arms: Sequence[ArmReport]) -> Iterator[str]:
     if shares:
         least, most = (f"{share(shares):.0%}" for share in (min, max))
         yield f"Tokens of prompts that were in a prefix cache: {least if least == most else f'{least} to {most}'}"
+
+
+def _energy(arms: Sequence[ArmReport]) -> Iterator[str]:
+    if any(arm.joules_per_output_token is not None for arm in arms):
+        yield "J/token: what all GPUs of this machine used while the arm was asked, idle ones too, per output token"
 
 
 def _short(value: float) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from foreign import RECIPE, Product, product_with_grove
+from nvml import nvml
 
 
 @pytest.fixture(scope="module")
@@ -15,19 +17,23 @@ def grove(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     product.run("local", "stop")
 
 
-def test_it_is_deployed_proved_and_removed(grove: Product) -> None:
+def test_it_is_deployed_proved_and_removed(grove: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = grove.recipe()
     grove.json("deploy", recipe, "--baseline", "--no-prove")
     assert "grove stands" in grove.run("logs", "grown").stdout
     assert grove.run("invoke", "grown", "Hello").stdout.startswith("leaf")
 
-    proof = grove.json("prove", recipe, "--time", "10s")
+    with monkeypatch.context() as machine:
+        for name, value in nvml(tmp_path).items():
+            machine.setenv(name, value)
+        proof = grove.json("prove", recipe, "--time", "10s")
 
     verdicts = {one["claim"]: one for one in proof["verdicts"]}
     assert verdicts["on"]["holds"], verdicts["on"]  # by its speed
     assert verdicts["lossless"]["holds"] is not False
     assert "does not tell how probable given tokens are" in verdicts["lossless"]["detail"]
     assert verdicts["same-target"]["holds"] is None
+    assert all(row["joules_per_output_token"] > 0 for row in proof["arms"]), "this machine has GPUs that count"
     assert grove.json("metrics", "grown")["engine"]["acceptance_length"] > 1
     grove.json("destroy", recipe, "--yes")
 
