@@ -64,5 +64,5 @@ def _width(runs: list[Outcome], load: Load) -> float:
 
 
 def _found(machine: Callable[[int], Slowdown], gain: float) -> float:
-    runs = [outcome(seed, machine(seed), gain, LOADS, SECONDS) for seed in range(max(1, RUNS // 4))]
+    runs = [outcome(seed, machine(seed), gain, LOADS, SECONDS) for seed in range(max(1, RUNS // 10))]
     return sum(item.pays[0].holds is True for item in runs) / len(runs)

@@ -27,8 +27,11 @@ w being a block's share of the time (1/blocks if all are alike) and σ² what a 
 on a workload at a load. With b blocks in it, b (V_blocks - V_pairs) estimates σ² with b - 1 degrees of freedom:
 V_blocks and V_pairs are the jackknife variances with blocks and with pairs left out, the pairs' own noise is in both.
 Large loads have few blocks, but the drift is the machine's and blocks of all cells last about as long (`run.py`), so σ²
-is the mean of all cells' estimates, weighted by their degrees of freedom. Those of open loops last longer, and the
-machine drifts further from one arm's to the next one's: they have a σ² of their own. The m arms of a cell share the
+is a mean of all cells' estimates. The variance of each is 2 (b V_blocks)²/(b - 1), which is mostly the pairs' own where
+few run concurrently: as in any weighted mean each counts by the inverse, b V_blocks being σ² + b V_pairs with the
+pooled σ² (by turns, from equal mean squares on), so that no cell weighs more because its estimate is small. The pooled
+mean square is what gives the weighted mean's variance. Open loops' blocks last longer, and the machine drifts further
+from one arm's to the next one's: they have a σ² of their own. The m arms of a cell share the
 baseline's half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1) 4m/(m + 3)
 degrees of freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of (part)²/freedom; as
 σ² is a difference, its part there is that of the whole mean square b V_blocks. With fewer than four pooled degrees
@@ -60,6 +63,7 @@ Figures = Callable[[RequestResult], tuple[float, float]]
 # Sums of times may be off by rounding.
 _CLOCK_STEP = 1e-6
 _MOST_FURTHER_REQUESTS = 100_000
+_ROUNDS_OF_WEIGHTS = 4
 FEWEST_FREEDOM = 4
 """With fewer pooled degrees of freedom, how far blocks stray is not known."""
 
@@ -120,9 +124,17 @@ def pool(noises: Iterable[BlockNoise], arms: int = 1) -> BlockNoise:
     freedom = math.fsum(noise.freedom for noise in known)
     if not freedom:
         return BlockNoise()
-    beyond = math.fsum(noise.beyond_pairs * noise.freedom for noise in known) / freedom
-    whole = math.fsum(noise.whole * noise.freedom for noise in known) / freedom
-    return BlockNoise(max(0.0, beyond), whole, freedom * 4 / (arms + 3))
+    weights = [noise.freedom for noise in known]
+    beyond = whole = 0.0
+    for _ in range(_ROUNDS_OF_WEIGHTS):
+        told = math.fsum(noise.beyond_pairs * weight for noise, weight in zip(known, weights, strict=True))
+        beyond = max(0.0, told / math.fsum(weights))
+        squares = [beyond + noise.whole - noise.beyond_pairs for noise in known]
+        if not all(square > 0 for square in squares):
+            break
+        weights = [noise.freedom / square**2 for noise, square in zip(known, squares, strict=True)]
+        whole = math.sqrt(freedom / math.fsum(weights))
+    return BlockNoise(beyond, whole, freedom * 4 / (arms + 3))
 
 
 def lacks_blocks(noise: BlockNoise) -> str:

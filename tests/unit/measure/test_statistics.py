@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from statistics import mean, stdev
 
 import pytest
 from simulated_arms import arm as simulated
@@ -230,6 +231,22 @@ def test_too_few_blocks_have_an_interval_only_by_those_of_other_cells() -> None:
     assert pooled.freedom == 2 + 6
     assert speedup(one, noise=pooled)
     assert half_width(one, pooled) > half_width(three, pooled) > half_width(seven, pooled)
+
+
+def test_cells_whose_pairs_stray_more_tell_less_of_blocks() -> None:
+    """Of 64 and of 4 at a time: alone the pairs of 4 stray more than blocks do, so both tell hardly more than 64."""
+    rng = random.Random(1)
+
+    def cell(of_pairs: float, freedom: int) -> BlockNoise:
+        whole = (0.0005 + of_pairs) * sum(rng.gauss(0, 1) ** 2 for _ in range(freedom)) / freedom
+        return BlockNoise(whole - of_pairs, whole, freedom)
+
+    many = [cell(0.0002, 9) for _ in range(4000)]
+    pooled = [pool([one, cell(0.003, 11)]) for one in many]
+    estimates = [one.beyond_pairs for one in pooled]
+    assert mean(estimates) == pytest.approx(0.0005, rel=0.05)
+    assert stdev(estimates) < 1.05 * stdev(one.beyond_pairs for one in many)
+    assert stdev(estimates) == pytest.approx(mean(one.whole * math.sqrt(2 / one.freedom) for one in pooled), rel=0.1)
 
 
 def test_arms_that_share_a_baseline_tell_less_of_blocks() -> None:
