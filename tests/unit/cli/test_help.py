@@ -11,6 +11,7 @@ import pytest
 import typer
 from typer.core import TyperGroup, TyperOption
 
+from toolkit.cli.group import first_sentence
 from toolkit.cli.help import GROUPS
 from toolkit.cli.main import app, run
 
@@ -32,6 +33,11 @@ EXAMPLES = [line for commands in GROUPS.values() for examples in commands.values
 def test_every_command_is_in_one_group_with_an_example() -> None:
     grouped = [name for commands in GROUPS.values() for name in commands]
     assert sorted(grouped) == sorted(typer.main.get_group(app).commands)
+
+
+@pytest.mark.parametrize("name", [name for commands in GROUPS.values() for name in commands])
+def test_a_command_is_described_by_the_first_sentence_of_its_help(name: str) -> None:
+    assert first_sentence(name) == typer.main.get_group(app).commands[name].get_short_help_str(200) != ""
 
 
 @pytest.mark.parametrize("line", EXAMPLES)

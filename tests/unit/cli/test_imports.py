@@ -42,6 +42,12 @@ def test_a_local_recipe_loads_only_what_the_command_needs(command: str, also: se
     assert loaded & (HEAVY | OF_OTHERS | also) == set()
 
 
+def test_the_list_of_commands_loads_none_of_them() -> None:
+    process = subprocess.run([sys.executable, "-c", LOADED, "--help"], capture_output=True, text=True, check=True)
+    loaded = set(process.stdout.rpartition("loaded:")[2].split())
+    assert loaded & (HEAVY | {"pydantic", "toolkit.registry", "toolkit.recipe.schema"}) == set()
+
+
 def test_a_client_of_the_local_platform_loads_neither_its_servers_nor_httpx() -> None:
     """Every command that finds it running would take half a second longer."""
     program = "import sys, toolkit.platforms.local.platform, toolkit.platforms.sagemaker.staging; print(*sys.modules)"
