@@ -53,7 +53,7 @@ def study(
     """
     progress = progress or default_progress()
     trackers = find_trackers(progress)
-    recipe = studied(what, hardware, platform)
+    recipe = studied_recipe(what, hardware, platform)
     require(recipe)
     folder = home_folder("studies") / recipe.name
     results = folder / f"{digest(content(recipe))}.jsonl"
@@ -74,7 +74,7 @@ def study(
     if report.complete:
         results.unlink(missing_ok=True)  # or the next study would measure nothing
     report = replace(report, setting={**report.setting, **circumstances(recipe)})
-    measured = StudyReport(report, _setting(recipe))
+    measured = StudyReport(report, setting_of(recipe))
     trackers.log(f"study {recipe.name}", dict(measured.setting), bench_metrics(report), measured.to_dict())
     return measured
 
@@ -125,7 +125,7 @@ def price(recipe: Recipe) -> str | None:
     return f"two endpoints{compiled}, until they are compiled, loaded and measured; each {price_text(recipe)}"
 
 
-def studied(what: RecipeLike, hardware: str | None = None, platform: str | None = None) -> Recipe:
+def studied_recipe(what: RecipeLike, hardware: str | None = None, platform: str | None = None) -> Recipe:
     """The recipe that is meant, on its platform. Raises UsageError where none is, or where it does not speculate."""
     recipe = recipe_or_none(what)
     if recipe and hardware:
@@ -151,7 +151,7 @@ def _of_model(model: str, hardware: str | None, platform: str | None) -> Recipe:
     raise UsageError(f"no recipe of {model}{on} comes with the toolkit", hint=hint)
 
 
-def _setting(recipe: Recipe) -> dict[str, str]:
+def setting_of(recipe: Recipe) -> dict[str, str]:
     """By the names of the published one."""
     drafter, made = recipe.drafter, circumstances(recipe)
     assert recipe.speculation, "a study's recipe speculates"

@@ -45,7 +45,7 @@ def study(
     from toolkit.api import studying
     from toolkit.cli.bench_command import require_page, write_page
 
-    recipe, seconds = studying.studied(what, hardware, platform), seconds_of(time)
+    recipe, seconds = studying.studied_recipe(what, hardware, platform), seconds_of(time)
     if dry_run:
         planned = toolkit.plan(recipe, baseline=True)
         answer(planned.to_dict(), as_json, lambda: plan_text(planned))

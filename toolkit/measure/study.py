@@ -12,6 +12,7 @@ from typing import Any
 from toolkit.display import Fragment, bullets, card, on_one_line, prose, table
 from toolkit.measure.headline import headline, speedup_of
 from toolkit.measure.measurement import Percentiles
+from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval
 from toolkit.text import html, inert
@@ -86,19 +87,20 @@ class StudyReport:
         return self.ok
 
     def rows(self) -> Iterator[tuple[str, ...]]:
-        """The rows below COLUMNS, one for each class that was measured."""
-        for name in dict.fromkeys(arm.workload for arm in self.report.arms):
-            arms = {arm.arm: arm for arm in self.report.arms if arm.workload == name}
-            pair = [arms["speculative"], arms["baseline"]]
-            found, of_prompts = speedup_of(self.report, pair[0]), name.removeprefix(f"{WORKLOAD}/")
+        """The rows below COLUMNS, one for each class; what there was no time to measure is a `-`."""
+        for workload in read_workloads(WORKLOAD):
+            at = {arm.arm: arm for arm in self.report.arms if arm.workload == workload.name}
+            pair = [at.get(name) for name in ("speculative", "baseline")]
+            found = speedup_of(self.report, pair[0]) if pair[0] else None
+            name = workload.name.removeprefix(f"{WORKLOAD}/")
             yield (
-                of_prompts,
-                _both(_median(arm.tpot, _MILLISECONDS, 1) for arm in pair),
-                _both(_median(arm.ttft, _MILLISECONDS, 0) for arm in pair),
-                _both(_median(arm.e2e, 1, 2) for arm in pair),
-                _both("" if arm.answer_tokens is None else f"{arm.answer_tokens:.0f}" for arm in pair),
-                interval(found) if found else "",
-                published().classes.get(of_prompts, "not published"),
+                name,
+                _both(arm and _median(arm.tpot, _MILLISECONDS, 1) for arm in pair),
+                _both(arm and _median(arm.ttft, _MILLISECONDS, 0) for arm in pair),
+                _both(arm and _median(arm.e2e, 1, 2) for arm in pair),
+                _both(arm and arm.answer_tokens and f"{arm.answer_tokens:.0f}" for arm in pair),
+                interval(found) if found else "-",
+                published().classes.get(name, "not published"),
             )
 
     def setting_rows(self) -> list[tuple[str, ...]]:
@@ -160,15 +162,12 @@ def source_lines() -> list[str]:
 
 def figure_rows() -> list[tuple[str, ...]]:
     """The rows below PUBLISHED."""
-    return [
-        (figure.prompt, _both([str(figure.speculative), "" if figure.baseline is None else str(figure.baseline)]))
-        for figure in published().figures
-    ]
+    return [(figure.prompt, _both((figure.speculative, figure.baseline))) for figure in published().figures]
 
 
-def _both(figures: Iterable[str]) -> str:
+def _both(figures: Iterable[str | float | None]) -> str:
     """`15.1/44.8`, with speculation and without it; `-` for what there is not."""
-    return "/".join(figure or "-" for figure in figures)
+    return "/".join(str(figure or "-") for figure in figures)
 
 
 def _median(times: Percentiles | None, unit: float, digits: int) -> str:
