@@ -11,7 +11,7 @@ import toolkit
 from toolkit.cli.main import run
 from toolkit.measure.read_workloads import read_workloads
 
-pytestmark = pytest.mark.serving
+pytestmark = [pytest.mark.serving, pytest.mark.timeout(900)]
 
 
 def test_the_tiny_pair_is_studied_and_nothing_stays(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

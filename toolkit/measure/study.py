@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from toolkit.display import Fragment, bullets, card, on_one_line, prose, table
 from toolkit.measure.headline import headline, speedup_of
-from toolkit.measure.measurement import Percentiles
+from toolkit.measure.measurement import ArmReport, Percentiles
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import interval
@@ -89,19 +89,12 @@ class StudyReport:
     def rows(self) -> Iterator[tuple[str, ...]]:
         """The rows below COLUMNS, one for each class; what there was no time to measure is a `-`."""
         for workload in read_workloads(WORKLOAD):
-            at = {arm.arm: arm for arm in self.report.arms if arm.workload == workload.name}
-            pair = [at.get(name) for name in ("speculative", "baseline")]
-            found = speedup_of(self.report, pair[0]) if pair[0] else None
             name = workload.name.removeprefix(f"{WORKLOAD}/")
-            yield (
-                name,
-                _both(arm and _median(arm.tpot, _MILLISECONDS, 1) for arm in pair),
-                _both(arm and _median(arm.ttft, _MILLISECONDS, 0) for arm in pair),
-                _both(arm and _median(arm.e2e, 1, 2) for arm in pair),
-                _both(arm and arm.answer_tokens and f"{arm.answer_tokens:.0f}" for arm in pair),
-                interval(found) if found else "-",
-                published().classes.get(name, "not published"),
-            )
+            at = {arm.arm: arm for arm in self.report.arms if arm.workload == workload.name}
+            ours, theirs = at.get("speculative"), at.get("baseline")
+            found = speedup_of(self.report, ours) if ours else None
+            figures = map(_both, _figures(ours), _figures(theirs))
+            yield (name, *figures, interval(found) if found else "-", published().classes.get(name, "not published"))
 
     def setting_rows(self) -> list[tuple[str, ...]]:
         """The rows below SETTING."""
@@ -162,13 +155,20 @@ def source_lines() -> list[str]:
 
 def figure_rows() -> list[tuple[str, ...]]:
     """The rows below PUBLISHED."""
-    return [(figure.prompt, _both((figure.speculative, figure.baseline))) for figure in published().figures]
+    return [(figure.prompt, _both(figure.speculative, figure.baseline or "-")) for figure in published().figures]
 
 
-def _both(figures: Iterable[str | float | None]) -> str:
-    """`15.1/44.8`, with speculation and without it; `-` for what there is not."""
-    return "/".join(str(figure or "-") for figure in figures)
+def _both(speculative: object, baseline: object) -> str:
+    return f"{speculative}/{baseline}"
+
+
+def _figures(arm: ArmReport | None) -> tuple[str, ...]:
+    """Milliseconds per token, TTFT, time and tokens of an answer; `-` for what there is not."""
+    if arm is None:
+        return ("-",) * 4
+    tokens = "-" if arm.answer_tokens is None else f"{arm.answer_tokens:.0f}"
+    return _median(arm.tpot, _MILLISECONDS, 1), _median(arm.ttft, _MILLISECONDS, 0), _median(arm.e2e, 1, 2), tokens
 
 
 def _median(times: Percentiles | None, unit: float, digits: int) -> str:
-    return f"{times.p50 * unit:.{digits}f}" if times else ""
+    return f"{times.p50 * unit:.{digits}f}" if times else "-"
