@@ -138,8 +138,9 @@ class StudyReport:
 
     def _tables(self) -> Fragment:
         rows = [map(on_one_line, row) for row in self.rows()]
-        head = f"<h2>{html(published().title)}, {html(published().date)}</h2><p>{html(LEGEND)}</p>"
+        head = f"<h2>{html(published().title)}, {html(published().date)}</h2>"
         parts = (
+            prose(LEGEND),
             table(rows, COLUMNS),
             table(figure_rows(), PUBLISHED),
             table(self.setting_rows(), SETTING),
