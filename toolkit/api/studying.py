@@ -89,9 +89,8 @@ def _deploy_and_measure(
 ) -> BenchReport:
     """Both arms are removed whatever happens; the file `deployed` tells who comes after a kill that they are ours."""
     if compiles_ahead(recipe) and rules_of(recipe.platform.name).parts.compilation:
-        compile_ahead(
-            recipe, baseline=True, progress=progress
-        )  # a job goes on after Ctrl-C, and the next call waits for it
+        # A job goes on after Ctrl-C, and the next call waits for it: nothing of it is removed.
+        compile_ahead(recipe, baseline=True, progress=progress)
     deployed.touch()
     try:
         return measure(steps.deploy(recipe, baseline=True, progress=progress))
@@ -121,8 +120,8 @@ def price(recipe: Recipe) -> str | None:
     """What a study costs while it runs, in words; None on a platform that bills nothing."""
     if recipe.price_per_hour == 0:
         return None
-    compiled = " after jobs that compile for both" if compiles_ahead(recipe) else ""
-    return f"two endpoints{compiled}, until they are compiled, loaded and measured; each {price_text(recipe)}"
+    before = "two jobs that compile, then " if compiles_ahead(recipe) else ""
+    return f"{before}two endpoints, for as long as they start and are measured; each {price_text(recipe)}"
 
 
 def studied_recipe(what: RecipeLike, hardware: str | None = None, platform: str | None = None) -> Recipe:

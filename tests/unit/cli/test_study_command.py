@@ -62,7 +62,7 @@ def test_where_endpoints_are_billed_the_price_is_shown_and_it_asks(tmp_path: Pat
 
 def test_compiling_is_said_before_it_is_billed(capsys: Captured) -> None:
     assert run(["study", "qwen3-32b", "--hardware", "trn2", "--platform", "sagemaker"]) == 2
-    assert "after jobs that compile for both" in capsys.readouterr().err
+    assert "This starts two jobs that compile, then two endpoints" in capsys.readouterr().err
 
 
 def test_a_file_that_is_no_report_is_not_overwritten(tmp_path: Path, capsys: Captured) -> None:
