@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from toolkit.api.removal import pause as pause
     from toolkit.api.sagemaker_sdk import from_sagemaker as from_sagemaker
     from toolkit.api.sagemaker_sdk import to_sagemaker as to_sagemaker
+    from toolkit.api.studying import study as study
     from toolkit.api.training import train as train
     from toolkit.api.training import train_plan as train_plan
     from toolkit.api.tuning import tune as tune
@@ -97,6 +98,7 @@ _MODULES = {
     "render": "toolkit.api.export",
     "rollback": "toolkit.api.deployment",
     "status": "toolkit.api.listing",
+    "study": "toolkit.api.studying",
     "to_parquet": "toolkit.measure.parquet",
     "to_sagemaker": "toolkit.api.sagemaker_sdk",
     "train": "toolkit.api.training",

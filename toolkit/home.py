@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 
-_FOLDERS = frozenset({"asked", "catalog", "improvements", "local", "records", "training", "tuning"})
+_FOLDERS = frozenset({"asked", "catalog", "improvements", "local", "records", "studies", "training", "tuning"})
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 

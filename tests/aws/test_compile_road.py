@@ -7,15 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compilable import RECIPE, compilable, leave
 from loopback_registry import running
 from pairs import write_pair, write_recipe
 from rights import not_allowed
-from small_images import push_base
 from standin import StandIn
 from standin_training import JobScript
 
@@ -23,20 +23,11 @@ import toolkit
 from toolkit.api.jobs import compile_plan
 from toolkit.apply.progress import PlainProgress, Silent
 from toolkit.errors import NotCompiled, RecipeError, TrainingJobFailed, UsageError
-from toolkit.images.registry import Registry
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.ci_roles import reading
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 BUCKET = "toolkit-123456789012-us-west-2"
-RECIPE = """\
-name: sd
-target: {{model: ./target}}
-speculation: {{method: draft-model, model: ./drafter, num_speculative_tokens: 5}}
-engine: {{name: neuron, max_model_len: 1024, max_num_seqs: 4, args: {{tensor-parallel-size: 2}}}}
-container: {{base: '{host}/base:1'}}
-platform: {{name: sagemaker, role: create, instance_types: [ml.trn2.48xlarge]}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -47,23 +38,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A draft model for Trainium2; what compiles leaves what the container's own program would."""
-    for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
-        monkeypatch.setenv(name, value)
-    standin.account.registry.host = host
-    standin.training.container = leave
-    with Registry(host) as registry:
-        push_base(registry, "base", runs_python=True)
-    write_pair(tmp_path, "draft-model")
-    return write_recipe(tmp_path, RECIPE.format(host=host))
-
-
-def leave(environment: Mapping[str, str]) -> dict[str, bytes]:
-    record = {
-        "key": environment["TOOLKIT_ARTIFACTS_KEY"],
-        "parts": json.loads(environment["TOOLKIT_ARTIFACTS_PARTS"]),
-    }
-    return {"nxd/model.pt": b"compiled", "artifacts.json": json.dumps(record).encode()}
+    return compilable(standin, host, tmp_path, monkeypatch)
 
 
 def with_k(recipe: Path, k: int) -> Path:

@@ -16,14 +16,18 @@ from kubernetes.client import ApiException
 from manifests import NAME, deployment, endpoint
 from scripted_http import Reply, scripted
 from standin_cluster import StandInCluster
+from studied import studied
 
 import toolkit
 from toolkit.api.deployment import DeploymentPlan, read_plan
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.cli.main import run
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
@@ -69,6 +73,22 @@ def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys
     assert command(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
     code, out = command(capsys, "destroy", recipe, "--yes")
     assert (code, "namespace toolkit" in out) == (0, True)
+    assert there(standin) == ["namespaces/toolkit"]
+
+
+def test_the_study_of_trainium_walks_it_with_both_arms(standin: StandInCluster, kubeconfig: Path) -> None:
+    served: list[tuple[str, str]] = []
+
+    def measured(arm: Endpoint, *, journal: Path, **_: Any) -> BenchReport:
+        assert arm.twin
+        served.extend((one.name, one.status().status) for one in (arm, arm.twin))
+        return studied()
+
+    done = toolkit.study("qwen3-32b", hardware="trn2", progress=Silent(), _steps=Steps(measure=measured))
+
+    name = "qwen3-32b-draft-model-trn2-eks"
+    assert served == [(name, "InService"), (f"{name}-baseline", "InService")]
+    assert [setting for setting, *_, differs in done.setting_rows() if differs] == ["asked by"]
     assert there(standin) == ["namespaces/toolkit"]
 
 

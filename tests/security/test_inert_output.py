@@ -7,6 +7,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from toolkit.checks.run import Report
 from toolkit.cli.main import run
 from toolkit.cli.output import explain
 from toolkit.cli.report_text import comparison_text, report_text
+from toolkit.cli.study_command import study_text
 from toolkit.display import card
 from toolkit.endpoint.generation import Acceptance, Generation
 from toolkit.endpoint.metrics import Metrics
@@ -48,6 +50,7 @@ from toolkit.loading import load
 from toolkit.measure import advise
 from toolkit.measure.compare import Comparison, compare
 from toolkit.measure.measurement import Gain, Interval
+from toolkit.measure.study import StudyReport, published
 from toolkit.measure.tune_report import TuneReport, TuneRow
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.retention import Leftover
@@ -309,6 +312,12 @@ def hostile_advice(_: Path) -> Advice:
     return Advice(HOSTILE, 10, 1.0, {"ttft": 1.0}, (choice,), (worth,), (), (HOSTILE,))
 
 
+def hostile_study(_: Path) -> StudyReport:
+    report = with_text(HOSTILE)
+    arms = tuple(replace(arm, arm="speculative", workload="study/json") for arm in report.arms)
+    return StudyReport(replace(report, arms=arms), dict.fromkeys(published().setting, HOSTILE))
+
+
 PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "Advice": hostile_advice,
     "Plan": hostile_plan,
@@ -324,6 +333,7 @@ PRINTABLE: Mapping[str, Callable[[Path], Any]] = {
     "ImprovementPlan": hostile_improvement_plan,
     "TrainingRun": hostile_run,
     "TuneReport": hostile_tuning,
+    "StudyReport": hostile_study,
     "Recipe": hostile_recipe,
     "Generation": hostile_answer,
     "Listing": hostile_listing,
@@ -376,6 +386,7 @@ def test_every_object_as_text(tmp_path: Path, make: Callable[[Path], Any]) -> No
 
 def test_a_report_of_a_measurement_in_the_terminal() -> None:
     assert_shown(report_text(with_text(HOSTILE), 1000))
+    assert_shown(study_text(hostile_study(Path()), 1000))
     assert_shown(comparison_text(compare(example(), with_text(HOSTILE)), 1000))
 
 

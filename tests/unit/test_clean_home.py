@@ -24,6 +24,7 @@ KINDS = {
     "record": "records/gone.jsonl",
     "attempt": "improvements/gone.json",
     "trial": "tuning/gone/report.json",
+    "study": "studies/gone/0123.jsonl",
     "engine answer": "asked/0123.json",
     "training folder": "training/gone-1/job.json",
     "local platform": "local/endpoints/0123/1/log",
@@ -65,7 +66,7 @@ def test_what_is_old_goes_and_what_has_no_rule_stays(home: Path, capsys: pytest.
 
     capsys.readouterr()
     assert run(["clean", "--platform", "local", "--yes"]) == 0
-    assert "removed 7 things" in capsys.readouterr().out
+    assert "removed 8 things" in capsys.readouterr().out
     assert [path for path in home.parent.rglob("*") if path.is_file() and "lock" not in path.name] == [
         home / "catalog" / "update.json"
     ]

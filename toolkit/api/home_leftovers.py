@@ -16,6 +16,8 @@ from toolkit.planning.retention import Found, Leftover
 from toolkit.registry import session_of
 
 _LOCAL = "local"
+# What is named after an endpoint: its kind, its folder and how its name ends.
+_OF_ENDPOINTS = (("record", "records", ".jsonl"), ("attempt", "improvements", ".json"), ("study", "studies", ""))
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class HomeCleaner:
         return Leftover(kind, str(path), max(self.clock() - newest, 0.0), size, needed)
 
     def _of_endpoints(self) -> Iterator[Leftover]:
-        for kind, folder, ending in (("record", "records", ".jsonl"), ("attempt", "improvements", ".json")):
+        for kind, folder, ending in _OF_ENDPOINTS:
             for path in _in(home() / folder):
                 name = path.name.removesuffix(ending)
                 yield self._leftover(kind, path, f"endpoint {name} exists" if name in self.endpoints else "")

@@ -19,7 +19,7 @@ _measure = partial(bench, _track=False)  # whoever measures several tracks them 
 
 @dataclass(frozen=True)
 class Steps:
-    """What `improve`, `tune` and `what_if` go through."""
+    """What `improve`, `tune`, `study` and `what_if` go through."""
 
     train: Callable[..., TrainingRun] = train
     connect: Callable[..., Endpoint] = connect

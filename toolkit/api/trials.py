@@ -126,20 +126,27 @@ class Trials:
 
     def _content(self, recipe: Recipe) -> dict[str, Any]:
         """All that a measurement depends on."""
-        lock = lock_path(recipe)
         named = [path for name in self._asked["workloads"] if (path := Path(name)).is_file()]
         return {
             **self._asked,
-            "toolkit": __version__,
-            "hardware": _hardware(recipe),
-            "recipe": recipe.what_runs(),
-            "models": [
-                manifest_digest(manifest(source.folder)) if source.folder else [str(source), source.revision]
-                for source in recipe.models.values()
-            ],
-            "lock": lock.read_text(encoding="utf-8") if lock.is_file() else "",
+            **content(recipe),
             "prompts": [_sha256(path) for path in (*recipe.workloads.values(), *named)],
         }
+
+
+def content(recipe: Recipe) -> dict[str, Any]:
+    """All that a measurement of a recipe depends on, but for what it is asked."""
+    lock = lock_path(recipe)
+    return {
+        "toolkit": __version__,
+        "hardware": _hardware(recipe),
+        "recipe": recipe.what_runs(),
+        "models": [
+            manifest_digest(manifest(source.folder)) if source.folder else [str(source), source.revision]
+            for source in recipe.models.values()
+        ],
+        "lock": lock.read_text(encoding="utf-8") if lock.is_file() else "",
+    }
 
 
 def circumstances(recipe: Recipe) -> dict[str, str]:

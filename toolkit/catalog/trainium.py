@@ -16,6 +16,15 @@ DEVICE_GROUPS = (1, 4, 8, 16)
 DRA_TYPES = ("trn2.48xlarge",)
 """Instance types for which Neuron's DRA driver is documented (awsdocs-neuron, deploy/eks/dra: prerequisites)."""
 
+# The chip: https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/trainium3.html.
+# EC2's list is InstanceType of botocore 1.44.5; the driver's source and a contest of AWS's name sizes that it lacks.
+UNSIZED = {
+    "trn3": "AWS documents its chips (8 cores and 144 GiB each) and servers of 16 or 4 of them, but no instance type's "
+    "vCPUs and host memory, and EC2's API lists none (2026-11-26): "
+    "https://awsdocs-neuron.readthedocs-hosted.com/en/latest/about-neuron/arch/neuron-hardware/trn3-arch.html"
+}
+"""Families that exist, and why nothing can be sized for them yet."""
+
 LOGICAL_CORES_VARIABLES = ("NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VIRTUAL_CORE_SIZE")
 """Variables that set the physical cores per logical core (LNC: 1 or 2) on Trainium2 and newer; new and old name."""
 

@@ -58,6 +58,7 @@ from toolkit.errors import UsageError
 if TYPE_CHECKING:
     from toolkit.api.measuring import BenchOptions
     from toolkit.measure.report import BenchReport
+    from toolkit.measure.study import StudyReport
 
 
 def prove(
@@ -164,7 +165,7 @@ def bench(
         raise UsageError("give a recipe, an endpoint's name or a URL to measure", hint=hint)
     refuse_contradictions(context.params)
     if html:
-        _require_page(html)
+        require_page(html)
     seconds = seconds_of(time or (SLO_TIME if slo and not trace else TIME))
     options: BenchOptions = {
         "workloads": [*map(str, prompts or ()), *(workload or ())],
@@ -201,7 +202,7 @@ def bench(
             **options,
         )
     if html:
-        _write_page(report, html)
+        write_page(report, html)
     _answer(report, as_json, *_after_bench(what))
 
 
@@ -214,18 +215,18 @@ def _after_bench(what: str) -> tuple[str, ...]:
     return ("tune", what) if recipe_or_none(what) else ("metrics", what)
 
 
-def _require_page(html: Path) -> None:
+def require_page(html: Path) -> None:
+    """Raise, before an hour of measuring, where the page could not be written."""
     from toolkit.measure.page import require_free, require_packages
 
     require_free(html)
     require_packages()
 
 
-def _write_page(report: BenchReport, html: Path) -> None:
+def write_page(report: BenchReport | StudyReport, html: Path) -> None:
     from toolkit.files import write_whole
-    from toolkit.measure.page import page_html
 
-    write_whole(html, page_html(report), 0o600)  # it quotes prompts and answers
+    write_whole(html, report.to_html(), 0o600)  # it quotes prompts and answers
     say(f"wrote {html}")
 
 

@@ -110,6 +110,7 @@ _MODULES: Mapping[str, tuple[str, ...]] = {
     "clean_command": ("clean",),
     "bench_command": ("prove", "bench"),
     "tune_command": ("tune", "improve"),
+    "study_command": ("study",),
     "advise_command": ("advise",),
     "register_command": ("register",),
     "make_commands": ("compile", "convert", "train"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from toolkit.display import bullets
+from toolkit.display import Fragment, bullets
 from toolkit.errors import MissingPackage, UsageError
 from toolkit.measure.break_even import break_even_in_words
 from toolkit.measure.headline import CLAIMS, Answer, Headline, best_point, comparable, headline, prices_at, speedup_of
@@ -46,8 +46,11 @@ def require_free(path: Path) -> None:
             raise UsageError(f"{path} exists, and is not a report of the toolkit", hint=hint)
 
 
-def page_html(report: Measurement) -> str:
-    """The page. Raises MissingPackage where the packages that draw the figures are not installed."""
+def page_html(report: Measurement, first: Fragment | None = None) -> str:
+    """The page, with what is to stand `first`, below its answer.
+
+    Raises MissingPackage where the packages that draw the figures are not installed.
+    """
     require_packages()
     from toolkit.measure.figures import break_even_map, figures
 
@@ -57,6 +60,7 @@ def page_html(report: Measurement) -> str:
     legend = f'<p class="soft">{html("; ".join(LEGEND))}</p>'
     body = (
         _banner(report, short),
+        f"<section>{first}</section>" if first else "",
         f'<div class="row">{_tiles(report) if valid else ""}</div>',
         f'<div class="row">{_verdicts(report.verdicts)}{break_even}</div>',
         f"<section>{saturation_html(report)}</section>",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from toolkit import registry
 from toolkit.catalog import lookup
 from toolkit.catalog.lookup import Instance
-from toolkit.catalog.trainium import family
+from toolkit.catalog.trainium import UNSIZED, family
 from toolkit.display import dollars_per_hour
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
@@ -77,6 +77,8 @@ def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:
             raise UsageError(f"platform `{wishes.platform}` is this machine, whatever its hardware", hint=hint)
         return ()
     matching = tuple(item for item in rules.instances() if wished in f"{item.name} {item.accelerator}".lower())
+    if not matching and (why := UNSIZED.get(family(wished))):
+        raise UsageError(f"nothing can be sized for {wishes.hardware}: {why}", hint="Write: --hardware trn2.")
     if not matching:
         names = {family(item.name): item for item in rules.instances()}
         near = difflib.get_close_matches(wished, names, n=3, cutoff=0.5) or sorted(names)

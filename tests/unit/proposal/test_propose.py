@@ -283,6 +283,9 @@ def test_hardware_is_a_family_a_type_or_an_accelerator(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no instance type called `g6f`") as caught:
         proposal("Qwen/Qwen3-8B", tmp_path, hardware="g6f")
     assert "--hardware g6" in caught.value.hint
+    with pytest.raises(UsageError, match=r"nothing can be sized for trn3: .* no instance type's vCPUs") as caught:
+        proposal("Qwen/Qwen3-8B", tmp_path, hardware="trn3")
+    assert "--hardware trn2" in caught.value.hint
     with pytest.raises(UsageError, match="is this machine"):
         proposal("Qwen/Qwen3-0.6B", tmp_path, hardware="g6e", platform="local")
 

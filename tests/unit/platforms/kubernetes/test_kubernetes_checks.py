@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.api.checking import check
 from toolkit.catalog import lookup
+from toolkit.catalog.trainium import UNSIZED, family
 from toolkit.findings import Finding
 
 SAGEMAKER = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
@@ -254,3 +256,20 @@ def test_a_clusters_settings_are_not_for_sagemaker(tmp_path: Path) -> None:
 def test_sagemakers_limits_of_the_environment_are_not_a_clusters(tmp_path: Path) -> None:
     long = ("  max_model_len", f"  args: {{served-model-name-note: {'x' * 1025}}}\n  max_model_len")
     assert "container.environment" not in {finding.code for finding in findings(tmp_path, "", "", long)}
+
+
+def test_a_family_that_aws_names_without_sizes_is_refused_with_what_is_missing(tmp_path: Path) -> None:
+    (finding,) = (one for one in findings(tmp_path, "instance_types: [trn3.48xlarge]") if one.severity == "error")
+    assert (finding.code, finding.path) == ("kubernetes.instance-type", "platform.instance_types.0")
+    assert "no instance type's vCPUs and host memory" in finding.message
+    assert "unlisted" not in finding.hint
+
+
+@pytest.mark.parametrize(
+    ("service", "shape"), [("ec2", "InstanceType"), ("sagemaker", "ProductionVariantInstanceType")]
+)
+def test_aws_s_api_has_no_type_of_a_family_that_is_refused(service: str, shape: str) -> None:
+    model = botocore.session.get_session().get_service_model(service)
+    known = {family(name) for name in model.shape_for(shape).enum}  # type: ignore[attr-defined]
+    assert "trn2" in known
+    assert not known & set(UNSIZED), "its sizes can be in the catalogue now"

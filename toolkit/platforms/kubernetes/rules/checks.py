@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from toolkit.catalog import lookup
-from toolkit.catalog.trainium import family
+from toolkit.catalog.trainium import UNSIZED, family
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
@@ -63,12 +63,18 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             hint = f"Write {name.removeprefix(SAGEMAKER_PREFIX)}."
             yield Finding("kubernetes.instance-type", message, path, hint=hint)
         elif instance is None and not (name in recipe.unlisted and any(known)):
-            message = f"{name} is not a known instance type"
-            hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
-            hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
-            yield Finding("kubernetes.instance-type", message, path, hint=hint)
+            yield _unknown(name, path)
         elif instance and not (rules.hardware or rules.runs_on(instance) or has_own_image):
             yield _no_gpu(recipe, instance, path)
+
+
+def _unknown(name: str, path: str) -> Finding:
+    if why := UNSIZED.get(family(name)):
+        hint = "Use trn2.48xlarge, on which the engines for it run, too."
+        return Finding("kubernetes.instance-type", f"pods cannot be sized for {name}: {why}", path, hint=hint)
+    hint = "Use one that `toolkit fit RECIPE` lists, without `ml.`. If it is newer than the catalogue, write "
+    hint += f"`unlisted: [{name}]`, beside a known type that pods are sized for."
+    return Finding("kubernetes.instance-type", f"{name} is not a known instance type", path, hint=hint)
 
 
 def _families(recipe: Recipe) -> Iterator[Finding]:

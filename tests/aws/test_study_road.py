@@ -1,0 +1,163 @@
+"""`toolkit study` on Trainium, on SageMaker's stand-in: what is compiled, what serves meanwhile, and what stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from compilable import compilable
+from loopback_registry import running
+from standin import StandIn
+from studied import studied
+
+import toolkit
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.steps import Steps
+from toolkit.apply.progress import Silent
+from toolkit.errors import InvocationError, UsageError
+from toolkit.home import home
+from toolkit.measure.report import BenchReport
+
+ARMS = {"sd", "sd-baseline"}
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running(tmp_path_factory.mktemp("ecr")) as host:
+        yield host
+
+
+@pytest.fixture
+def recipe(standin: StandIn, host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return compilable(standin, host, tmp_path, monkeypatch)
+
+
+@dataclass
+class Bench:
+    """Measures by a law, keeps results as the real one does, and remembers what it was asked and what served."""
+
+    ends: list[BaseException] = field(default_factory=list)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    served: list[set[str]] = field(default_factory=list)
+
+    def __call__(self, endpoint: Endpoint, *, journal: Path, **asked: Any) -> BenchReport:
+        self.asked.append({"journal": journal, "found": journal.exists(), **asked})
+        self.served.append(names())
+        assert endpoint.twin
+        assert endpoint.status().status == endpoint.twin.status().status == "InService"
+        journal.write_text("{}")
+        if self.ends:
+            raise self.ends.pop()
+        return studied()
+
+
+def names() -> set[str]:
+    return {item.name for item in toolkit.endpoints(platform="sagemaker")}
+
+
+def study(recipe: Path, bench: Bench, **options: Any) -> bool:
+    return bool(toolkit.study(recipe, _steps=Steps(measure=bench), progress=Silent(), **options))
+
+
+def test_both_arms_are_compiled_serve_while_they_are_measured_and_go(recipe: Path, standin: StandIn) -> None:
+    bench = Bench()
+
+    assert study(recipe, bench)
+
+    assert len(standin.training.started) == 2
+    assert bench.served == [ARMS]
+    assert (bench.asked[0]["workloads"], bench.asked[0]["concurrency"]) == (("study",), (4,))
+    assert names() == set()
+    assert not any(" sd" in item for item in standin.leftovers() if not item.startswith("logs group"))
+
+
+@pytest.mark.parametrize("why", [KeyboardInterrupt(), InvocationError("the endpoint died")])
+def test_what_was_interrupted_is_removed_and_a_repeat_carries_on(
+    recipe: Path, standin: StandIn, why: BaseException
+) -> None:
+    bench = Bench(ends=[why])
+    with pytest.raises(type(why)):
+        study(recipe, bench)
+    assert names() == set()
+
+    assert study(recipe, bench)
+
+    assert len(standin.training.started) == 2, "what was compiled is used again"
+    assert [one["found"] for one in bench.asked] == [False, True], "results were kept"
+    assert names() == set()
+
+
+def test_a_study_that_ended_is_measured_anew(recipe: Path) -> None:
+    bench = Bench()
+    study(recipe, bench)
+    study(recipe, bench)
+    assert [one["found"] for one in bench.asked] == [False, False]
+
+
+def test_results_of_another_k_are_not_carried_on(recipe: Path) -> None:
+    bench = Bench(ends=[KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        study(recipe, bench)
+    recipe.write_text(recipe.read_text().replace("num_speculative_tokens: 5", "num_speculative_tokens: 7"))
+
+    study(recipe, bench)
+
+    assert [one["found"] for one in bench.asked] == [False, False]
+
+
+def test_an_endpoint_in_service_is_measured_as_it_is_and_stays(recipe: Path, standin: StandIn) -> None:
+    toolkit.compile(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
+    recipe.write_text(recipe.read_text().replace("max_num_seqs: 4", "max_num_seqs: 8"))
+    standin.calls.clear()
+    bench = Bench(ends=[KeyboardInterrupt()])
+
+    with pytest.raises(KeyboardInterrupt):
+        study(recipe, bench)
+    assert study(recipe, bench)
+
+    assert names() == ARMS
+    assert not [call for call in standin.calls if call.operation.startswith(("Create", "Update", "Delete"))]
+
+
+def test_an_endpoint_in_service_without_its_baseline_is_refused(recipe: Path) -> None:
+    toolkit.compile(recipe, progress=Silent())
+    toolkit.deploy(recipe, progress=Silent())
+    with pytest.raises(UsageError, match="sd is in service, without its baseline") as raised:
+        study(recipe, Bench())
+    assert f"toolkit deploy {recipe} --baseline" in raised.value.hint
+    assert names() == {"sd"}
+
+
+def test_what_is_paused_is_not_resumed_and_not_removed(recipe: Path) -> None:
+    toolkit.compile(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
+    toolkit.pause("sd", platform="sagemaker", progress=Silent())
+    before = {(item.name, item.status) for item in toolkit.endpoints(platform="sagemaker")}
+
+    with pytest.raises(toolkit.EndpointNotFound, match="sd is paused"):
+        study(recipe, Bench())
+
+    assert {(item.name, item.status) for item in toolkit.endpoints(platform="sagemaker")} == before
+
+
+def test_both_arms_stay_where_they_are_to_be_kept(recipe: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        study(recipe, Bench(ends=[KeyboardInterrupt()]), keep=True)
+    assert names() == ARMS
+    study(recipe, Bench())
+    assert names() == ARMS, "they are the user's from then on"
+
+
+def test_what_a_killed_study_deployed_is_measured_and_removed_by_the_next(recipe: Path) -> None:
+    toolkit.compile(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
+    (home() / "studies" / "sd").mkdir(parents=True)
+    (home() / "studies" / "sd" / "deployed").touch()
+
+    assert study(recipe, Bench())
+
+    assert names() == set()
