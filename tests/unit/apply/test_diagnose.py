@@ -199,8 +199,8 @@ REFUSALS = {
     ],
     "pod-refused": [
         'FailedCreate: error looking up service account ml/chat: serviceaccount "chat" not found',
-        "FailedCreate: pods \"chat-1\" is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied request: "
-        "write the label `team`",
+        "FailedCreate: pods \"chat-1\" is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied "
+        "request: write the label `team`",
     ],
     "image-missing": [
         'ImagePullBackOff: Failed to pull image "vllm:9": rpc error: code = NotFound: vllm:9: not found',
