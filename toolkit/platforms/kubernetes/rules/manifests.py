@@ -110,7 +110,8 @@ def _kept(item: Resource) -> Resource:
     if not is_shared and item.kind not in VERSIONED:
         return item
     added = _UNDELETED if is_shared else _UNPRUNED
-    helm = _KEPT_BY_HELM if item.kind in ("PersistentVolume", "PersistentVolumeClaim") else {}
+    in_charts = not is_shared and item.kind in ("PersistentVolume", "PersistentVolumeClaim")
+    helm = _KEPT_BY_HELM if in_charts else {}
     annotations = {**metadata.get("annotations", {}), **added, **helm}
     return replace(item, request={**item.request, "metadata": {**metadata, "annotations": annotations}})
 
