@@ -193,6 +193,7 @@ def test_a_kind_that_the_cluster_lacks_is_told_before_anything_is_made(
     recipe = cluster.recipe(**settings)
     for ended in (cluster.toolkit("plan", recipe), cluster.deploy(recipe)):
         told(ended, f"the cluster does not know the kind {kind}", f"install it, or remove {edit}")
+        explained(ended, "kind-missing")
     assert cluster.there() == set()
 
 

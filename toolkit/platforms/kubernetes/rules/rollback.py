@@ -76,9 +76,17 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
 
 
 def _gone(endpoint: str, pod: Mapping[str, Any], observed: Observed) -> str:
-    """What of its own such a pod needs and somebody has removed; empty where all is there."""
-    needed = (item for item in references(pod) if item[0] in VERSIONED and item[1].startswith(f"{endpoint}-"))
-    ours = ((kind, name) for kind, name in needed if without_digest(name) != name)
+    """What of its own such a pod needs and somebody has removed; empty where all is there.
+
+    Volumes are left out, as one may not be allowed to see them: their claims are looked for.
+    """
+    ours = (
+        (kind, name)
+        for kind, name in references(pod)
+        if kind in ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim")
+        and name.startswith(f"{endpoint}-")
+        and without_digest(name) != name
+    )
     return ", ".join(f"{kind} {name}" for kind, name in ours if observed.get(kind, name) is None)
 
 
