@@ -64,6 +64,19 @@ class Cluster:
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
         self.kubectl("apply", "-f", path)
 
+    def until_refused(self, recipe: str, kind: str) -> None:
+        """Wait until the server has taken notice of what refuses the recipe's object of that kind."""
+        manifests = {
+            item["kind"]: item for item in json.loads(self.toolkit("render", recipe, "--json").out)["manifests"]
+        }
+        template = manifests["Deployment"]["spec"]["template"]
+        metadata = {**template["metadata"], "name": "one", "namespace": self.namespace}
+        manifests["Pod"] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+        path = self.folder / "probe.json"
+        path.write_text(json.dumps(manifests[kind]))
+        probe = ["kubectl", "create", "--dry-run=server", "-f", path]
+        eventually(lambda: subprocess.run(probe, capture_output=True).returncode != 0)
+
     def there(self) -> set[str]:
         """What the toolkit has made."""
         kinds = "serviceaccounts,configmaps,services,deployments,networkpolicies"
@@ -100,6 +113,7 @@ def eventually(is_so: Callable[[], bool]) -> None:
 def test_a_quota_of_objects_is_told_and_the_next_call_goes_on(cluster: Cluster) -> None:
     cluster.make("quota", "few", "--hard=services=0")
     recipe = cluster.recipe()
+    cluster.until_refused(recipe, "Service")
     refused = cluster.deploy(recipe)
     told(refused, "create Service chat", "exceeded quota: few, requested: services=1", "kubectl describe quota")
     told(refused, "3 of 5 actions are done", "Run the same command again to resume")
@@ -113,14 +127,18 @@ def test_a_quota_of_objects_is_told_and_the_next_call_goes_on(cluster: Cluster) 
 
 def test_a_quota_of_gpus_ends_the_wait(cluster: Cluster) -> None:
     cluster.make("quota", "gpus", "--hard=requests.nvidia.com/gpu=0")
-    refused = cluster.deploy(cluster.recipe())
+    recipe = cluster.recipe()
+    cluster.until_refused(recipe, "Pod")
+    refused = cluster.deploy(recipe)
     told(refused, "exceeded quota: gpus, requested: requests.nvidia.com/gpu=1", "kubectl describe quota")
     explained(refused, "namespace-quota")
 
 
 def test_a_quota_of_what_pods_do_not_say_asks_for_a_default(cluster: Cluster) -> None:
     cluster.make("quota", "cpu", "--hard=limits.cpu=100")
-    refused = cluster.deploy(cluster.recipe())
+    recipe = cluster.recipe()
+    cluster.until_refused(recipe, "Pod")
+    refused = cluster.deploy(recipe)
     told(refused, "must specify limits.cpu for: engine", "for a LimitRange with a default for it")
     explained(refused, "namespace-quota")
 
@@ -138,7 +156,9 @@ def test_limits_below_what_the_model_needs_end_the_wait(
     spec = {"limits": [{"type": "Container", **limits}]}
     metadata = {"name": "small", "namespace": cluster.namespace}
     cluster.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": spec})
-    refused = cluster.deploy(cluster.recipe())
+    recipe = cluster.recipe()
+    cluster.until_refused(recipe, "Pod")
+    refused = cluster.deploy(recipe)
     told(refused, words, "kubectl describe limitrange")
     explained(refused, "limit-range")
 
@@ -155,25 +175,23 @@ def policy(name: str, namespace: str, group: str, plural: str) -> list[dict[str,
     return [{**head, "kind": kind, "spec": body} for kind, body in kinds]
 
 
-@pytest.mark.parametrize(("group", "plural"), [("apps", "deployments"), ("", "pods")])
-def test_a_policy_of_the_cluster_is_told_with_what_it_wants(cluster: Cluster, group: str, plural: str) -> None:
-    cluster.apply(*policy(f"{cluster.namespace}-{plural}", cluster.namespace, group, plural))
-
-    def is_in_force() -> bool:
-        probe = {"deployments": ["create", "deployment"], "pods": ["run"]}[plural]
-        words = ["kubectl", *probe, "probe", "--image=none", "-n", cluster.namespace, "--dry-run=server"]
-        return subprocess.run(words, capture_output=True).returncode != 0
-
-    eventually(is_in_force)
-    refused = cluster.deploy(cluster.recipe())
-    told(refused, f"ValidatingAdmissionPolicy '{cluster.namespace}-{plural}'", "write the label `team`")
+@pytest.mark.parametrize(("group", "kind"), [("apps", "Deployment"), ("", "Pod")])
+def test_a_policy_of_the_cluster_is_told_with_what_it_wants(cluster: Cluster, group: str, kind: str) -> None:
+    name = f"{cluster.namespace}-{kind.lower()}"
+    cluster.apply(*policy(name, cluster.namespace, group, f"{kind.lower()}s"))
+    recipe = cluster.recipe()
+    cluster.until_refused(recipe, kind)
+    refused = cluster.deploy(recipe)
+    told(refused, f"ValidatingAdmissionPolicy '{name}'", "write the label `team`")
     told(refused, "platform.kubernetes.pod", "write an overlay over `toolkit render RECIPE --out DIR`")
     explained(refused, "pod-refused")
 
 
 def test_a_pod_security_standard_is_told_with_the_key_that_breaks_it(cluster: Cluster) -> None:
     cluster.kubectl("label", "namespace", cluster.namespace, "pod-security.kubernetes.io/enforce=restricted")
-    refused = cluster.deploy(cluster.recipe(weights_cache="node"))
+    recipe = cluster.recipe(weights_cache="node")
+    cluster.until_refused(recipe, "Pod")
+    refused = cluster.deploy(recipe)
     told(refused, 'violates PodSecurity "restricted:latest"', "`weights_cache: node`: take weights_bucket")
     explained(refused, "pod-security")
 
