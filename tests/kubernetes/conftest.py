@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from fakes import FakeClock
 from real_server import ASSETS, real_server, write_kubeconfig
+from rendering import Kubectl
 from standin_cluster import StandInCluster
 
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -42,6 +45,26 @@ def platform(kubeconfig: Path) -> KubernetesPlatform:
 def _real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     with real_server(tmp_path_factory.mktemp("control-plane")) as config:
         yield config
+
+
+@pytest.fixture
+def kubectl(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
+    """Runs the genuine kubectl against the genuine server, and gives what it prints."""
+    if not ASSETS or not shutil.which("kubectl"):
+        pytest.skip("NOT TESTED: it takes kubectl, and a kube-apiserver in KUBEBUILDER_ASSETS")
+    write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
+
+    def kubectl(*arguments: str | Path) -> str:
+        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return kubectl
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"rendered-{os.urandom(4).hex()}"
 
 
 @pytest.fixture(params=["stand-in", "kube-apiserver"])

@@ -3,76 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
-from real_server import ASSETS, write_kubeconfig
+from rendering import RECIPES, Kubectl, rendered
 
 from toolkit.cli.main import run
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
 from toolkit.platforms.kubernetes.rules.rollback import references
 
 _PATIENCE_SECONDS = 30.0
-RECIPES = Path(__file__).parents[2] / "recipes"
-SHIPPED = RECIPES / "llama-3.1-8b-instruct/eagle3.lock.json"
 HOWTO = Path(__file__).parents[2] / "docs/howto/kubernetes.md"
-Kubectl = Callable[..., str]
-
-
-@pytest.fixture
-def kubectl(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kubectl:
-    """Runs the genuine kubectl against the genuine server, and gives what it prints."""
-    if not ASSETS or not shutil.which("kubectl"):
-        pytest.skip("NOT TESTED: it takes kubectl, and a kube-apiserver in KUBEBUILDER_ASSETS")
-    write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
-
-    def kubectl(*arguments: str | Path) -> str:
-        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    return kubectl
-
-
-@pytest.fixture
-def namespace() -> str:
-    return f"rendered-{os.urandom(4).hex()}"
-
-
-def rendered(folder: Path, name: str, namespace: str, **settings: Any) -> Path:
-    """The folder that `toolkit render` writes for an endpoint of that name; `settings` are of `kubernetes:`."""
-    speculation = {
-        "method": "eagle3",
-        "model": "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3",
-        "num_speculative_tokens": 3,
-    }
-    recipe = {
-        "name": name,
-        "target": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
-        "speculation": speculation,
-        "engine": {"version": "0.33.0", "max_model_len": 8192, "max_num_seqs": 16, "max_num_batched_tokens": 8192},
-        "platform": {
-            "name": "kubernetes",
-            "instance_types": ["g6e.xlarge"],
-            "hub_token_secret": "hub",
-            "kubernetes": {"namespace": namespace, **settings},
-        },
-    }
-    path = folder / f"{name}.yaml"
-    path.write_text(json.dumps(recipe))
-    path.with_suffix(".lock.json").write_bytes(SHIPPED.read_bytes())
-    assert run(["render", str(path), "--out", str(folder / name)]) == 0
-    return folder / name
 
 
 def apply(kubectl: Kubectl, folder: Path) -> None:

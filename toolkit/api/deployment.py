@@ -286,7 +286,8 @@ def _apply(
     record = record_of(name, progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
-        progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} was {last.step}")
+        how = {"started": "did not end", "failed": "failed"}.get(last.step, f"was {last.step}")
+        progress.say(f"carrying on: last time, {last.verb} {last.kind} {last.name} {how}")
     with leased(platform, name) as held:
         if plan.changes:
             plan = _approved(plan, again())

@@ -19,6 +19,7 @@ from toolkit.errors import EndpointNotFound, PlatformError, ToolkitError
 from toolkit.home import require_folder
 from toolkit.platforms.rules import PlatformSession
 from toolkit.recipe.known import catalogue
+from toolkit.recipe.recipe import Recipe
 from toolkit.registry import session_of
 from toolkit.text import inert
 
@@ -83,12 +84,13 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
     """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
 
     `names` are the endpoints to list, such as "chat-*", or their recipes; without, all are. `details` True describes
-    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. The cluster is
-    that of the kubeconfig's current context.
+    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. Region, cluster
+    and namespace are those of the recipes where all have the same, else the environment's own.
     """
     require_folder()
-    endpoints = tuple(recipe.name if (recipe := recipe_or_none(name)) else name for name in names)
-    wanted = _Wanted(endpoints, all_regions, is_named=bool(platform), details=details)
+    recipes = [recipe_or_none(name) for name in names]
+    endpoints = tuple(recipe.name if recipe else name for name, recipe in zip(names, recipes, strict=True))
+    wanted = _Wanted(endpoints, recipes, all_regions, is_named=bool(platform), details=details)
     platforms = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(platforms)) as threads:
         listings = list(threads.map(lambda name: _list(session_of(name), wanted), platforms))
@@ -130,9 +132,11 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What `status` was asked for. `is_named`: one platform, which has to answer."""
+    """What `status` was asked for: names, each with its recipe where it has one. `is_named`: one platform, which has to
+    answer."""
 
     names: tuple[str, ...]
+    recipes: Sequence[Recipe | None]
     all_regions: bool
     is_named: bool
     details: bool | None
@@ -141,12 +145,17 @@ class _Wanted:
         """Whether an endpoint of that name is wanted."""
         return not self.names or any(fnmatchcase(name, wanted) for wanted in self.names)
 
+    def scope(self, session: PlatformSession) -> str | None:
+        """Where all of the recipes are. Who may look into one namespace alone is not let into another."""
+        scopes = {session.scope(recipe) if recipe else None for recipe in self.recipes}
+        return scopes.pop() if len(scopes) == 1 else None
+
 
 def _list(session: PlatformSession, wanted: _Wanted) -> Listing:
     if not session.can_be_asked():
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:
-        scopes: Sequence[str | None] = session.every_scope() if wanted.all_regions else (None,)
+        scopes: Sequence[str | None] = session.every_scope() if wanted.all_regions else (wanted.scope(session),)
     except ToolkitError as error:
         return _unlisted(error, session, wanted)
     return sum((_list_scope(session, scope, wanted) for scope in scopes), Listing())

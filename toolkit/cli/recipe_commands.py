@@ -386,6 +386,9 @@ def render(
     out: Annotated[
         str, typer.Option(help="Folder to write all parts to, with kustomization.yaml; `-` prints one part.")
     ] = "-",
+    helm: Annotated[
+        bool, typer.Option("--helm", help="Write to --out a Helm chart of what serves, with values per environment.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a recipe as Kubernetes manifests. Needs neither a cluster nor AWS, and starts nothing."""
@@ -393,6 +396,9 @@ def render(
     from toolkit.platforms.kubernetes.rules.jobs import wait_command
     from toolkit.platforms.kubernetes.rules.manifests import APPLY, files, text
 
+    if helm:
+        _write_chart(recipe, baseline, out, as_json)
+        return
     parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
     if out == "-":
         if not parts.get(part):
@@ -412,6 +418,24 @@ def render(
             say(f"then wait: {wait_command(job)}")
     say(f"serve: {APPLY} -k {out}")
     say(f"measure: {APPLY} -k {out}/benchmark")
+
+
+def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
+    from toolkit.api.export import render as make
+    from toolkit.loading import load
+    from toolkit.platforms.kubernetes.rules.chart import chart
+
+    if out == "-":
+        raise UsageError("a chart is a folder", hint="Add: --out DIR")
+    loaded = load(recipe)
+    parts = make(loaded, baseline=baseline)
+    written = dict(chart(loaded, parts))
+    _write_files(Path(out), written)
+    if as_json:
+        answer({"out": out, "files": list(written)}, True, str)
+    (namespace,) = (item["metadata"]["name"] for item in parts["namespace"])
+    say(f"once, for all endpoints of its namespace: kubectl create namespace {namespace}")
+    say(f"serve: helm upgrade --install {loaded.name} {out} --namespace {namespace}")
 
 
 def _write_files(folder: Path, files: Mapping[str, str]) -> None:

@@ -184,8 +184,24 @@ REFUSALS = {
     "container-config": ['CreateContainerConfigError: container engine: secret "hub" not found'],
     "memory-limit": ["OOMKilled: container engine used up its memory limit"],
     "startup-probe": ["Unhealthy: Startup probe failed: HTTP probe failed with statuscode: 503"],
-    "namespace-quota": ['FailedCreate: pods "chat-1" is forbidden: exceeded quota: small, requested: pods=1'],
-    "pod-refused": ['FailedCreate: error looking up service account ml/chat: serviceaccount "chat" not found'],
+    "namespace-quota": [
+        'FailedCreate: pods "chat-1" is forbidden: exceeded quota: small, requested: pods=1',
+        'FailedCreate: pods "chat-1" is forbidden: failed quota: cpu: must specify limits.cpu for: engine',
+    ],
+    "limit-range": [
+        'FailedCreate: pods "chat-1" is forbidden: maximum memory usage per Container is 1Gi, but limit is 27Gi',
+        'FailedCreate: Pod "chat-1" is invalid: spec.containers[0].resources.requests: Invalid value: "3": must be '
+        "less than or equal to cpu limit of 500m",
+    ],
+    "pod-security": [
+        'FailedCreate: pods "chat-1" is forbidden: violates PodSecurity "restricted:latest": restricted volume types '
+        '(volume "hub" uses restricted volume type "hostPath")'
+    ],
+    "pod-refused": [
+        'FailedCreate: error looking up service account ml/chat: serviceaccount "chat" not found',
+        "FailedCreate: pods \"chat-1\" is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied "
+        "request: write the label `team`",
+    ],
     "image-missing": [
         'ImagePullBackOff: Failed to pull image "vllm:9": rpc error: code = NotFound: vllm:9: not found',
         "Requested image 123456789012.dkr.ecr.us-west-2.amazonaws.com/vllm:9 not found. (ValidationException)",

@@ -11,6 +11,7 @@ from kubernetes.config import ConfigException
 from urllib3.exceptions import HTTPError
 
 from toolkit import documents
+from toolkit.apply.diagnose import diagnose
 from toolkit.errors import PlatformError, Unavailable
 from toolkit.platforms.kubernetes.documents import Cause, Refusal, UnreadableAnswer
 
@@ -46,7 +47,7 @@ def api_errors(doing: str) -> Iterator[None]:
         raise
     except ApiException as error:
         kind = Unavailable if error.status == 429 or error.status >= 500 else PlatformError
-        raise kind(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error, doing)) from error
+        raise kind(f"{doing}: {message_of(error)} ({error.status})", hint=_hint(error)) from error
     except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
         raise PlatformError(f"{doing}: {error}", hint=LOG_IN) from error
     except HTTPError as error:
@@ -64,7 +65,7 @@ def status_of(error: ApiException) -> Refusal:
 
 
 def message_of(error: ApiException) -> str:
-    return str(status_of(error).get("message") or error.body or error.reason)
+    return str(status_of(error).get("message") or error.body or error.reason).strip()
 
 
 def causes_of(error: ApiException) -> list[Cause]:
@@ -72,22 +73,24 @@ def causes_of(error: ApiException) -> list[Cause]:
     return (status_of(error).get("details") or {}).get("causes") or []
 
 
-def _hint(error: ApiException, doing: str) -> str:
+def missing_kind(kind: str) -> PlatformError:
+    """The error for a kind of objects that the cluster does not know."""
+    return PlatformError(f"the cluster does not know the kind {kind}", hint=_MISSING_KINDS.get(kind, ""))
+
+
+def _hint(error: ApiException) -> str:
+    message = message_of(error)
     if error.status == 401:
         return LOG_IN
-    if error.status == 403:
-        return _allow(message_of(error))
-    if error.status == 404:
-        return next((hint for kind, hint in _MISSING_KINDS.items() if kind in doing.split()), "")
+    if error.status == 403 and (refused := _FORBIDDEN.search(message)):
+        return _allow(refused)
     if error.status in (429, 503, 504):
         return "The API server is busy. Run the same command again in a minute."
-    return ""
+    cause = diagnose((), message, "kubernetes")
+    return cause.hint if cause else ""
 
 
-def _allow(message: str) -> str:
-    refused = _FORBIDDEN.search(message)
-    if not refused:
-        return "An admission rule or a quota of the cluster refuses it. Ask the cluster's administrator."
+def _allow(refused: re.Match[str]) -> str:
     scope = f"a Role of namespace {refused['namespace']}" if refused["namespace"] else "a ClusterRole"
     rule = f'{{apiGroups: ["{refused["group"]}"], resources: ["{refused["resource"]}"], verbs: ["{refused["verb"]}"]}}'
-    return f"Ask for this rule in {scope}: {rule}"
+    return f"Ask for this rule in {scope}: {rule}. `toolkit render RECIPE --part rbac` writes all that its users need."

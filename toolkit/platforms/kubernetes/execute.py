@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes.client import ApiException
 
+from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import PlatformError, WaitTimeout
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_ours, path
@@ -18,6 +19,7 @@ from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
 # On top of the time that pods get to drain: their owners are deleted after them.
 _DELETE_SECONDS = 900.0
 _PAUSE_SECONDS = 1.0
+_FOREGROUND = "foregroundDeletion"
 # A controller may write between our look and our write.
 _ATTEMPTS = 10
 
@@ -29,6 +31,7 @@ class Objects:
     cluster: Cluster
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    progress: Progress = field(default_factory=Silent)
 
     def put(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """Create or update it with the manifest. Refuses an object that others have created since the plan.
@@ -87,11 +90,16 @@ class Objects:
         patience = _DELETE_SECONDS + _grace(existing)
         deadline = self.clock() + patience
         while (now := self._find(kind, name)) and now["metadata"]["uid"] == uid:
+            held = _held_by(now)
             if self.clock() > deadline:
-                finalizers = ", ".join(now["metadata"].get("finalizers") or ["none"])
-                hint = f"See: kubectl describe {kind.lower()} {name}. Run the same command again to go on waiting."
-                late = f"is still being deleted after {patience:.0f} s (finalizers: {finalizers})"
-                raise WaitTimeout(f"{kind} {name} {late}", hint=hint)
+                why = held or "what it owns, such as pods, is still there"
+                hint = (
+                    f"See: kubectl describe -n {self.cluster.namespace} {kind.lower()} {name}. The controller that a "
+                    "finalizer names takes it off, and must run. Run the same command again to go on waiting."
+                )
+                raise WaitTimeout(f"{kind} {name} is still being deleted after {patience:.0f} s: {why}", hint=hint)
+            if held:
+                self.progress.update(f"waiting until {kind} {name} is deleted: {held}")
             self.sleep(_PAUSE_SECONDS)
 
     def remove(self, kind: str, existing: Mapping[str, Any], **options: Any) -> None:
@@ -115,6 +123,16 @@ class Objects:
 
     def _find(self, kind: str, name: str) -> dict[str, Any] | None:
         return self.cluster.find(path(kind, self.cluster.namespace, name))
+
+
+def _held_by(deleted: Mapping[str, Any]) -> str:
+    """What a deletion waits for, besides what the object owns: finalizers, and what a namespace says of its content."""
+    waits = [f"finalizer {name}" for name in deleted["metadata"].get("finalizers") or () if name != _FOREGROUND]
+    of_namespace = (
+        item for item in (deleted.get("status") or {}).get("conditions") or () if "Namespace" in item["type"]
+    )
+    waits += [item["message"] for item in of_namespace if item["status"] == "True"]
+    return "; ".join(waits)
 
 
 def _grace(existing: Mapping[str, Any]) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 from kubernetes.client import ApiException
 from urllib3.exceptions import HTTPError
 
+from toolkit.apply.progress import default_progress
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, annotations_of, is_ours, path
 from toolkit.platforms.kubernetes.errors import causes_of
@@ -113,4 +114,4 @@ class ClusterLease:
     def _await_namespace(self) -> None:
         """Nothing is made in a namespace that is being deleted."""
         if namespace := self.cluster.find(path("Namespace", "", self.cluster.namespace)):
-            Objects(self.cluster, self.clock, self.sleep).wait_gone("Namespace", namespace)
+            Objects(self.cluster, self.clock, self.sleep, default_progress()).wait_gone("Namespace", namespace)

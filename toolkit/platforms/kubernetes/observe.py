@@ -21,7 +21,7 @@ from toolkit.platforms.kubernetes.cluster import (
     selector,
 )
 from toolkit.platforms.kubernetes.documents import seconds
-from toolkit.platforms.kubernetes.errors import causes_of, message_of
+from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
 from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
@@ -160,7 +160,7 @@ def _all_ours(cluster: Cluster, wanted: set[str]) -> tuple[dict[tuple[str, str],
     """All that the toolkit made in the namespace, and what of it we may not see.
 
     For a deployment we made nothing of a kind that we may not see and do not want. A removal must see all but the rare
-    kinds, and tells of those.
+    kinds, and tells of those. Raises PlatformError for a wanted kind that the cluster does not have.
     """
     ours: dict[tuple[str, str], dict[str, Any]] = {}
     unseen = []
@@ -168,6 +168,10 @@ def _all_ours(cluster: Cluster, wanted: set[str]) -> tuple[dict[tuple[str, str],
         try:
             ours |= {(kind, item["metadata"]["name"]): item for item in _ours(cluster, kind)}
         except ApiException as error:
+            if error.status == 404 and kind in wanted:
+                raise missing_kind(kind) from error
+            if error.status == 404:
+                continue
             if error.status != 403 or kind in wanted or not (wanted or rule.is_rare):
                 raise
             if not wanted:
@@ -180,9 +184,7 @@ def _ours(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     if kind == "Namespace":  # who works in one namespace may not list them all
         current = cluster.find(path(kind, "", cluster.namespace))
         return [current] if current and is_ours(current) else []
-    listed: list[dict[str, Any]] = []
-    with SuppressStatus(404):  # a kind that the cluster does not have
-        listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": selector(OURS)})
+    listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": selector(OURS)})
     if kind == "PersistentVolume":
         return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == cluster.namespace]
     return listed

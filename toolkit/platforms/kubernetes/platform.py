@@ -64,7 +64,7 @@ class KubernetesPlatform:
         if action.verb == "update" and KINDS_BY_NAME[action.kind].is_job:
             return  # it runs already
         with api_errors(str(action)):
-            objects = Objects(self.cluster, self.clock, self.sleep)
+            objects = Objects(self.cluster, self.clock, self.sleep, progress)
             if action.verb == "delete":
                 objects.delete(action.kind, action.name)
                 return

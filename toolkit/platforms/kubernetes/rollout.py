@@ -230,7 +230,8 @@ def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Tr
     refused = condition(deployment.get("status", {}), "ReplicaFailure")
     if refused.get("status") == "True":
         message = refused.get("message", "")
-        return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", "forbidden" in message)
+        certain = "is forbidden: " in message or " is invalid: " in message  # the next pod would be the same
+        return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", certain)
     trouble = worst((pod, around.events(pod)) for pod in of)
     if trouble and trouble.is_crash and not trouble.certain:
         cause = diagnose(around.log(of), platform="kubernetes")

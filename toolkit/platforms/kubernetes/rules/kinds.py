@@ -47,8 +47,8 @@ class ManifestKind(Kind):
         if conflicts := state.get("Conflicts"):
             fields = ", ".join(f"{path} is set by {manager}" for manager, path in conflicts)
             hint = (
-                "Remove that field from the recipe, or undo their change; or take over the field: kubectl apply "
-                "--server-side --force-conflicts --field-manager=toolkit -f MANIFEST."
+                "Remove that field from the recipe, or undo their change; or take over all that the recipe says: "
+                "toolkit render RECIPE | kubectl apply --server-side --force-conflicts --field-manager=toolkit -f -"
             )
             raise PlatformError(f"{resource.kind} {resource.name}: {fields}", hint=hint)
         if immutable := state.get("Immutable"):

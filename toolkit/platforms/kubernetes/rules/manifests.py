@@ -40,7 +40,8 @@ both need, `rbac` what its users may be allowed.
 """
 Manifest = Mapping[str, Any]
 
-_BASE, _SERVE = "base", "serve"
+BASE, SERVE = "base", "serve"
+"""The parts of what serves."""
 _ON_BASE = ("compile",)
 # Argo CD ("Sync Options", "Compare Options") and Flux ("Kustomization", prune) remove what a commit no longer has. Pods
 # of the version before go on using it during an update, and a rollback needs it.
@@ -49,6 +50,9 @@ _UNPRUNED = {
     "argocd.argoproj.io/compare-options": "IgnoreExtraneous",
     "kustomize.toolkit.fluxcd.io/prune": "disabled",
 }
+# Helm makes programs and device claims anew when it rolls back; a volume that it removes stays half deleted as long as
+# pods use it, and is gone for the next one.
+_KEPT_BY_HELM = {"helm.sh/resource-policy": "keep"}
 # Nor may it go with the application that has made it, where other endpoints use it.
 _UNDELETED = {**_UNPRUNED, "argocd.argoproj.io/sync-options": "Prune=false,Delete=false"}
 # kubectl reads YAML 1.1: these words are no text there unless they are quoted, nor is what begins with a digit.
@@ -106,7 +110,9 @@ def _kept(item: Resource) -> Resource:
     if not is_shared and item.kind not in VERSIONED:
         return item
     added = _UNDELETED if is_shared else _UNPRUNED
-    annotations = {**metadata.get("annotations", {}), **added}
+    in_charts = not is_shared and item.kind in ("PersistentVolume", "PersistentVolumeClaim")
+    helm = _KEPT_BY_HELM if in_charts else {}
+    annotations = {**metadata.get("annotations", {}), **added, **helm}
     return replace(item, request={**item.request, "metadata": {**metadata, "annotations": annotations}})
 
 
@@ -190,8 +196,8 @@ def files(parts: Mapping[str, Sequence[Manifest]]) -> Iterator[tuple[str, str]]:
         names = [_file_name(item) for item in manifests]
         for name, item in zip(names, manifests, strict=True):
             yield f"{part}/{name}", text([item])
-        yield f"{part}/kustomization.yaml", _kustomization([*([f"../{_BASE}"] if part in _ON_BASE else []), *names])
-    yield "kustomization.yaml", _kustomization([_BASE, _SERVE])
+        yield f"{part}/kustomization.yaml", _kustomization([*([f"../{BASE}"] if part in _ON_BASE else []), *names])
+    yield "kustomization.yaml", _kustomization([BASE, SERVE])
 
 
 def _file_name(item: Manifest) -> str:

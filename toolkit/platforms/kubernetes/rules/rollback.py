@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.errors import UsageError
-from toolkit.planning.names import RECIPE_ANNOTATION
+from toolkit.planning.names import RECIPE_ANNOTATION, without_digest
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed
 from toolkit.platforms.kubernetes.rules.storage import volume_name
@@ -62,12 +62,32 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
     if RECIPE_ANNOTATION not in previous["Annotations"]:
         hint = f"Deploy the older recipe, or let the cluster go back: kubectl rollout undo deployment/{name}"
         raise UsageError(f"it is not known which recipe {name} ran before its last update", hint=hint)
+    if gone := _gone(name, previous["Template"]["spec"], observed):
+        hint = "Deploy the older recipe, which makes it anew: its pods could not start without it."
+        raise UsageError(
+            f"{name} cannot be rolled back: {gone}, which the version before needs, is not there", hint=hint
+        )
     # The Deployment as it is, with the earlier version's pods. The number of pods stays (observe.apply).
     now = existing.state["Manifest"]
     metadata = {**now["metadata"], "annotations": previous["Annotations"]}
     request = {**now, "metadata": metadata, "spec": {**now["spec"], "template": previous["Template"]}}
     action = Action("Deployment", name, "update", "rolls back to the version before its last update", request)
     return Plan(recipe, platform, (name,), (action,), None, observed.fingerprint(), notes=(_ONLY_PODS,))
+
+
+def _gone(endpoint: str, pod: Mapping[str, Any], observed: Observed) -> str:
+    """What of its own such a pod needs and somebody has removed; empty where all is there.
+
+    Volumes are left out, as one may not be allowed to see them: their claims are looked for.
+    """
+    ours = (
+        (kind, name)
+        for kind, name in references(pod)
+        if kind in ("ConfigMap", "ResourceClaimTemplate", "PersistentVolumeClaim")
+        and name.startswith(f"{endpoint}-")
+        and without_digest(name) != name
+    )
+    return ", ".join(f"{kind} {name}" for kind, name in ours if observed.get(kind, name) is None)
 
 
 def _uses(deployment: Existing, observed: Observed) -> Iterator[tuple[str, str]]:

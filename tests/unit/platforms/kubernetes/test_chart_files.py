@@ -1,0 +1,60 @@
+"""The files of a chart, held together where no Helm is at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from toolkit.api.export import render
+from toolkit.cli.main import run
+from toolkit.errors import UsageError
+from toolkit.loading import load, on_platform
+from toolkit.platforms.kubernetes.rules.chart import chart
+
+
+@pytest.fixture(scope="module")
+def parts() -> Mapping[str, list[Mapping[str, Any]]]:
+    return render("gpt-oss-20b/p-eagle")
+
+
+@pytest.fixture(scope="module")
+def written(parts: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, str]:
+    return dict(chart(on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes"), parts))
+
+
+def test_its_manifests_are_those_that_serve(
+    parts: Mapping[str, list[Mapping[str, Any]]], written: Mapping[str, str]
+) -> None:
+    found = [yaml.safe_load(text) for name, text in written.items() if name.startswith("manifests/")]
+    assert found == [*parts["base"], *parts["serve"]]
+
+
+def test_its_values_are_those_that_the_template_reads_and_the_schema_allows(written: Mapping[str, str]) -> None:
+    values = yaml.safe_load(written["values.yaml"])
+    read = set(re.findall(r"\.Values\.(\w+)", written["templates/manifests.yaml"]))
+    allowed = set(json.loads(written["values.schema.json"])["properties"]) - {"global"}
+    assert set(values) == read == allowed
+    assert not any(values.values()), "empty means as in the recipe"
+
+
+def test_it_is_named_as_the_recipe_and_has_the_engine_s_version(written: Mapping[str, str]) -> None:
+    about = yaml.safe_load(written["Chart.yaml"])
+    assert (about["apiVersion"], about["name"]) == ("v2", "gpt-oss-20b-p-eagle")
+    assert re.fullmatch(r"\d+\.\d+\.\d+", about["appVersion"])
+
+
+def test_a_chart_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["render", "gpt-oss-20b/p-eagle", "--helm"]) == 2
+    assert "Add: --out DIR" in capsys.readouterr().err
+
+
+def test_what_compiles_ahead_has_no_chart(parts: Mapping[str, list[Mapping[str, Any]]]) -> None:
+    recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
+    with pytest.raises(UsageError, match="compiles before it serves") as error:
+        dict(chart(recipe, {**parts, "compile": []}))
+    assert "compile: at-start" in error.value.hint

@@ -1,0 +1,43 @@
+"""A recipe as a Helm chart: the manifests of `toolkit render` as they are, and a template that adds what values say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from toolkit.errors import UsageError
+from toolkit.platforms.kubernetes.rules.manifests import BASE, SERVE, files, text
+from toolkit.recipe.recipe import Recipe
+
+_FOLDER = Path(__file__).parents[1] / "chart"
+_SAME_FOR_ALL = ("values.yaml", "values.schema.json", "templates/manifests.yaml")
+
+
+def chart(recipe: Recipe, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
+    """Path and content of each file. What serves is in it; the namespace and Jobs are not.
+
+    Raises UsageError for a recipe that compiles ahead: that comes before it serves, on a volume that others share.
+    """
+    if "compile" in parts:
+        hint = (
+            "Write `compile: at-start` under `engine:`, or leave --helm out: --out has the Job in its folder compile."
+        )
+        raise UsageError(f"{recipe.name} compiles before it serves, which a chart cannot do", hint=hint)
+    yield "Chart.yaml", text([_about(recipe)])
+    for name in _SAME_FOR_ALL:
+        yield name, (_FOLDER / name).read_text(encoding="utf-8")
+    for path, content in files({part: parts[part] for part in (BASE, SERVE)}):
+        if not path.endswith("kustomization.yaml"):
+            yield f"manifests/{PurePosixPath(path).name}", content
+
+
+def _about(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "apiVersion": "v2",
+        "name": recipe.name,
+        "description": recipe.description or f"{recipe.target} served by {recipe.engine.name}",
+        "type": "application",
+        "version": "0.1.0",  # one's own is given by `helm package --version`
+        "appVersion": str(recipe.engine.version),
+    }
