@@ -18,15 +18,15 @@ from tools.catalogue.documents import Documents
 
 FILE = FOLDER / "engines" / "vllm" / "refusals.json"
 _FILES = {
-    "parallel": ("config/parallel.py",),
+    "parallel": ("config/parallel.py", "v1/executor/ray_utils.py"),
     "scheduler": ("config/scheduler.py",),
     "lora": ("config/lora.py", "lora/*.py"),
     "speculation": ("config/speculative.py", "v1/spec_decode/**/*.py", "v1/worker/gpu/spec_decode/**/*.py"),
     "flag-value": (
         "entrypoints/openai/api_server.py",
-        "entrypoints/openai/tool_parsers/abstract_tool_parser.py",
-        "tool_parsers/abstract_tool_parser.py",
-        "reasoning/abs_reasoning_parsers.py",
+        "entrypoints/openai/tool_parsers/*.py",
+        "tool_parsers/*.py",
+        "reasoning/*.py",
     ),
     "quantization": ("model_executor/layers/quantization/**/*.py", "model_executor/layers/fused_moe/oracle/*.py"),
     "attention-backend": (
@@ -52,7 +52,7 @@ _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|e
 # Other functions of these folders complain of vLLM itself or of a request, and assertions elsewhere of vLLM itself.
 _CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vllm"})
 _OWN_NAME = re.compile(
-    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|float16|[a-z]_[a-z]|-[a-z]"
+    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|[Pp]lacement group|float16|[a-z]_[a-z]|-[a-z]"
 )
 _OWN_NAMES = {
     "flag-value": re.compile(r"[Pp]arser"),
