@@ -50,7 +50,11 @@ def installed() -> dict[str, Any]:
     read = values(installed_parser()._actions)
     declared = read_fields(Path(vllm.__file__).parent)
     choices = {flag: texts for flag, texts in read["choices"].items() if flag not in declared}
-    parsed = {flag: kind for flag, kind in read["parsed"].items() if kind == "object" or flag not in declared}
+    parsed = {
+        flag: kind
+        for flag, kind in read["parsed"].items()
+        if kind == "object" or not declared.get(str(declared.get(flag)))
+    }
     return {
         "source": "python -m tools.catalogue engines/vllm/values.json, of vLLM's own parser "
         "(vllm/entrypoints/launchers/cli_args.py)",

@@ -22,6 +22,7 @@ _CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-siz
 _NEEDS = {
     "enable-eplb": ("enable-expert-parallel",),
     _TOOLS: ("tool-call-parser",),
+    "enable-log-outputs": ("enable-log-requests",),
     "numa-bind-cpus": ("numa-bind",),
     "numa-bind-nodes": ("numa-bind",),
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
