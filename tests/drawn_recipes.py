@@ -89,6 +89,8 @@ class Drawn:
 
     path: Path
     special: str
+    second_is_name: bool = False
+    """A flag of one value has two: vLLM takes the second for the model's name, without a word."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Verdicts:
         return (
             self.takes is True
             and NO_SWITCH not in self.drawn.special
+            and not self.drawn.second_is_name
             and any(code not in NOT_ABOUT_SETTINGS for code in of_settings)
         )
 
@@ -180,7 +183,8 @@ def _write(folder: Path, chance: random.Random, args: Mapping[str, Any], *, any_
         lock = Lock(replace(facts, partial=False, unverified=()))  # as if its files had been read
         path.with_suffix(".lock.json").write_text(json.dumps(lock.to_dict()))
     where = "CPU" if on_cpu else recipe["platform"]["instance_types"][0]
-    return Drawn(path, f"{dict(args)} {method} {target.rpartition('/')[2]} {where}")
+    second_is_name = any(isinstance(value, list) and takes(flag) in ("one", "optional") for flag, value in args.items())
+    return Drawn(path, f"{dict(args)} {method} {target.rpartition('/')[2]} {where}", second_is_name)
 
 
 def judge(drawn: Iterable[Drawn], engine: Callable[[bool], Asked]) -> Iterator[Verdicts]:

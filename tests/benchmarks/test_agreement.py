@@ -1,6 +1,6 @@
 """How far `toolkit check` agrees with the installed vLLM on drawn recipes. Prints, asserts only that it is asked.
 
-$AGREEMENT_RECIPES is how many are drawn; each takes 2 s or more.
+$AGREEMENT_RECIPES is how many are drawn, each takes 2 s or more; $AGREEMENT_SEED draws others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from drawn_recipes import draw, figures, judge
 
 from toolkit.engines.vllm.asking import running
 
-NUMBER, SEED = int(os.environ.get("AGREEMENT_RECIPES", "600")), 30
+NUMBER, SEED = (
+    int(os.environ.get(f"AGREEMENT_{name}", default)) for name, default in (("RECIPES", "600"), ("SEED", "30"))
+)
 
 
 @pytest.mark.timeout(7200)

@@ -8,7 +8,7 @@ they were curated from publications, cause no finding.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock, ModelFacts
@@ -70,14 +70,7 @@ def _precision(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
 
 def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on length, chat template and quantization."""
-    wanted, limit = recipe.engine.max_model_len, target.text_config.get("max_position_embeddings")
-    overrides = str(recipe.engine.args.get("hf-overrides", ""))
-    # How far a model reaches that is scaled by them is the engine's to reckon.
-    scaled = "rope_" in overrides or "max_position_embeddings" in overrides
-    if wanted and isinstance(limit, int) and wanted > limit and not scaled:
-        message = f"{wanted} tokens are more than the target supports ({limit} positions)"
-        hint = f"Set it to {limit} or less."
-        yield Finding("engine.max-model-len", message, "engine.max_model_len", hint=hint)
+    yield from _length(recipe, target)
     tokenizer = target.tokenizer
     if tokenizer and not tokenizer.chat_template_sha256 and "chat-template" not in recipe.engine.args:
         message = "the target's tokenizer has no chat template: the engine would reject every chat request"
@@ -86,12 +79,35 @@ def check_target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     yield from _quantization(recipe, target)
 
 
+def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    wanted, limit = recipe.engine.max_model_len, target.text_config.get("max_position_embeddings")
+    overrides = recipe.engine.args.get("hf-overrides", "")
+    written = overrides.get("max_position_embeddings") if isinstance(overrides, Mapping) else None
+    if isinstance(written, int) and not isinstance(written, bool) and "text_config" not in target.config:
+        limit = written
+    # How far a model reaches that is scaled is the engine's to reckon.
+    scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
+    if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
+        return
+    message = f"{wanted} tokens are more than the target supports ({limit} positions)"
+    hint, path = f"Set it to {limit} or less.", "engine.max_model_len"
+    variable = recipe.engine_rules.length_variable
+    if variable and recipe.engine.env.get(variable, "").strip().lower() in ("1", "true"):
+        message += f", which `{variable}` allows"
+        hint = f"{hint} Positions beyond it may give wrong answers, or end the engine."
+        yield Finding("engine.max-model-len", message, path, hint=hint, severity="warning")
+    else:
+        yield Finding("engine.max-model-len", message, path, hint=hint)
+
+
 def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """A flag that contradicts the checkpoint; names such as `awq_marlin` are ways to run `awq`."""
     stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
         "quant_method"
     )
     wanted = recipe.engine.args.get("quantization")
+    if stored == "mxfp4" and target.config.get("model_type") == "gpt_oss":
+        return  # vLLM takes a method of its own for those weights, whatever the flag says
     if stored and isinstance(wanted, str) and not wanted.startswith(stored):
         message = f"the target is quantized with `{stored}`, and the flag says `{wanted}`"
         hint = "Remove the flag: the engine reads it from the target's config.json."

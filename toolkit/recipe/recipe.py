@@ -349,6 +349,9 @@ class EngineParts(Protocol):
     cache_salt: str = ""
     """The field of a request that keeps it from what is cached of the prompts of requests with another value."""
 
+    length_variable: str = ""
+    """A variable of `engine.env` that, set to 1, lets requests be longer than the target has positions."""
+
     import_settings: Callable[[str | Mapping[str, Any], str | None], Imported | None] | None = None
     """Reads a command line that starts it, or a YAML document of others for it; None for a format it cannot read.
 

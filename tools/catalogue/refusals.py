@@ -18,15 +18,15 @@ from tools.catalogue.documents import Documents
 
 FILE = FOLDER / "engines" / "vllm" / "refusals.json"
 _FILES = {
-    "parallel": ("config/parallel.py",),
+    "parallel": ("config/parallel.py", "v1/executor/ray_utils.py"),
     "scheduler": ("config/scheduler.py",),
     "lora": ("config/lora.py", "lora/*.py"),
     "speculation": ("config/speculative.py", "v1/spec_decode/**/*.py", "v1/worker/gpu/spec_decode/**/*.py"),
     "flag-value": (
         "entrypoints/openai/api_server.py",
-        "entrypoints/openai/tool_parsers/abstract_tool_parser.py",
-        "tool_parsers/abstract_tool_parser.py",
-        "reasoning/abs_reasoning_parsers.py",
+        "entrypoints/openai/tool_parsers/*.py",
+        "tool_parsers/*.py",
+        "reasoning/*.py",
     ),
     "quantization": ("model_executor/layers/quantization/**/*.py", "model_executor/layers/fused_moe/oracle/*.py"),
     "attention-backend": (
@@ -52,7 +52,8 @@ _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|e
 # Other functions of these folders complain of vLLM itself or of a request, and assertions elsewhere of vLLM itself.
 _CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vllm"})
 _OWN_NAME = re.compile(
-    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|float16|[a-z]_[a-z]|-[a-z]"
+    r"[Ll]o[Rr][Aa]|DoRA|adapter|[Dd]raft(er)?\b|v?LLM|EP\b|vllm serve|\bmodel type|[Pp]lacement group|float16"
+    r"|[a-z]_[a-z]|-[a-z]"
 )
 _OWN_NAMES = {
     "flag-value": re.compile(r"[Pp]arser"),
@@ -61,6 +62,18 @@ _OWN_NAMES = {
     ),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
 }
+
+# What an error is about that names a flag, by the flag's name, and how such an error begins. Names of fewer words stand
+# in errors about other things, too.
+_ABOUT = {
+    "lora": re.compile("lora"),
+    "parallel": re.compile("parallel|eplb|expert|numa"),
+    "scheduler": re.compile("^max-(num|model|long)|(chunked|long|partial)-prefill"),
+    "settings": re.compile(""),
+}
+_TELLING_NAME = re.compile(r"\w+-\w+-\w+|\w+-(config|backend|parser)$")
+_SAID, _NAMED = 1, 2  # ranks of causes
+_BEGINS = "(Assertion|NotImplemented|Runtime|Validation|Value)Error: |Value error, "
 
 
 def generate(documents: Documents) -> str:
@@ -75,8 +88,21 @@ def generate(documents: Documents) -> str:
 
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
     """The file with the words of that version, too."""
-    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in shipped["log"]]
+    said = [cause for cause in shipped["log"] if cause["rank"] == _SAID]
+    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in said]
+    log += _naming_flags({cause["code"]: cause["hint"] for cause in said})
     return {**shipped, "versions": sorted({*shipped["versions"], version}, key=version_key), "log": log}
+
+
+def _naming_flags(hints: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Causes for what no text above knows: an error that names a flag of any version is about that flag."""
+    flags = json.loads((FILE.parent / "flags.json").read_text(encoding="utf-8"))["flags"]
+    left = [flag for flag in sorted(flags) if _TELLING_NAME.search(flag) and not flag.startswith("no-")]
+    for code, about in _ABOUT.items():
+        names = [flag for flag in left if about.search(flag)]
+        left = [flag for flag in left if flag not in names]
+        words = f"({_BEGINS}).*\\b({'|'.join(name.replace('-', '[-_]') for name in names)})\\b"
+        yield {"code": code, "words": [words], "hint": hints[code], "rank": _NAMED}
 
 
 def as_text(data: dict[str, Any]) -> str:

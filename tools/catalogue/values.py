@@ -21,10 +21,11 @@ def generate(documents: Documents) -> str:
 def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
     """Flags by what they take; those that are in no list take one value.
 
-    `aliases` are other names of a flag, `short` those with one dash, `choices` the texts that it may have.
+    `aliases` are other names of a flag, `short` those with one dash, `choices` the texts that it may have, which for
+    those of `any_case` may be in capitals and with dashes. `parsed` is what the parser itself makes of the text.
     """
-    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": []}
-    found |= {"aliases": {}, "short": {}, "choices": {}}
+    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": [], "any_case": []}
+    found |= {"aliases": {}, "short": {}, "choices": {}, "parsed": {}}
     for action in actions:
         names = list(_names(action))
         if not names or isinstance(action, argparse._HelpAction):
@@ -34,8 +35,11 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
         found["short"] |= {name[1:]: names[0] for name in action.option_strings if not name.startswith("--")}
         if not isinstance(action, argparse.BooleanOptionalAction):
             found["aliases"] |= dict.fromkeys(names[1:], names[0])
-        if action.choices and action.type is str:
+        if action.choices and all(isinstance(choice, str) for choice in action.choices):
             found["choices"][names[0]] = list(action.choices)
+            found["any_case"] += [names[0]] if _any_case(action) else []
+        elif not action.choices and (parsed := _parsed(action)):
+            found["parsed"][names[0]] = parsed
     return {kind: sorted(names) if isinstance(names, list) else names for kind, names in found.items()}
 
 
@@ -46,6 +50,11 @@ def installed() -> dict[str, Any]:
     read = values(installed_parser()._actions)
     declared = read_fields(Path(vllm.__file__).parent)
     choices = {flag: texts for flag, texts in read["choices"].items() if flag not in declared}
+    parsed = {
+        flag: kind
+        for flag, kind in read["parsed"].items()
+        if kind == "object" or not declared.get(str(declared.get(flag)))
+    }
     return {
         "source": "python -m tools.catalogue engines/vllm/values.json, of vLLM's own parser "
         "(vllm/entrypoints/launchers/cli_args.py)",
@@ -53,7 +62,9 @@ def installed() -> dict[str, Any]:
         "choices of flags that fields.json has are there",
         "version": vllm.__version__.partition("+")[0],
         **read,
+        "any_case": [flag for flag in read["any_case"] if flag in choices],
         "choices": choices,
+        "parsed": parsed,
     }
 
 
@@ -70,3 +81,25 @@ def _kind(action: argparse.Action) -> str:
     if action.nargs == "?":
         return "optional"
     return "json_list" if isinstance(action.default, list) and action.type is json.loads else ""
+
+
+# What is made of a whole number, a fraction, a word and an empty object in JSON.
+_SAMPLES = ("3", "1.5", "nonsense", "{}")
+_PARSED = {"3": "int", "3 1.5": "float", "3 1.5 {}": "json", "{}": "object"}
+
+
+def _parsed(action: argparse.Action) -> str:
+    """The kind of values that the parser takes, by trying; empty where that is any text, or none of the kinds."""
+    return _PARSED.get(" ".join(sample for sample in _SAMPLES if _takes(action, sample)), "")
+
+
+def _any_case(action: argparse.Action) -> bool:
+    return all(_takes(action, choice.swapcase().replace("_", "-")) for choice in action.choices or ())
+
+
+def _takes(action: argparse.Action, text: str) -> bool:
+    try:
+        value = action.type(text) if callable(action.type) else text
+    except (ValueError, TypeError, argparse.ArgumentTypeError):
+        return False
+    return not action.choices or value in action.choices

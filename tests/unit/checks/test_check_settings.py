@@ -105,6 +105,52 @@ def test_how_far_a_model_reaches_that_is_scaled_is_the_engines_to_reckon(overrid
     assert "engine.max-model-len" in {finding.code for finding in other.findings}
 
 
+def test_positions_that_the_recipe_lowers_are_the_limit(tmp_path: Path) -> None:
+    lowered = report(tmp_path, ("dtype: float32", "dtype: float32\n    hf-overrides: {max_position_embeddings: 512}"))
+    assert only(lowered).hint == "Set it to 512 or less."
+
+
+@pytest.mark.parametrize(("value", "severity"), [("1", "warning"), ("True", "warning"), ("0", "error")])
+def test_a_variable_lets_requests_be_longer_than_the_target_has_positions(
+    tmp_path: Path, value: str, severity: str
+) -> None:
+    variable = f'VLLM_ALLOW_LONG_MAX_MODEL_LEN: "{value}"'
+    edits = ('HF_HUB_OFFLINE: "1"', variable), ("max_model_len: 1024", "max_model_len: 1025")
+    finding = only(report(tmp_path, *edits))
+    assert (finding.code, finding.severity) == ("engine.max-model-len", severity)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "refused"),
+    [
+        ("api-server-count", "2", False),
+        ("api-server-count", "0.5", True),
+        ("api-server-count", '"2"', False),
+        ("dp-supervisor-probe-interval-s", "0.5", False),
+        ("dp-supervisor-probe-interval-s", "soon", True),
+        ("default-chat-template-kwargs", "1k", True),
+        ("default-chat-template-kwargs", "{enable_thinking: false}", False),
+        ("reasoning-config", "3", True),
+        ("reasoning-config", "{}", False),
+        ("moe-backend", "nonsense", True),
+        ("moe-backend", "Deep-GEMM", False),
+        ("log-level", "info", True),
+        ("log-level", "INFO", False),
+        ("cpu-offload-params", "{a: b}", False),
+    ],
+)
+def test_a_value_is_what_the_parser_reads(flag: str, value: str, refused: bool, tmp_path: Path) -> None:
+    found = report(tmp_path, ("dtype: float32", f"dtype: float32\n    {flag}: {value}")).findings
+    assert ("engine.flag-value" in {item.code for item in found}) is refused
+
+
+@pytest.mark.parametrize("flag", ["enable-eplb", "enable-sleep-mode", "enable-cumem-allocator"])
+def test_what_vllm_has_on_gpus_only(flag: str, tmp_path: Path) -> None:
+    edit = ("dtype: float32", f"dtype: float32\n    enable-expert-parallel: true\n    {flag}: true")
+    found = report(tmp_path, edit).findings
+    assert f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]
+
+
 def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     nested = {"hidden_size": 8, "vocab_size": 32, "max_position_embeddings": 512}

@@ -82,16 +82,17 @@ def test_a_version_is_added_to_what_others_say(tmp_path: Path) -> None:
         "attention-backend",
         "settings",
     )
-    shipped = {"versions": ["0.9.0"], "log": [{"code": code, "words": ["old"], "hint": "do"} for code in codes]}
+    shipped = {"versions": ["0.9.0"], "log": [{"code": c, "words": ["old"], "hint": "do", "rank": 1} for c in codes]}
     made = json.loads(as_text(with_version(shipped, "0.10.0", read_refusals(package(tmp_path)))))
     assert made["versions"] == ["0.9.0", "0.10.0"]
-    assert [len(cause["words"]) for cause in made["log"]] == [2, 1, 3, 1, 2, 2, 1, 3]
+    assert [len(cause["words"]) for cause in made["log"] if cause["rank"] == 1] == [2, 1, 3, 1, 2, 2, 1, 3]
+    assert with_version(made, "0.10.0", read_refusals(tmp_path)) == made
 
 
 def test_the_file_has_what_the_installed_version_says() -> None:
     vllm = pytest.importorskip("vllm")
     shipped = json.loads(FILE.read_text(encoding="utf-8"))
-    words = {cause["code"]: set(cause["words"]) for cause in shipped["log"]}
+    words = {cause["code"]: set(cause["words"]) for cause in shipped["log"] if cause["rank"] == 1}
     assert vllm.__version__.partition("+")[0] in shipped["versions"]
     for code, found in read_refusals(Path(vllm.__file__).parent).items():
         assert found <= words[code]
@@ -101,7 +102,22 @@ def test_the_file_has_what_the_installed_version_says() -> None:
 def test_each_refusal_is_named_by_what_it_says() -> None:
     """With something in the place of what is filled in; a hand-written cause may know more."""
     shipped = json.loads(FILE.read_text(encoding="utf-8"))
-    for cause in shipped["log"]:
+    for cause in (cause for cause in shipped["log"] if cause["rank"] == 1):
         for words in cause["words"]:
             said = re.sub(r"\\(.)", r"\1", words.replace(".*", "17"))
             assert toolkit.explain(f"ValueError: {said}").cause, said
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("ValueError: nobody ever wrote this of max_num_batched_tokens", "scheduler"),
+        ("  Value error, nobody ever wrote this of --data-parallel-size-local [type=value_error]", "parallel"),
+        ("AssertionError: nobody ever wrote this of max_lora_rank", "lora"),
+        ("NotImplementedError: nobody ever wrote this of kv_transfer_config", "settings"),
+        ("KeyError: 'max_num_batched_tokens'", None),
+        ("ValueError: nobody ever wrote this of block_size", None),
+    ],
+)
+def test_an_unknown_error_that_names_a_flag_is_about_that_flag(line: str, cause: str | None) -> None:
+    assert toolkit.explain(line).cause == cause

@@ -60,7 +60,8 @@ def test_a_model_of_aws_image_with_its_data_in_s3(tmp_path: Path) -> None:
     assert "SAGEMAKER_REGION" in left_out(made)
     assert "MY_API_KEY" in left_out(made)
     assert "s3cr3t" not in made.path.read_text() + repr(made)
-    assert {finding.code for finding in made.findings} == {"lock.missing"}
+    # It has a switch for tools and no parser of their calls: vLLM does not start so.
+    assert {finding.code for finding in made.findings} == {"lock.missing", "engine.combination"}
 
 
 def test_where_it_is_hosted(tmp_path: Path) -> None:

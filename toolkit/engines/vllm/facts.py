@@ -148,6 +148,18 @@ def choices(flag: str, version: str) -> tuple[str, ...]:
     return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
 
 
+def any_case(flag: str) -> bool:
+    """Whether the parser takes its `choices` in capitals and with dashes, too."""
+    return flag in read("engines/vllm/values.json")["any_case"]
+
+
+def parsed(flag: str, version: str) -> Literal["int", "float", "json", "object", ""]:
+    """What that version's parser makes of the flag's text, an object in JSON for example; empty if not known."""
+    listing = read("engines/vllm/values.json")
+    kinds: Mapping[str, Literal["int", "float", "json", "object"]] = listing["parsed"]
+    return kinds.get(flag, "") if listing["version"] == version else ""
+
+
 def names(kind: str, version: str) -> tuple[str, ...]:
     """The names of that kind (names.json) that the version knows; empty for one that is not in the data."""
     listing = read("engines/vllm/names.json")

@@ -62,6 +62,27 @@ def misfits(flag: str, value: Any, version: str) -> Iterator[Misfit]:
         yield from _misfits(field, value, version, "")
 
 
+def listed(flag: str, version: str) -> tuple[Any, ...]:
+    """The choices that are declared for a flag, also where any text passes for its type; empty if none is known."""
+    field = _at(flag, version)
+    entry = _at(field, version) if isinstance(field, str) else None
+    return documents.fit(Declared, entry).choices if entry else ()
+
+
+def reads_as(kind: str, flag: str, value: Any, version: str) -> bool:
+    """Whether the parser can make an `int`, a `float`, `json` or an `object` of what the container gets as a text."""
+    if isinstance(value, list | bool) or value is None:
+        return True  # its form is another check's
+    made = _json(value) if isinstance(value, str) else value
+    if kind == "object":
+        return isinstance(made, Mapping)
+    if kind == "json":
+        return not isinstance(value, str) or made != value or value.startswith('"')
+    if isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value):
+        return flag in names("suffixed", version)
+    return isinstance(made, int if kind == "int" else int | float)
+
+
 def unlike(value: Any, choices: Sequence[Any], takes: str = "", key: str = "") -> Misfit:
     """The misfit of a value that is none of these choices."""
     near = difflib.get_close_matches(str(value), [str(choice) for choice in choices], n=1)

@@ -102,6 +102,7 @@ class OnVllm(EngineRules):
     scoring = SCORING
     # vLLM's inspection of a model class takes 8 s without its cache.
     cache_folders: Mapping[str, str] = {"VLLM_CACHE_ROOT": "vllm"}
+    length_variable = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
 
     def downloads(self, recipe: Recipe) -> Sequence[Download]:
         return downloads(recipe)

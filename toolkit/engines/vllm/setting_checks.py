@@ -18,6 +18,20 @@ from toolkit.recipe.schema import SpeculationSection
 
 RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-size", "enable-auto-tool-choice"
+# Flags that vLLM refuses without one of these (ParallelConfig, validate_parsed_serve_args, create_engine_config).
+_NEEDS = {
+    "enable-eplb": ("enable-expert-parallel",),
+    _TOOLS: ("tool-call-parser",),
+    "enable-log-outputs": ("enable-log-requests",),
+    "numa-bind-cpus": ("numa-bind",),
+    "numa-bind-nodes": ("numa-bind",),
+    "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
+    "data-parallel-hybrid-lb": ("data-parallel-size-local", "data-parallel-start-rank"),
+    "data-parallel-multi-port-external-lb": ("data-parallel-size",),
+    "data-parallel-external-lb": ("data-parallel-size", "data-parallel-rank"),
+}
+_ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
+_NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
 # Release notes of 0.25.0: "Model Runner V2 is now the default for all dense models" (pull request 44443).
 _V2_DENSE_MODELS_SINCE = "0.25.0"
@@ -51,7 +65,7 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags whose values vLLM refuses together (config/parallel.py, config/lora.py)."""
     args, size, context = recipe.engine.args, "tensor-parallel-size", "decode-context-parallel-size"
     ranks, share = _whole(args.get(size, 1)), _whole(args.get(context, 1))
-    if ranks and share and ranks % share:
+    if ranks and share and ranks % share and args.get("prefill-context-parallel-size", 1) == 1:
         message = f"`{context}: {share}` does not divide `{size}: {ranks}`"
         hint = f"Set one that divides {ranks}, or another `{size}`."
         yield Finding("engine.combination", message, f"engine.args.{context}", hint=hint)
@@ -60,6 +74,31 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         message = f"`max-cpu-loras: {kept}` is below `max-loras: {at_once}`"
         hint = f"Set it to {at_once} or more, or remove it."
         yield Finding("engine.combination", message, "engine.args.max-cpu-loras", hint=hint)
+    copies, here = _whole(args.get("data-parallel-size", 1)), _whole(args.get("data-parallel-size-local"))
+    if copies and here and here > copies:
+        message = f"`data-parallel-size-local: {here}` is more than `data-parallel-size: {copies}`"
+        hint = f"Set it to {copies} or less, or remove it."
+        yield Finding("engine.combination", message, "engine.args.data-parallel-size-local", hint=hint)
+    yield from _alone(recipe)
+
+
+def _alone(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on flags without another that they need, or without a GPU."""
+    args, on_gpu = recipe.engine.args, recipe.platform_rules.facts.has_instance_types
+    given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
+    for flag in dict.fromkeys(given):
+        needed = _NEEDS.get(flag, ())
+        if flag in _ON_GPU and not on_gpu:
+            message, hint = f"vLLM has no `{flag}` on a CPU", "Remove it."
+        elif needed and all(args.get(other, False) is False for other in needed):
+            names = " or ".join(f"`{other}`" for other in needed)
+            message, hint = f"`{flag}` needs {names}", "Add it, or remove this one."
+        else:
+            continue
+        yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
+    if args.get(_NSIGHT) is True and args.get("distributed-executor-backend") in (None, "mp", "uni"):
+        message, hint = f"`{_NSIGHT}` needs `distributed-executor-backend: ray`", "Add it, or remove this one."
+        yield Finding("engine.combination", message, f"engine.args.{_NSIGHT}", hint=hint)
 
 
 def _whole(value: Any) -> int | None:
@@ -174,13 +213,13 @@ def check_speculation(recipe: Recipe) -> Iterator[Finding]:
 
 def _flags(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Finding]:
     """Flags that vLLM refuses, or that have no effect, together with speculation (config/vllm.py)."""
-    args, has_model = recipe.engine.args, speculation.facts.kind != "text"
-    if args.get("enable-lora") and has_model:
+    args, kind = recipe.engine.args, speculation.facts.kind
+    if args.get("enable-lora") and kind != "text":
         message = "LoRA adapters change the target but not the drafter: fewer drafts are accepted"
         hint = "Serve fine-tunes without speculation, or measure with `toolkit prove`."
         yield Finding("engine.lora", message, "engine.args.enable-lora", hint=hint, severity="warning")
-    if args.get("kv-sharing-fast-prefill") and has_model:
-        message = "`kv-sharing-fast-prefill` cannot be combined with speculation"
+    if args.get("kv-sharing-fast-prefill") and kind not in ("text", "model"):
+        message = "`kv-sharing-fast-prefill` cannot be combined with drafters that read the target's hidden states"
         path = "engine.args.kv-sharing-fast-prefill"
         yield Finding("engine.fast-prefill", message, path, hint="Remove the flag.")
     for flag in recipe.drafting.not_with if recipe.drafting else ():

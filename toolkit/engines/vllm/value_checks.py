@@ -10,17 +10,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from toolkit.engines.vllm.facts import Risk, Takes, alias_of, choices, names, risky_flags, takes, variable_risk
-from toolkit.engines.vllm.fields import misfits, unlike
+from toolkit.engines.vllm.facts import (
+    Risk,
+    Takes,
+    alias_of,
+    any_case,
+    choices,
+    names,
+    parsed,
+    risky_flags,
+    takes,
+    variable_risk,
+)
+from toolkit.engines.vllm.fields import Misfit, listed, misfits, reads_as, unlike
 from toolkit.findings import Finding
+from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
 _CODE = "engine.flag-value"
+_PARSED = {"int": "a whole number", "float": "a number", "json": "a value in JSON", "object": "a mapping"}
 _PARSERS = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
 
 # vLLM makes its LoRAConfig, which has the bounds of these numbers, only where adapters are on.
@@ -47,11 +60,15 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
 
 def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
     """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
-    path, allowed = f"engine.args.{flag}", choices(flag, version)
-    alone = takes(flag) == "several" and isinstance(value, int | float)  # one value of those that it may have
+    path, allowed, kind = f"engine.args.{flag}", choices(flag, version), parsed(flag, version)
+    # One value of those that it may have.
+    alone = takes(flag) == "several" and isinstance(value, int | float | Mapping)
     wrong = [*misfits(flag, [value] if alone else value, version)]
-    if allowed and value not in allowed:
+    text = str(value).lower().replace("-", "_") if any_case(flag) else value
+    if allowed and text not in allowed:
         wrong.append(unlike(value, allowed))
+    elif kind and not wrong and not reads_as(kind, flag, value, version):
+        wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[kind]}."))
     for one in wrong:
         whole = ".".join(filter(None, (flag, one.key)))
         message = f"`{whole}` {one.what}, which vLLM {version} does not take"
@@ -72,6 +89,23 @@ def _parsers(recipe: Recipe) -> Iterator[Finding]:
             message = f"`{flag}` {wrong.what}, which vLLM {version} does not have"
             hint = f"{wrong.hint} One of a plugin needs `{plugin}`, too."
             yield Finding(_CODE, message, f"engine.args.{flag}", hint=hint)
+
+
+def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """A finding on a method that this version does not have; an image of one's own may bring one of any name.
+
+    Of a target that is quantized, the flag only has to agree with it (checks/models.py).
+    """
+    if target.config.get("quantization_config") or target.text_config.get("quantization_config"):
+        return
+    value, container = recipe.engine.args.get("quantization"), recipe.container
+    base = (container and container.base) or "vllm/vllm-openai:"
+    own_image = container and (container.dockerfile or container.wheels or not base.startswith("vllm/vllm-openai:"))
+    known = listed("quantization", recipe.engine.version)
+    if known and isinstance(value, str) and value.lower() not in (*known, "none") and not own_image:
+        wrong = unlike(value, known)
+        message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
+        yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
