@@ -151,12 +151,14 @@ class TrainingSection(Section):
     )
 
     def filled(self, method: str) -> Self:
-        """With the values of its preset, else of the method, for keys that are not written."""
-        values = {**_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
+        """With the values of its preset, else of the method, for keys that are not written; also for another method."""
+        usual = {key: type(self).model_fields[key].default for values in _OF_METHODS.values() for key in values}
+        values = {**usual, **_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
         written = self.model_fields_set
-        if written & {"epochs", "steps"}:
-            written = written | {"epochs", "steps"}
-        return self.edit(**{key: value for key, value in values.items() if key not in written})
+        held = written | {"epochs", "steps"} if written & {"epochs", "steps"} else written
+        filled = {key: value for key, value in values.items() if key not in held}
+        made: Self = self.model_construct(_fields_set=set(written), **{**dict(self), **filled})  # type: ignore[assignment]
+        return made
 
     @property
     def types(self) -> tuple[str, ...]:
