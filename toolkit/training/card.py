@@ -23,6 +23,11 @@ from toolkit.training.loop import Result
 from toolkit.version import __version__
 
 REPORT = "report.json"
+_KINDS = {
+    "p-eagle": "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass",
+    "eagle3": "EAGLE-3 (arXiv 2503.01840)",
+    "dflash": "DFlash (arXiv 2602.06036): all draft tokens from one pass, each beside all others",
+}
 _CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(encoding="utf-8")))
 
 
@@ -139,8 +144,6 @@ def _name_target(path: Path, job: TrainingJob) -> None:
 def card(report: Report, engine: TrainingEngine) -> str:
     """The model card, README.md, with every figure of the report."""
     revision = f", revision `{report.target_revision}`" if report.target_revision else ""
-    parallel = report.method == "p-eagle"
-    kind = "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass" if parallel else "EAGLE-3 (arXiv 2503.01840)"
     rows = [
         ("layers", report.layers),
         ("trained to depth", report.depth),
@@ -156,7 +159,7 @@ def card(report: Report, engine: TrainingEngine) -> str:
     ]
     return _CARD.format(
         **asdict(report),
-        kind=kind,
+        kind=_KINDS[report.method],
         revision=revision,
         rows=_table(rows),
         sources=_sources(report.by_source),

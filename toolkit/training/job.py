@@ -15,7 +15,7 @@ from toolkit.files import for_owner
 
 FILE = "job.json"
 
-Method = Literal["p-eagle", "eagle3"]
+Method = Literal["p-eagle", "eagle3", "dflash"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _AS_SERVED = (

@@ -43,14 +43,21 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
             "engine_args": dict(recipe.engine.args),
             "max_seconds": round(training.max_hours * 3600),
-            "compare": tuple(_compared(training, method) for method in recipe.compared),
+            "depth": _depth(recipe, training, recipe.method),
+            "compare": tuple(_compared(recipe, training, method) for method in recipe.compared),
         }
     )
 
 
-def _compared(training: TrainingSection, method: str) -> ComparedHead:
+def _compared(recipe: Recipe, training: TrainingSection, method: str) -> ComparedHead:
     own = training.filled(method)
-    return ComparedHead(method=cast(Method, method), layers=own.layers, depth=own.depth)
+    return ComparedHead(method=cast(Method, method), layers=own.layers, depth=_depth(recipe, own, method))
+
+
+def _depth(recipe: Recipe, training: TrainingSection, method: str) -> int:
+    """A DFlash block is drafted whole, in the length that was learned."""
+    assert recipe.speculation
+    return recipe.speculation.num_speculative_tokens if method == "dflash" else training.depth
 
 
 def training_key(recipe: Recipe) -> str:
