@@ -72,7 +72,8 @@ class DFlashLearner:
         # Behind the end nothing is learned, and nothing is right.
         learned = functional.pad(sequence.loss_mask[1:], (0, self.depths + 1))
         said = functional.pad(said_tokens(sequence), (0, self.depths), value=-1)
-        for some in torch.split(anchors, self.blocks_at_once):
+        # An answer shorter than a block has no anchor.
+        for some in torch.split(anchors, self.blocks_at_once) if len(anchors) else ():
             position = some[:, None] + depth
             logits = self._logits(sequence, some)
             with torch.no_grad():

@@ -100,6 +100,13 @@ def test_what_saves_time_on_a_cpu_leaves_the_gradients_as_they_are(head: DFlashD
     )
 
 
+def test_nothing_is_learned_of_an_answer_that_is_shorter_than_a_block(head: DFlashDraftModel) -> None:
+    learner = DFlashLearner(head, kl_div_loss, DEPTHS)
+    short = random_lesson(DEPTHS + 4)
+    assert learner.learn(short).count == 0
+    assert learner.evaluate(short).count > 0
+
+
 def test_every_token_of_an_answer_begins_a_block_when_a_head_is_evaluated(head: DFlashDraftModel) -> None:
     """Also the last ones, whose blocks reach beyond the end, where no draft is right."""
     sequence = random_lesson(TOKENS)
