@@ -167,7 +167,7 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
 def _job(recipe: Recipe) -> TrainingJob:
     """job.json with the pod's paths. Raises UsageError for data in S3, which pods do not read."""
     if recipe.compared:
-        hint = "Add: --platform local, or --platform sagemaker. Or train one after the other, each with its own recipe."
+        hint = "Compare on another platform: add --platform local, or --platform sagemaker."
         raise UsageError("a Job of a cluster trains one head, and compares none", hint=hint)
     job, training = training_job(recipe), section(recipe)
     if in_s3 := next((item for item in (*training.sources, recipe.target.model) if item.startswith("s3://")), None):
