@@ -30,7 +30,7 @@ TINY = catalogue_dir() / "tiny"
 TARGET = TINY / "models" / "target"
 DRAFTED, TOKENS = 5, 96
 HEADS = (ComparedHead(method="p-eagle", layers=1, depth=6), ComparedHead(method="dflash", layers=1, depth=DRAFTED))
-METHODS = [head.method for head in HEADS]
+METHODS: list[str] = [head.method for head in HEADS]
 
 
 @pytest.fixture(scope="module")

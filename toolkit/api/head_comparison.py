@@ -123,8 +123,8 @@ class HeadComparison:
 
 
 def compare_heads(folder: Path, reports: Mapping[str, Mapping[str, Any]], target: ModelFacts | None) -> HeadComparison:
-    """The heads in folders of their methods' names, with their reports. Raises documents.Unfit, UnreadableModel."""
-    read = {method: documents.fit(_Report, dict(report)) for method, report in reports.items()}
+    """The heads in folders of their methods' names, with their reports. Raises ToolkitError."""
+    read = {method: _read(method, report) for method, report in reports.items()}
     heads = [_figures(method, report, folder / method, target) for method, report in read.items()]
     if any(head.read_share is None for head in heads):  # then none of them is compared by it
         heads = [replace(head, read_share=None) for head in heads]
@@ -136,6 +136,13 @@ def compare_heads(folder: Path, reports: Mapping[str, Mapping[str, Any]], target
         for other in others
     }
     return HeadComparison(tuple(heads), ratios)
+
+
+def _read(method: str, report: Mapping[str, Any]) -> _Report:
+    try:
+        return documents.fit(_Report, dict(report))
+    except documents.Unfit as error:
+        raise ToolkitError(f"report.json of the {method} head is not a report: {error}") from error
 
 
 def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None) -> HeadFigures:

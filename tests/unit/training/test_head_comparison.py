@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from toolkit.api.head_comparison import HeadComparison, compare_heads
+from toolkit.errors import ToolkitError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
 
@@ -105,3 +106,9 @@ def test_the_document_has_what_the_table_says() -> None:
     document = compared({"eagle3": report(UNEVEN), "p-eagle": report(UNEVEN)}).to_dict()
     assert set(document) == {"heads", "best", "is_sure", "ratios", "verdict"}
     assert {"method", "acceptance_length", "bytes", "train_seconds", "expected_speed"} <= set(document["heads"][0])
+
+
+def test_a_report_that_lacks_its_conversations_is_said_to_be_none() -> None:
+    reports = {"eagle3": report(UNEVEN), "p-eagle": {**report(UNEVEN), "by_conversation": "none"}}
+    with pytest.raises(ToolkitError, match=r"report\.json of the p-eagle head is not a report: "):
+        compared(reports)

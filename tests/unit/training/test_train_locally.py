@@ -19,6 +19,7 @@ import toolkit
 from toolkit.api import training
 from toolkit.api.checking import check
 from toolkit.api.outside import Outside
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import require
 from toolkit.cli import make_commands
@@ -59,7 +60,7 @@ class Desk:
     def trainer(self) -> LocalTrainer:
         return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
 
-    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> training.TrainingRun:
+    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> TrainingRun:
         outside = Outside(open_trainer=lambda *_: trainer or self.trainer())
         return training.train(self.recipe, _outside=outside, **{"progress": Silent(), **more})
 
@@ -360,7 +361,7 @@ def test_data_that_is_not_there_yet_is_asked_for_when_it_trains_and_not_when_it_
 METHODS = ("p-eagle", "eagle3")
 
 
-def compare(desk: Desk, **more: Any) -> training.TrainingRun:
+def compare(desk: Desk, **more: Any) -> TrainingRun:
     """The shipped heads, of which EAGLE-3's is accepted a little more, and reads seven times as much."""
     reports = {
         method: {
@@ -440,9 +441,7 @@ def test_every_method_that_is_compared_is_checked_with_the_values_that_are_its_o
     assert "a head trained to depth 7 cannot draft 8 tokens" in str(caught.value)
 
 
-def test_the_command_says_which_to_take_and_how(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_which_to_take(desk: Desk) -> None:
     found = compare(desk)
     shown = make_commands._run_text(found)
     assert "method   tokens a step" in shown
