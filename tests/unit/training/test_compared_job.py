@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_amid_training
@@ -70,6 +71,19 @@ def test_each_head_is_the_one_that_a_job_of_its_own_trains(
     for report in reports:
         del report["seconds"]
     assert reports[0] == reports[1]
+
+
+def test_a_dflash_head_is_written_as_its_authors_write_theirs_without_what_is_the_targets(compared: Path) -> None:
+    """Each block sees all of itself: vLLM takes that from the lack of `causal`."""
+    config = json.loads((compared / "head" / "dflash" / "config.json").read_text())
+    assert config["architectures"] == ["DFlashDraftModel"]
+    assert config["dflash_config"] == {"mask_token_id": 3, "target_layer_ids": [1, 2, 4]}
+    assert (config["block_size"], config["num_hidden_layers"], config["model_type"]) == (3, 2, "qwen3")
+    assert "speculators_config" not in config
+    with safe_open(compared / "head" / "dflash" / "model.safetensors", framework="pt") as file:
+        names = set(file.keys())
+    assert {"fc.weight", "hidden_norm.weight", "norm.weight", "layers.1.self_attn.q_norm.weight"} <= names
+    assert not [name for name in names if name.startswith(("verifier_", "embed_tokens", "lm_head"))]
 
 
 def test_samples_and_states_are_made_once(compared: Path) -> None:
