@@ -177,7 +177,7 @@ def _format(draft: _Draft) -> tuple[str, Callable[[_Draft], bool]]:
 def _from_speculators(draft: _Draft) -> bool:
     kind, layer = draft.config["speculators_model_type"], draft.config.get("transformer_layer_config")
     if kind not in ("eagle3", "peagle"):
-        edit = "Only `eagle3` and `peagle` heads can be converted."
+        edit = "Only `eagle3`, `peagle` and `dflash` heads can be converted."
         raise draft.cannot(f"`speculators_model_type` is `{kind}`", edit)
     if not isinstance(layer, dict):
         edit = "Export the head again with speculators 0.6 or newer."
