@@ -23,7 +23,7 @@ import toolkit
 from toolkit.api.improvement import improve
 from toolkit.api.measuring import bench
 from toolkit.api.steps import Steps
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError

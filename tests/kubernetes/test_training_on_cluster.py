@@ -21,8 +21,8 @@ from standin_store import Key
 
 import toolkit
 from toolkit.api.outside import Outside
-from toolkit.api.training import TrainingRun
 from toolkit.api.training import train as train_with
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed

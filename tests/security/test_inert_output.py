@@ -31,7 +31,7 @@ from toolkit.api.fitting import Fits
 from toolkit.api.improvement import Improvement, ImprovementPlan
 from toolkit.api.listing import Listing
 from toolkit.api.proposing import NewRecipe
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.diagnose import Explanation
 from toolkit.apply.progress import PlainProgress, TerminalProgress, default_progress
 from toolkit.apply.waiter import EndpointStatus, LogLine

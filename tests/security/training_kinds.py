@@ -18,7 +18,8 @@ from torch import Tensor
 
 from tests.unit.training.heads import VOCAB, job_for
 from toolkit.api.served_card import with_served
-from toolkit.api.training import REPORT, TrainingRun, _told
+from toolkit.api.training import REPORT, _told
+from toolkit.api.training_run import TrainingRun
 from toolkit.documents import parse
 from toolkit.recipe.content import CARD
 from toolkit.training import checkpoint, progress

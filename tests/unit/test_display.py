@@ -15,7 +15,7 @@ from toys import ToyBox
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.listing import Listing
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.generation import Acceptance, Generation
 from toolkit.endpoint.platform import Deployed

@@ -18,7 +18,8 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.head_trial import OnVariant, OwnEndpoint
 from toolkit.api.steps import STEPS, Steps
 from toolkit.api.traffic import Attempt, Traffic, last_attempt, read_traffic
-from toolkit.api.training import TrainingRun, train_plan
+from toolkit.api.training import train_plan
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
 from toolkit.errors import UsageError

@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from toolkit.api.outside import OUTSIDE, Outside
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.files import write_whole

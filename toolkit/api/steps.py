@@ -11,7 +11,8 @@ from toolkit.api.endpoint import Endpoint
 from toolkit.api.handles import connect
 from toolkit.api.measuring import bench
 from toolkit.api.removal import destroy
-from toolkit.api.training import TrainingRun, train
+from toolkit.api.training import train
+from toolkit.api.training_run import TrainingRun
 from toolkit.measure.report import BenchReport
 
 _measure = partial(bench, _track=False)  # whoever measures several tracks them as one

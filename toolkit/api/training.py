@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from toolkit import documents
 from toolkit.api import jobs
 from toolkit.api.context import complete_recipe, read_lock_of
+from toolkit.api.head_comparison import compare_heads
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.api.tracking import find_trackers, train_metrics
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import check, require
 from toolkit.checks.training_hours import expected
 from toolkit.checks.training_memory import require_memory
-from toolkit.display import card, facts
 from toolkit.errors import PlatformError, RecipeError, ToolkitError, UsageError
 from toolkit.files import write_whole
 from toolkit.loading import RecipeLike, load, on_platform
@@ -29,15 +31,15 @@ from toolkit.memory import has_gpu
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
 from toolkit.recipe.content import CARD, manifest, manifest_digest
-from toolkit.recipe.edit import with_section, without_key
+from toolkit.recipe.edit import with_section, with_speculation, without_key
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import from_folder
-from toolkit.recipe.trained import as_trained
+from toolkit.recipe.trained import as_compared, as_trained, with_method
+from toolkit.recipe.training_schema import TRAINED_METHODS
 from toolkit.registry import rules_of, session_of
-from toolkit.text import inert
 from toolkit.training.plan import section
 
 if TYPE_CHECKING:
@@ -45,49 +47,21 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, TrainingPlatform
 
 _T = TypeVar("_T")
-_ENDED = {"flat": "what it learned no longer raised its acceptance length", "time": "training.max_hours was over"}
+BEST = "best"
+"""Of the heads that are compared, whichever is."""
+
 REPORT = "report.json"
 """In the head's folder: what was measured while it was trained."""
 
 
-@dataclass(frozen=True)
-class TrainingRun:
-    """A head that was trained. `status` is `trained`, `reused` (by an earlier run) or `training` (not waited for).
-
-    `head` is where it lies, `metrics` what the job measured on held-out data, `card` its model card as the job wrote
-    it; all are empty while it trains.
-    """
-
-    recipe: str
-    platform: str
-    job: str
-    status: str
-    head: str = ""
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    card: str = ""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON document of `toolkit train --json`."""
-        return asdict(self)
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Names and texts of its facts."""
-        texts = [("job", f"{self.job} on {self.platform}"), ("status", self.status), ("head", self.head)]
-        return [(name, text) for name, text in (*texts, *_figures(self.metrics)) if text]
-
-    def __repr__(self) -> str:
-        return inert("\n".join([f"<TrainingRun {self.recipe}>", *(f"  {name}: {text}" for name, text in self.rows())]))
-
-    def _repr_html_(self) -> str:
-        return card(self.recipe, facts(self.rows()), tone="good" if self.head else "fair")
-
-
-def train_plan(recipe: RecipeLike, *, platform: str | None = None, discount_percent: float = 0.0) -> Plan:
+def train_plan(
+    recipe: RecipeLike, *, platform: str | None = None, compare: Sequence[str] = (), discount_percent: float = 0.0
+) -> Plan:
     """What `train` would do. Reads only; without AWS credentials for an account that holds nothing.
 
     `discount_percent` comes off the list price, as with a savings plan.
     """
-    loaded = replace(_trainable(recipe, platform), discount_percent=discount_percent)
+    loaded = replace(_trainable(recipe, platform, compare), discount_percent=discount_percent)
     session = session_of(loaded.platform.name)
     opened = session.trainer(session.scope(loaded)) if session.can_be_asked() else None
     if opened is None:
@@ -99,6 +73,8 @@ def train(
     recipe: RecipeLike,
     *,
     platform: str | None = None,
+    compare: Sequence[str] = (),
+    take: str | None = None,
     overwrite: bool = False,
     wait: bool = True,
     progress: Progress | None = None,
@@ -109,9 +85,15 @@ def train(
     """Train the recipe's head, and put it where `speculation.model` names it, once its checks pass.
 
     Done already, it does nothing; interrupted, it goes on from the last checkpoint. A head that is there from elsewhere
-    is an error, unless `overwrite`. `again` is the command that goes on after an interruption, by default
-    `toolkit train`. A head that was trained is a run where the environment names a tracker (tracking.py). `session` is
-    an AWS session to use instead of the environment's.
+    is an error, unless `overwrite`.
+
+    With the methods of `compare` a head of each is trained on the same data, for as long, and which is best is in the
+    run's `comparison`; they stay in the job, and nothing changes, unless `take` names the method, or is `best`: that
+    head is put where the recipe names it, and the recipe says its method.
+
+    `again` is the command that goes on after an interruption, by default this call as a command. A head that was
+    trained is a run where the environment names a tracker (tracking.py). `session` is an AWS session to use instead of
+    the environment's.
 
     Raises UsageError for a recipe without `training`, RecipeError (also for a head that fails its checks, which is put
     nowhere), ApplyError or TrainingJobFailed.
@@ -119,13 +101,14 @@ def train(
     progress = progress or default_progress()
     trackers = find_trackers(progress)
     with progress.stage("check"):
-        loaded = _trainable(recipe, platform)
+        loaded = _trainable(recipe, platform, compare)
+        _require_takeable(loaded, take)
     opened = _outside.open_trainer(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)
     (job,) = jobs.jobs_of(plan)
-    if job.verb != "reuse" and not overwrite:
+    if job.verb != "reuse" and not overwrite and (take or not compare):
         _require_free(complete)
     if job.verb == "create" and not complete.platform_rules.facts.has_instance_types and not has_gpu():
         _require_memory(complete, _outside.free_bytes(), progress)
@@ -133,17 +116,32 @@ def train(
     run = TrainingRun(str(loaded.path), loaded.platform.name, job.name, "training")
     if not wait:
         return run
-    options = f"{f' --platform {platform}' if platform else ''}{' --overwrite' if overwrite else ''}"
-    again = again or f"toolkit train {loaded.path}{options}"
+    options = [
+        *(("--platform", platform) if platform else ()),
+        *(("--compare", ",".join(compare)) if compare else ()),
+        *(("--take", take) if take else ()),
+        *(("--overwrite",) if overwrite else ()),
+    ]
+    again = again or shlex.join(["toolkit", "train", str(loaded.path), *options])
     jobs.wait_for(plan, opened, progress, stage="train", again=again, done="has trained")
-    metrics, text = _deliver(complete, job, opened, overwrite, progress)
-    _name_head(load(recipe), complete, progress)
-    status = "reused" if job.verb == "reuse" else "trained"
-    run = replace(run, status=status, head=str(complete.drafter), metrics=metrics, card=text)
-    if status == "trained":
-        parameters = {"recipe": loaded.name, "job": job.name, **section(complete).model_dump(exclude_none=True)}
-        curve = metrics.get("evaluations", ())
-        trackers.log(f"train {loaded.name}", parameters, train_metrics(metrics), run.to_dict(), curve)
+    run = replace(run, status="reused" if job.verb == "reuse" else "trained")
+    with _fetched(complete, job, opened, progress, beside=bool(take or not compare)) as folder:
+        made = _made(complete, folder)
+        taken = made
+        if compare:
+            reports = {one.recipe.method: one.metrics for one in made}
+            run = replace(run, comparison=compare_heads(folder, reports, _target_facts(complete)))
+            taken = [one for one in made if one.recipe.method == (run.best if take == BEST else take)]
+        for one in taken:
+            _deliver(one, job, opened, overwrite, progress)
+            _name_head(load(recipe), one.recipe, progress)
+            run = replace(run, head=str(one.recipe.drafter), metrics=one.metrics, card=one.card)
+    if run.status == "trained":
+        for one in made:
+            name = f"train {loaded.name}{f' {one.recipe.method}' if compare else ''}"
+            parameters = {"recipe": loaded.name, "job": job.name, **section(one.recipe).model_dump(exclude_none=True)}
+            curve = one.metrics.get("evaluations", ())
+            trackers.log(name, parameters, train_metrics(one.metrics), run.to_dict(), curve)
     return run
 
 
@@ -162,11 +160,29 @@ def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: 
     return f"a training job: {hourly:.2f} $/h{less}, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
 
 
-def _trainable(recipe: RecipeLike, platform: str | None) -> Recipe:
+def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] = ()) -> Recipe:
     loaded = as_trained(on_platform(load(recipe), platform))
-    section(loaded)
-    require(loaded, to_train=True)
-    return loaded
+    training = section(loaded)
+    if not compare:
+        require(loaded, to_train=True)
+        return loaded
+    known = ", ".join(f"`{method}`" for method in TRAINED_METHODS)
+    if len(set(compare)) < 2 or not set(compare) <= set(TRAINED_METHODS):
+        hint = f"Heads can be trained of {known}: --compare {','.join(TRAINED_METHODS)}"
+        raise UsageError(f"`{','.join(compare)}` are not two or more methods to compare", hint=hint)
+    if training.start_from:
+        hint = "Remove it for the comparison, or train the one method that it is for."
+        raise UsageError(f"{loaded.path}: training.start_from is a head of one method", hint=hint)
+    for method in compare:
+        require(with_method(loaded, method), to_train=True)
+    return as_compared(loaded, compare)
+
+
+def _require_takeable(recipe: Recipe, take: str | None) -> None:
+    if take not in (None, BEST, *recipe.compared) or (take and not recipe.compared):
+        named = ", ".join((BEST, *recipe.compared))
+        hint = f"Take one of: {named}." if recipe.compared else f"Compare first: --compare {','.join(TRAINED_METHODS)}"
+        raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
@@ -238,36 +254,70 @@ def _require_memory(recipe: Recipe, free: int, progress: Progress) -> None:
         require_memory(recipe, target, free, progress.say)
 
 
-def _deliver(
-    recipe: Recipe, job: Action, platform: TrainingPlatform, overwrite: bool, progress: Progress
-) -> tuple[Mapping[str, Any], str]:
-    """Put the head that the job made where the recipe names it, after its checks; what was measured, and its card."""
+@dataclass(frozen=True)
+class _Made:
+    """A head that the job made, fetched to `folder`: what was measured, and its card; the recipe has its method."""
+
+    recipe: Recipe
+    folder: Path
+    metrics: Mapping[str, Any]
+    card: str
+
+
+@contextmanager
+def _fetched(
+    recipe: Recipe, job: Action, platform: TrainingPlatform, progress: Progress, *, beside: bool
+) -> Iterator[Path]:
+    """What the job made, `beside` where it is to be put, for as long as the context is open."""
+    assert recipe.drafter
+    with _scratch(recipe.drafter.folder if beside else None) as folder:
+        with progress.stage("fetch the heads" if recipe.compared else "fetch the head"):
+            platform.fetch_head(job.request, folder)
+        yield folder
+
+
+def _made(recipe: Recipe, fetched: Path) -> list[_Made]:
+    """The head, or those that are compared."""
+    heads = {fetched / method: with_method(recipe, method) for method in recipe.compared} or {fetched: recipe}
+    return [
+        _Made(
+            own,
+            folder,
+            _told(folder / REPORT, "report", partial(documents.parse, dict[str, Any]), {}),
+            _told(folder / CARD, "model card", partial(bytes.decode, errors="replace"), ""),
+        )
+        for folder, own in heads.items()
+    ]
+
+
+def _deliver(made: _Made, job: Action, platform: TrainingPlatform, overwrite: bool, progress: Progress) -> None:
+    """Put a head where the recipe names it, after its checks."""
+    recipe, fetched = made.recipe, made.folder
     assert recipe.drafter
     destination = recipe.drafter.folder
-    with _beside(destination) as fetched:
-        with progress.stage("fetch the head"):
-            platform.fetch_head(job.request, fetched)
-        with progress.stage("check the head"):
-            _require_fit(recipe, fetched)
-        metrics: dict[str, Any] = _told(fetched / REPORT, "report", partial(documents.parse, dict[str, Any]), {})
-        text = _told(fetched / CARD, "model card", partial(bytes.decode, errors="replace"), "")
-        if destination is None:
-            with progress.stage(f"copy the head to {recipe.drafter}"):
-                platform.put_head(fetched, str(recipe.drafter), progress)
-                _lock_head(recipe, fetched)
-        elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
-            if not overwrite:
-                _require_free(recipe)
-            platform.publish_head(job.request, destination.name)
-            _replace(destination, fetched)
-    return metrics, text
+    with progress.stage("check the head"):
+        _require_fit(recipe, fetched)
+    if destination is None:
+        with progress.stage(f"copy the head to {recipe.drafter}"):
+            platform.put_head(fetched, str(recipe.drafter), progress)
+            _lock_head(recipe, fetched)
+    elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
+        if not overwrite:
+            _require_free(recipe)
+        platform.publish_head(job.request, destination.name)
+        _replace(destination, fetched)
 
 
 def _name_head(written: Recipe, trained: Recipe, progress: Progress) -> None:
-    """Have the file of a recipe that served without the head say in `speculation` that the head drafts now."""
-    if written.training is None or written.training.head is None:
-        return
+    """Have the file of a recipe that served without the head, or with another method, say that the head drafts now."""
+    assert written.training
     assert trained.speculation is not None
+    if written.training.head is None:
+        if written.method != trained.method:
+            text = with_speculation(written.path.read_text(encoding="utf-8"), {"method": trained.method})
+            write_whole(written.path, text)
+            progress.say(f"{written.path} drafts with method {trained.method} now, in place of {written.method}")
+        return
     assert trained.drafter is not None
     tokens, folder = trained.speculation.num_speculative_tokens, trained.drafter.folder
     model = from_folder(written.path.parent, folder) if folder else str(trained.drafter)
@@ -298,7 +348,7 @@ def _require_fit(recipe: Recipe, head: Path) -> None:
 
 
 @contextmanager
-def _beside(destination: Path | None) -> Iterator[Path]:
+def _scratch(destination: Path | None) -> Iterator[Path]:
     """A new folder on the destination's disk, so that moving it there is one step; it is removed in the end."""
     try:
         parent = destination.parent if destination else None
@@ -338,14 +388,3 @@ def _told(file: Path, what: str, read: Callable[[bytes], _T], without: _T) -> _T
         return without
     except documents.Unfit as error:
         raise ToolkitError(f"{file.name} of the trained head is not a {what}: {error}") from error
-
-
-def _figures(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Single numbers and lists of them, as text; first why the training ended before its last step."""
-    shown = [("ended early", why) for ended, why in _ENDED.items() if metrics.get("ended") == ended]
-    for name, value in metrics.items():
-        numbers = value if isinstance(value, list) else [value]
-        if numbers and all(isinstance(number, int | float) for number in numbers):
-            texts = (f"{number:,}" if isinstance(number, int) else f"{number:.4g}" for number in numbers)
-            shown.append((name.replace("_", " "), " ".join(texts)))
-    return shown

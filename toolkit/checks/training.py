@@ -47,7 +47,7 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         return
     if recipe.method not in TRAINED_METHODS:
         message = f"`training` makes a head, and method `{recipe.method}` has none"
-        hint = f"Set `method: {TRAINED_METHODS[0]}` or `{TRAINED_METHODS[1]}`, or remove `training`; or say in it "
+        hint = f"Set `method` to one of {', '.join(TRAINED_METHODS)}, or remove `training`; or say in it "
         hint += "where the head is put until it serves: `head: ./FOLDER`."
         yield Finding("training.method", message, "speculation.method", hint=hint)
         return
@@ -72,6 +72,8 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
     """P-EAGLE trains to a greater depth than it drafts (arXiv 2602.01469: K_train 8 for K 5)."""
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
+    if recipe.method == "dflash":  # what it learns are the blocks that it drafts
+        return
     if training.depth < tokens:
         message = f"a head trained to depth {training.depth} cannot draft {tokens} tokens (num_speculative_tokens)"
         hint = f"Set `depth: {tokens + 1}` or more, or fewer speculative tokens."
@@ -118,10 +120,7 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
         message = f"the head in `start_from` has {layers} layers, and `layers` is {training.layers}"
         hint = f"Set `layers: {layers}`, or remove `start_from`."
         yield Finding("training.start-from", message, "training.layers", hint=hint)
-    if head.tensors and ("mask_hidden" in head.tensors) != bool(
-        recipe.speculation and recipe.speculation.facts.parallel
-    ):
-        other = next(method for method in TRAINED_METHODS if method != recipe.method)
+    if head.tensors and (other := _method_of(head)) != recipe.method:
         message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
         yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")
     if target is None:
@@ -135,6 +134,12 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
     if size != target.hidden_size:
         message = f"the head in `start_from` is for hidden size {size}, and the target's is {target.hidden_size}"
         yield Finding("training.start-from", message, "training.start_from", hint="Start from another head, or anew.")
+
+
+def _method_of(head: ModelFacts) -> str:
+    if "mask_hidden" in (head.tensors or ()):
+        return "p-eagle"
+    return "dflash" if "dflash_config" in head.config else "eagle3"
 
 
 def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:

@@ -84,7 +84,9 @@ def _hours(
 ) -> float:
     shape, active = shape_of(target), active_parameters(target)
     epochs = training.steps * training.batch_tokens / tokens if training.steps else training.epochs or EPOCHS
-    learned = head_parameters(shape, training) - shape.vocabulary * shape.hidden
+    heads = [training.filled(method) for method in recipe.compared] or [training]
+    embedding = shape.vocabulary * shape.hidden
+    learned = sum((head_parameters(shape, head) - embedding) * kept_positions(head) for head in heads)
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
     times_read = epochs if parts > 1 else 1
@@ -92,7 +94,7 @@ def _hours(
     # Every machine reads all that it learns from; what they learn is divided.
     seconds += 2 * active * tokens * times_read / (reading * _SHARES[guess])
     learning = peak * instance.accelerator_count * training.machine_count
-    seconds += 6 * learned * tokens * epochs * kept_positions(training) / (learning * _SHARES[guess])
+    seconds += 6 * learned * tokens * epochs / (learning * _SHARES[guess])
     if training.responses == "target":
         seconds += 2 * active * tokens / (reading * _ANSWERING_SHARES[guess])
     return seconds / _SECONDS

@@ -15,13 +15,14 @@ from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer, confirm, lines, next_step, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
+from toolkit.cli.table import paragraphs, table
 from toolkit.engines import registry as engine_registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolkit.api.endpoint import Endpoint
-    from toolkit.api.training import TrainingRun
+    from toolkit.api.training_run import TrainingRun
     from toolkit.findings import Finding
     from toolkit.measure.report import BenchReport
     from toolkit.planning.plan import Action
@@ -40,6 +41,22 @@ def train(
         bool, typer.Option("--overwrite", help="Replace a head that lies where this one is to be put.")
     ] = False,
     wait: Annotated[bool, typer.Option(help="Return only when the head is trained.")] = True,
+    compare: Annotated[
+        str,
+        typer.Option(
+            "--compare",
+            help="Train a head of each of these methods on the same data, for as long, and say which is best.",
+            metavar="METHOD,…",
+        ),
+    ] = "",
+    take: Annotated[
+        str | None,
+        typer.Option(
+            "--take",
+            help="With --compare: put the head of this method there, or that of the `best`, and name it in the recipe.",
+            metavar="METHOD",
+        ),
+    ] = None,
     deploy: Annotated[
         bool,
         typer.Option("--deploy", help="Then deploy it with its baseline, prove that it pays, and say so in its card."),
@@ -65,7 +82,10 @@ def train(
 
     if arm and not deploy:
         raise typer.BadParameter("--arm is measured beside the served head: add --deploy")
-    planned = training.train_plan(recipe, platform=platform, discount_percent=discount)
+    methods = [method.strip() for method in compare.split(",") if method.strip()]
+    if deploy and methods and not take:
+        raise typer.BadParameter("--compare leaves all heads in their job: add --take best, or leave out --deploy")
+    planned = training.train_plan(recipe, platform=platform, compare=methods, discount_percent=discount)
     if dry_run:
         answer(planned.to_dict(), as_json, lambda: plan_text(planned))
         return
@@ -73,16 +93,35 @@ def train(
     cost = training.price(recipe, platform=platform, discount_percent=discount)
     if cost and jobs.starts_job(planned):
         confirm(f"This starts {cost}. Go on?", yes)
+    there = ("--platform", platform) if platform else ()
+    comparing = ("--compare", ",".join(methods)) if methods else ()
     given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}
     arms = [part for one in arm or () for part in ("--arm", one)]
-    options = [*(("--platform", platform) if platform else ()), *(option for option, on in given.items() if on), *arms]
+    taking = ("--take", take) if take else ()
+    options = [*there, *comparing, *taking, *(option for option, on in given.items() if on), *arms]
     again = shlex.join(["toolkit", "train", recipe, *options])
-    run = training.train(recipe, platform=platform, overwrite=overwrite, wait=wait or deploy, again=again)
+    run = training.train(
+        recipe, platform=platform, compare=methods, take=take, overwrite=overwrite, wait=wait or deploy, again=again
+    )
     if deploy:
         _deploy(recipe, platform, run, arm or (), yes, as_json)
         return
-    then = ("deploy", recipe, *(("--platform", platform) if platform else ()), "--baseline")
-    answer(run.to_dict(), as_json, lambda: lines(run.rows()), then=then if run.head else ())
+    then: Sequence[str] = ("deploy", recipe, *there, "--baseline") if run.head else ()
+    if run.best and not run.head:
+        then = ("train", recipe, *there, *comparing, "--take", run.best)
+    answer(run.to_dict(), as_json, lambda: _run_text(run), then=then)
+
+
+def _run_text(run: TrainingRun) -> str:
+    """What came of it, and of heads that were compared the table and which to take."""
+    from toolkit.api.head_comparison import COLUMNS, NOTE
+    from toolkit.measure.wording import drop_empty_columns
+
+    found = lines(run.rows())
+    if run.comparison is None:
+        return found
+    columns, rows = drop_empty_columns(COLUMNS, [head.cells() for head in run.comparison.heads])
+    return "\n\n".join([found, table(columns, rows), paragraphs([NOTE, run.comparison.verdict])])
 
 
 def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[str], yes: bool, as_json: bool) -> None:
@@ -98,7 +137,7 @@ def _deploy(recipe: str, platform: str | None, run: TrainingRun, arms: Sequence[
         return report
 
     if not as_json:
-        print(lines(run.rows()), end="\n\n")  # noqa: T201
+        print(_run_text(run), end="\n\n")  # noqa: T201
     endpoint = toolkit.deploy(recipe, platform=platform, baseline=True, approve=None if yes else approve_price)
     finish(endpoint, as_json=as_json, also={"training": run.to_dict()}, prove=prove)
 

@@ -56,8 +56,9 @@ class Recipe:
     `baseline_of` is what a baseline leaves out: some engines need their flags to be alike. No recipe file can say
     `candidate`, what `toolkit improve` tries beside `speculation`; `synthetic_acceptance_length`, with which the engine
     accepts drafts by chance, that many tokens a step on average, so that answers are garbage at the speed of such a
-    drafter; or `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
-    CloudFormation. `left_open` are the keys that the file leaves open, `chosen` says what was taken for them and why.
+    drafter; `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
+    CloudFormation; or `compared`, the methods of which one training job makes a head each. `left_open` are the keys
+    that the file leaves open, `chosen` says what was taken for them and why.
     What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
@@ -95,6 +96,7 @@ class Recipe:
     synthetic_acceptance_length: float | None = None
     discount_percent: float = 0.0
     one_data_source: bool = False
+    compared: tuple[str, ...] = ()
     left_open: frozenset[str] = field(repr=False, default=frozenset())
     chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from toolkit.recipe.recipe import Recipe
@@ -21,3 +22,17 @@ def as_trained(recipe: Recipe) -> Recipe:
     )
     drafting = section.edit(method=method, model=training.head, num_speculative_tokens=tokens)
     return replace(recipe, training=training.edit(head=None), speculation=drafting)
+
+
+def as_compared(recipe: Recipe, methods: Iterable[str]) -> Recipe:
+    """A trained recipe with a head of each of these methods in place of its own, each by its method's defaults."""
+    compared = tuple(method for method in TRAINED_METHODS if method in methods)
+    return replace(with_method(recipe, compared[0]), compared=compared)
+
+
+def with_method(recipe: Recipe, method: str) -> Recipe:
+    """A trained recipe with another method of its head, and what `training` has for that by default."""
+    assert recipe.speculation
+    assert recipe.training
+    speculation, training = recipe.speculation.edit(method=method), recipe.training.filled(method)
+    return replace(recipe, speculation=speculation, training=training)

@@ -22,13 +22,14 @@ DataSource = Annotated[
 # The user's key for it is not in it: recipes are shown and shared.
 Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https?://[^\s@]+)$")]
 
-TRAINED_METHODS = ("p-eagle", "eagle3")
+TRAINED_METHODS = ("p-eagle", "eagle3", "dflash")
 
 EPOCHS = 3
 """Without a word of the recipe."""
 
 # EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
-_OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}}
+# DFlash heads have five layers (arXiv 2602.06036).
+_OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}, "dflash": {"layers": 5}}
 
 # `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %.
 # `tiny`: what the tiny pair's heads are trained with. `quick`: a smaller head, half as long sequences, one epoch.
@@ -104,11 +105,12 @@ class TrainingSection(Section):
         "million tokens a step, for several large GPUs); `quick`, to see that it works: one layer, one epoch of "
         "sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million parameters",
     )
-    layers: PositiveInt = Field(4, description="decoder layers of the head; default: 4, of `eagle3` 1")
+    layers: PositiveInt = Field(4, description="decoder layers of the head; default: 4, of `eagle3` 1, of `dflash` 5")
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
         8,
         description="draft tokens that the head learns to predict; of P-EAGLE more than "
-        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7",
+        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7; not read of `dflash`, which learns the blocks "
+        "that it drafts",
     )
     draft_vocab_size: PositiveInt | None = Field(
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
@@ -151,12 +153,14 @@ class TrainingSection(Section):
     )
 
     def filled(self, method: str) -> Self:
-        """With the values of its preset, else of the method, for keys that are not written."""
-        values = {**_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
+        """With the values of its preset, else of the method, for keys that are not written; also for another method."""
+        usual = {key: type(self).model_fields[key].default for values in _OF_METHODS.values() for key in values}
+        values = {**usual, **_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
         written = self.model_fields_set
-        if written & {"epochs", "steps"}:
-            written = written | {"epochs", "steps"}
-        return self.edit(**{key: value for key, value in values.items() if key not in written})
+        held = written | {"epochs", "steps"} if written & {"epochs", "steps"} else written
+        filled = {key: value for key, value in values.items() if key not in held}
+        made: Self = self.model_construct(_fields_set=set(written), **{**dict(self), **filled})  # type: ignore[assignment]
+        return made
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -78,6 +78,15 @@ def active_bytes(facts: ModelFacts) -> float:
     return sum(_stored_bytes(tensor) * (share if "experts" in name else 1.0) for name, tensor in tensors)
 
 
+def read_bytes(facts: ModelFacts) -> float:
+    """Size of the large tensors that are read whole for one token. Raises ToolkitError for a config without sizes.
+
+    In an embedding that is no output layer as well, a row is looked up.
+    """
+    shape = shape_of(facts)
+    return active_bytes(facts) - (0 if shape.tied else _stored_bytes(expected_tensors(shape)["embed_tokens.weight"]))
+
+
 def active_parameters(facts: ModelFacts) -> float:
     """How many weights of matrices one token passes through. Raises ToolkitError for a config without sizes."""
     shape = shape_of(facts)

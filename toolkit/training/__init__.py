@@ -1,1 +1,1 @@
-"""Train P-EAGLE and EAGLE-3 heads, and convert heads that other tools trained."""
+"""Train P-EAGLE, EAGLE-3 and DFlash heads, and convert heads that other tools trained."""

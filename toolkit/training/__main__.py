@@ -1,18 +1,22 @@
 """`python -m toolkit.training JOB_FOLDER`: samples, hidden states, training and the head of a job, each taken up again.
 
 One process prepares the data; with several GPUs it then starts one for each, and all of them train. Where not all
-hidden states fit on the disk at once, that is done for one window of steps after the other. Exit codes: 0 the
-head is there, 2 the user's input, 3 something outside (a full disk, the hub), 1 what was found wrong with the head, 143
-stopped by SIGTERM, with a checkpoint.
+hidden states fit on the disk at once, that is done for one window of steps after the other; where heads are compared,
+for one head after the other, and what is prepared for the first is there for all. Exit codes: 0 the head is there, 2
+the user's input, 3 something outside (a full disk, the hub), 1 what was found wrong with the head, 143 stopped by
+SIGTERM, with a checkpoint.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
 import torch.distributed as dist
@@ -22,7 +26,7 @@ from transformers.utils import logging
 from toolkit import documents
 from toolkit.engines.registry import training_engine
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
-from toolkit.files import write_whole
+from toolkit.files import write_whole, writing
 from toolkit.training import launch, progress
 from toolkit.training.card import report_of, write_head
 from toolkit.training.data import prepare_data, read_draft_vocabulary
@@ -60,15 +64,35 @@ class Signals:
 
 def run(job: TrainingJob) -> None:
     """Make the job's head in this process, unless it is there already. Raises ToolkitError."""
-    if _is_done(job):
+    if job.is_done:
         return
-    prepare(job)
-    while (step := train_window(job)) is not None:
-        prepare_next(job, step)
+    for head in _missing(job):
+        prepare(head)
+        while (step := train_window(head, goes_on=bool(job.compare))) is not None:
+            prepare_next(head, step)
+    collect(job)
 
 
-def _is_done(job: TrainingJob) -> bool:
-    return (Path(job.head) / "config.json").is_file()
+def _missing(job: TrainingJob) -> Iterator[TrainingJob]:
+    """A job for each head that is not there yet."""
+    for number, head in enumerate(job.heads, 1):
+        if not head.is_done:
+            if job.compare:
+                say(f"head {number} of {len(job.heads)}: {head.method}, {head.layers} layers, depth {head.depth}")
+            yield head
+
+
+def collect(job: TrainingJob) -> None:
+    """Put the heads that are compared into the job's folder `head`, all of them or none."""
+    if not job.compare:
+        return
+    out = Path(job.head)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out.parent), TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+        folder = Path(scratch) / out.name
+        for head in job.heads:
+            shutil.copytree(head.head, folder / head.method)
+        folder.replace(out)
 
 
 def prepare(job: TrainingJob) -> None:
@@ -82,10 +106,11 @@ def prepare_next(job: TrainingJob, step: int) -> None:
     prepare_window(job, layers_read(job), step, _reporter(job), say, training_engine())
 
 
-def train_window(job: TrainingJob) -> int | None:
+def train_window(job: TrainingJob, goes_on: bool = False) -> int | None:
     """Train on the states that are prepared, in this process or as one of several; the step to go on from with others.
 
-    None if the training has ended: then the first process has written the head.
+    None if the training has ended: then the first process has written the head. `goes_on` says that the process trains
+    other heads after it. Raises TrainingStopped, also with the head if it was to go on.
     """
     signals = Signals()
     window, data = prepared_window(job)
@@ -98,6 +123,8 @@ def train_window(job: TrainingJob) -> int | None:
         report(TrainingProgress("head", 0, 1))
         write_head(head, job, report_of(job, result), training_engine())
         report(TrainingProgress("head", 1, 1))
+    if goes_on:
+        signals.leave()
     return None
 
 
@@ -105,8 +132,11 @@ def _reporter(job: TrainingJob) -> Report:
     return partial(progress.report, folder=Path(job.checkpoints))
 
 
-def main(folder: Path, processes: int | None = None) -> int:
-    """Run the job of a folder, in one process for each GPU or in so many `processes`; its exit code."""
+def main(folder: Path, processes: int | None = None, method: str = "") -> int:
+    """Run the job of a folder, in one process for each GPU or in so many `processes`; its exit code.
+
+    A process that is one of several trains the head of that `method`.
+    """
     logger.disable("speculators")  # it logs every tensor that it looks for
     logging.disable_progress_bar()
     try:
@@ -114,7 +144,7 @@ def main(folder: Path, processes: int | None = None) -> int:
         job = within_positions(given)
         if job.max_length < given.max_length:
             say(f"sequences are cut to the {job.max_length:,} tokens that the target has positions for")
-        return _run(folder, job, processes or launch.gpus())
+        return _run(folder, job, processes or launch.gpus(), method)
     except TrainingStopped as stopped:
         say(str(stopped))
         return launch.STOPPED
@@ -123,18 +153,23 @@ def main(folder: Path, processes: int | None = None) -> int:
         return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
 
 
-def _run(folder: Path, job: TrainingJob, processes: int) -> int:
+def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
     if launch.is_worker():
         launch.end_with_parent()
-        step = train_window(job)
+        step = train_window(next(head for head in job.heads if head.method == method))
         if step is not None and launch.is_first_here():
             write_whole(_passed(job), str(step))
         return 0
     machines = launch.job_machines()
-    if processes * len(machines.hosts) > 1 and not _is_done(job):
-        prepare(job)
-        return _launch(folder, job, processes, machines)
-    run(job)
+    if processes * len(machines.hosts) == 1 or job.is_done:
+        run(job)
+        return 0
+    for head in _missing(job):
+        prepare(head)
+        if code := _launch(folder, head, processes, machines):
+            return code
+    if machines.this == 0:  # where the first process has written the heads
+        collect(job)
     return 0
 
 
@@ -143,7 +178,7 @@ def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Mac
     passed = _passed(job)
     while True:
         passed.unlink(missing_ok=True)
-        code = launch.launch(folder, processes, machines)
+        code = launch.launch(folder, processes, machines, job.method)
         if code or not passed.is_file():
             return code
         prepare_next(job, int(passed.read_text()))
@@ -174,5 +209,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m toolkit.training")
     parser.add_argument("folder", type=Path, help="the folder of the job, with its job.json")
     parser.add_argument("--processes", type=int, help="processes that train together; default: one for each GPU")
+    parser.add_argument("--method", default="", help="of a process that is one of several: the head that it trains")
     arguments = parser.parse_args()
-    sys.exit(main(arguments.folder, arguments.processes))
+    sys.exit(main(arguments.folder, arguments.processes, arguments.method))

@@ -80,21 +80,24 @@ def _answers(mask: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def acceptance_of(walks: Iterable[Walk]) -> Acceptance:
     """What many walks come to. Of no step at all, the length is 1: nothing was accepted."""
-    by_conversation: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
-    per_depth: list[int] = []
-    for one in walks:
-        if not one.steps:
-            continue
-        tokens, steps = by_conversation[one.conversation]
-        by_conversation[one.conversation] = (tokens + one.tokens, steps + one.steps)
-        before = per_depth or [0] * len(one.accepted)
-        per_depth = [known + more for known, more in zip(before, one.accepted, strict=True)]
-    sums = list(by_conversation.values())
+    walked = [one for one in walks if one.steps]
+    per_depth = [sum(counts) for counts in zip(*(one.accepted for one in walked), strict=True)]
+    sums = list(by_conversation(walked).values())
     tokens, steps = sum(one for one, _ in sums), sum(one for _, one in sums)
     if not steps:
         return Acceptance(1.0, None, None, (), 0)
     low, high = _interval(sums, tokens, steps)
     return Acceptance(tokens / steps, low, high, tuple(count / steps for count in per_depth), len(sums))
+
+
+def by_conversation(walks: Iterable[Walk]) -> dict[int, tuple[int, int]]:
+    """Tokens and steps of each conversation in which there was a step."""
+    sums: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for one in walks:
+        if one.steps:
+            tokens, steps = sums[one.conversation]
+            sums[one.conversation] = (tokens + one.tokens, steps + one.steps)
+    return sums
 
 
 def by_source(walks: Sequence[Walk]) -> dict[str, Acceptance]:

@@ -15,7 +15,7 @@ from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.recipe.content import CARD
-from toolkit.training.acceptance import Acceptance, acceptance_of, by_source
+from toolkit.training.acceptance import Acceptance, acceptance_of, by_conversation, by_source
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.head import Head
 from toolkit.training.job import TrainingJob
@@ -23,6 +23,11 @@ from toolkit.training.loop import Result
 from toolkit.version import __version__
 
 REPORT = "report.json"
+_KINDS = {
+    "p-eagle": "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass",
+    "eagle3": "EAGLE-3 (arXiv 2503.01840)",
+    "dflash": "DFlash (arXiv 2602.06036): all draft tokens from one pass, each beside all others",
+}
 _CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(encoding="utf-8")))
 
 
@@ -43,7 +48,8 @@ class Report:
 
     `acceptance_length` is what an engine that drafts num_speculative_tokens would have on held-out answers, with its
     95 % interval over `held_out_conversations`; `acceptance_per_depth` the share of its steps in which each draft token
-    is accepted; `by_source` the same of each source of the data, if there are several.
+    is accepted; `by_source` the same of each source of the data, if there are several; `by_conversation` number, tokens
+    and steps of each held-out conversation: with those of another head on the same data, they say which is better.
     """
 
     method: str
@@ -57,6 +63,7 @@ class Report:
     acceptance_length_high: float | None
     held_out_conversations: int
     by_source: tuple[SourceReport, ...]
+    by_conversation: tuple[tuple[int, int, int], ...]
     acceptance_per_depth: tuple[float, ...]
     held_out_loss: float
     evaluations: tuple[tuple[int, float], ...]
@@ -87,6 +94,7 @@ def report_of(job: TrainingJob, result: Result) -> Report:
             for name, one in sources.items()
             if len(sources) > 1
         ),
+        by_conversation=tuple((one, *sums) for one, sums in by_conversation(result.walks).items()),
         acceptance_per_depth=tuple(round(share, 4) for share in found.per_depth),
         held_out_loss=round(result.loss, 4),
         evaluations=tuple((step, round(length, 3)) for step, length in result.evaluations),
@@ -136,8 +144,6 @@ def _name_target(path: Path, job: TrainingJob) -> None:
 def card(report: Report, engine: TrainingEngine) -> str:
     """The model card, README.md, with every figure of the report."""
     revision = f", revision `{report.target_revision}`" if report.target_revision else ""
-    parallel = report.method == "p-eagle"
-    kind = "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass" if parallel else "EAGLE-3 (arXiv 2503.01840)"
     rows = [
         ("layers", report.layers),
         ("trained to depth", report.depth),
@@ -153,7 +159,7 @@ def card(report: Report, engine: TrainingEngine) -> str:
     ]
     return _CARD.format(
         **asdict(report),
-        kind=kind,
+        kind=_KINDS[report.method],
         revision=revision,
         rows=_table(rows),
         sources=_sources(report.by_source),

@@ -260,7 +260,7 @@ def _conversations(path: Path) -> Iterator[Conversation]:
 
 def _responses(job: TrainingJob) -> Responses:
     settings = job.model_dump(include=_DECIDING | {"dtype"})
-    return Responses(Path(job.checkpoints) / "responses.jsonl", digest(settings))
+    return Responses(Path(job.answers or job.checkpoints) / "responses.jsonl", digest(settings))
 
 
 def _respond(job: TrainingJob, chat: Chat, count: int, report: Report, engine: TrainingEngine | None) -> None:

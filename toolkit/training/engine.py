@@ -19,8 +19,8 @@ class Conversion:
     """A head in the engine's format.
 
     `format` is the exporter (`speculators`, `nemo-automodel`, `specforge`) or the engine, whose format it had already.
-    `method` is the method to write in a recipe (`p-eagle` or `eagle3`), `changes` a sentence for each change, `out` the
-    new folder.
+    `method` is the method to write in a recipe (`p-eagle`, `eagle3` or `dflash`), `changes` a sentence for each change,
+    `out` the new folder.
     """
 
     format: str

@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from speculators.config import SpeculatorsConfig, VerifierConfig
+from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
 from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
 from speculators.models.utils import get_verifier_config, resolve_draft_intermediate_size
 from speculators.proposals.greedy import GreedyTokenProposalConfig
 from torch import Tensor
-from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig
+from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
 from toolkit.errors import UsageError
 from toolkit.training.job import TrainingJob
@@ -23,7 +24,7 @@ from toolkit.training.shards import read_shards
 from toolkit.training.target_logits import target_logits
 from toolkit.training.vocabulary import Vocabulary
 
-Head = PEagleDraftModel | Eagle3DraftModel
+Head = PEagleDraftModel | Eagle3DraftModel | DFlashDraftModel
 
 
 def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
@@ -35,7 +36,8 @@ def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
 def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
 
-    Embedding and output layer start as copies of the target's, and are trained. Raises UsageError.
+    Embedding and output layer start as copies of the target's, and are trained; DFlash's are the target's own, and stay
+    as they are. Raises UsageError.
     """
     torch.manual_seed(job.seed)
     head = _new_head(job, _former(job), vocabulary)
@@ -45,7 +47,7 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     with reading(what, "See that its files are complete.", job.target), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a norm without weights, in whose place the target's own is put below
         head.load_verifier_weights()  # type: ignore[no-untyped-call]
-    head.lm_head.weight.requires_grad_(True)
+    head.lm_head.weight.requires_grad_(not isinstance(head, DFlashDraftModel))
     targets = target_logits(job.target, vocabulary.t2d if vocabulary else None)
     head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output  # type: ignore[assignment]
     if job.start_from:
@@ -59,25 +61,35 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
     what = f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}"
     with reading(what, _HINT, job.target):
         common: dict[str, Any] = {
-            "transformer_layer_config": former or layer_config(target, job.layers),
+            "transformer_layer_config": former or layer_config(target, job),
             "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
-            "eagle_aux_hidden_state_layer_ids": list(layers_read(job)),
-            **{key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None},
-            "embed_requires_grad": True,
             "speculators_config": SpeculatorsConfig(
-                algorithm="peagle" if job.method == "p-eagle" else "eagle3",
+                algorithm=_ALGORITHMS[job.method],
                 proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
                 default_proposal_method="greedy",
                 verifier=VerifierConfig.from_pretrained(job.target),
             ),
         }
-        if job.method != "p-eagle":
+        layers = list(layers_read(job))
+        if job.method == "dflash":
+            token = _mask_token(job, former, target)
+            block: dict[str, Any] = {"mask_token_id": token, "block_size": job.depth + 1}
+            return DFlashDraftModel(DFlashSpeculatorConfig(aux_hidden_state_layer_ids=layers, **block, **common))
+        options = {key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None}
+        common |= {"eagle_aux_hidden_state_layer_ids": layers, **options, "embed_requires_grad": True}
+        if job.method == "eagle3":
             return Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
-        token = next((getattr(former, key) for key in _MASK_KEYS if hasattr(former, key)), None)
-        token = mask_token(job, target) if token is None else token
-        if not (isinstance(token, int) and 0 <= token < target.vocab_size):
-            raise ValueError(f"its mask token {token} is not one of the target's")
-        return PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=token, **common))
+        return PEagleDraftModel(PEagleSpeculatorConfig(mask_token_id=_mask_token(job, former, target), **common))
+
+
+def _mask_token(job: TrainingJob, former: PretrainedConfig | None, target: PretrainedConfig) -> int:
+    nested = getattr(former, "dflash_config", None) or {}
+    found = [nested.get("mask_token_id"), *(getattr(former, key, None) for key in _MASK_KEYS)]
+    token = next((one for one in found if one is not None), None)
+    token = mask_token(job, target) if token is None else token
+    if not (isinstance(token, int) and 0 <= token < target.vocab_size):
+        raise ValueError(f"its mask token {token} is not one of the target's")
+    return token
 
 
 def target_config(job: TrainingJob) -> PretrainedConfig:
@@ -145,6 +157,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
 
 _HINT = "Name the folder of a head with config.json and weights, or remove it."
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "norm_epsilon")
+_ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash"}
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 _MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
 # Values with which it makes no difference.
@@ -156,15 +169,19 @@ _NOT_COMPUTED: dict[str, tuple[object, ...]] = {
 _OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
-def layer_config(target: PretrainedConfig, layers: int) -> LlamaConfig:
-    """Llama layers as wide as the target's, with plain rotary positions; all engines that draft can run these."""
+def layer_config(target: PretrainedConfig, job: TrainingJob) -> PretrainedConfig:
+    """Layers as wide as the target's, with plain rotary positions: Llama's, which all engines that draft can run.
+
+    DFlash is defined with Qwen3's.
+    """
     rope = getattr(target, "rope_parameters", None) or {}
     head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
-    config = LlamaConfig(
+    kind = Qwen3Config if job.method == "dflash" else LlamaConfig
+    config = kind(
         vocab_size=target.vocab_size,
         hidden_size=target.hidden_size,
         intermediate_size=resolve_draft_intermediate_size(target),
-        num_hidden_layers=layers,
+        num_hidden_layers=job.layers,
         num_attention_heads=target.num_attention_heads,
         num_key_value_heads=target.num_key_value_heads,
         head_dim=head_dim,
@@ -193,7 +210,9 @@ def _load(head: Head, folder: Path) -> None:
     for file in sorted(folder.glob("*.safetensors")):
         stored |= read_tensors(file, tensor_names(file))
     stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
-    wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if not name.startswith("verifier_")}
+    kept = {name for name, weight in head.named_parameters() if not weight.requires_grad}  # the target's
+    wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if name not in kept}
+    stored = {name: tensor for name, tensor in stored.items() if name not in kept}
     lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]
     if lacking or stored.keys() - wanted.keys() - {"d2t", "t2d"}:
         what = lacking[0] if lacking else min(stored.keys() - wanted.keys())

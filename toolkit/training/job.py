@@ -15,12 +15,23 @@ from toolkit.files import for_owner
 
 FILE = "job.json"
 
+Method = Literal["p-eagle", "eagle3", "dflash"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _AS_SERVED = (
     *("quantization", "hf-overrides", "kv-cache-dtype", "enable-expert-parallel"),
     *("moe-backend", "attention-backend"),
 )
+
+
+class ComparedHead(BaseModel):
+    """One of the heads of a comparison: in what it differs from the others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    method: Method
+    layers: int
+    depth: int
 
 
 class TrainingJob(BaseModel):
@@ -32,17 +43,19 @@ class TrainingJob(BaseModel):
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
     what the target computes (`as_served`). `states` says what reads the hidden states; `states_gb` is the most that
-    they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given.
+    they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given. With `compare` it trains
+    these heads one after the other, in equal parts of `max_seconds`: see `heads`.
 
-    Folders: `checkpoints` must outlast an interruption, `work` (samples and hidden states) can be made anew, and
-    `head` is written whole at the end, with config.json, weights, README.md and report.json. Paths are absolute, or
+    Folders: `checkpoints` must outlast an interruption, and so must `answers` (None: they are there, too); `work`
+    (samples and hidden states) can be made anew; `head` is written whole at the end, with config.json, weights,
+    README.md and report.json, or with a folder of these for each method that is compared. Paths are absolute, or
     relative to the job's folder.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    method: Literal["p-eagle", "eagle3"]
+    method: Method
     target: str
     target_name: str
     target_revision: str | None = None
@@ -71,6 +84,8 @@ class TrainingJob(BaseModel):
     strict: bool = False
     engine_args: dict[str, Any] = {}
     max_seconds: Annotated[int, Field(gt=0)] = 24 * 3600
+    compare: tuple[ComparedHead, ...] = ()
+    answers: str | None = None
     checkpoints: str = "checkpoints"
     work: str = "work"
     head: str = "head"
@@ -85,6 +100,22 @@ class TrainingJob(BaseModel):
         """Whether the engine reads the hidden states."""
         return self.states == "engine"
 
+    @property
+    def heads(self) -> tuple[TrainingJob, ...]:
+        """A job for each head: this one, or one for each that is compared, on the same answers and hidden states."""
+        return tuple(self._head_of(one) for one in self.compare) or (self,)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the head is there."""
+        return is_head(Path(self.head))
+
+    def _head_of(self, one: ComparedHead) -> TrainingJob:
+        folder = f"{self.checkpoints}/{one.method}"
+        own = {"compare": (), "answers": self.checkpoints, "checkpoints": folder, "head": f"{folder}/head"}
+        seconds = max(1, self.max_seconds // len(self.compare))
+        return self.model_copy(update={**one.model_dump(), **own, "max_seconds": seconds})
+
     def write(self, folder: Path) -> Path:
         """The job as `job.json` in that folder, which is created."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -92,6 +123,11 @@ class TrainingJob(BaseModel):
         with open(path, "w", opener=for_owner) as stream:
             stream.write(self.model_dump_json(indent=2) + "\n")
         return path
+
+
+def is_head(folder: Path) -> bool:
+    """Whether the folder of a job's head has it: it is written whole."""
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def read_job(folder: Path) -> TrainingJob:

@@ -96,12 +96,12 @@ def end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
-def launch(folder: Path, count: int, machines: Machines) -> int:
-    """Train the job of a folder in `count` processes of this machine; their exit code, 143 if it was stopped."""
+def launch(folder: Path, count: int, machines: Machines, method: str) -> int:
+    """Train the head of a folder's job in `count` processes of this machine; their exit code, 143 if it was stopped."""
     free_gpus()
     with TemporaryDirectory(prefix="toolkit-") as scratch, _signals_as_before():
         environment = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
-        program, *arguments = python_command("-m", "toolkit.training", str(folder))
+        program, *arguments = python_command("-m", "toolkit.training", str(folder), "--method", method)
         processes = start_processes(
             "train",
             program,

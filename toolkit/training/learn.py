@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import torch
 from speculators.losses import resolve_loss_config
+from speculators.models.dflash import DFlashDraftModel
 from speculators.models.eagle3 import Eagle3DraftModel
 from speculators.models.peagle import PEagleDraftModel
 from torch import Tensor
@@ -171,7 +172,7 @@ class PEagleLearner:
         first = sequence.loss_mask.nonzero()[:, 0]
         drafted = torch.zeros_like(right)
         drafted[first, 0] = drafted[drafts.anchor, drafts.depth] = True
-        return _outcome(loss, len(first) + len(drafts), right, drafted & _within_answer(sequence, self.depths))
+        return outcome(loss, len(first) + len(drafts), right, drafted & within_answer(sequence, self.depths))
 
     @torch.no_grad()
     def evaluate(self, sequence: Lesson) -> Evaluated:
@@ -185,14 +186,14 @@ class PEagleLearner:
         One pass of depth 0 and one of each segment.
         """
         learning = torch.is_grad_enabled()
-        sequence = _padded(lesson, self.rows)
+        sequence = padded(lesson, self.rows)
         computed = _PrefixCache()
         positions = torch.arange(len(sequence), device=drafts.anchor.device)
         tokens, states = self.head.embed_tokens(sequence.input_ids), self._project(sequence.hidden_states)
         outputs = self._decode(tokens, states, positions, partial(self._causal_mask, len(sequence)), computed)
         prefix = {layer: (_leaf(keys), _leaf(values)) for layer, (keys, values) in computed.stored.items()}
         hidden = _leaf(outputs)
-        said = _said(sequence)
+        said = said_tokens(sequence)
         right = torch.zeros(len(sequence), self.depths, dtype=torch.bool, device=hidden.device)
         total = torch.zeros((), device=hidden.device)
         longest = self.longest_segment or len(sequence)
@@ -204,7 +205,7 @@ class PEagleLearner:
                 position = anchor + depth
                 row = position - segment.start
                 loss = loss + (self.loss(logits, targets[:, row])[0] * sequence.loss_mask[position]).sum()
-                right[anchor, depth] = _tokens(self.head, logits.argmax(dim=-1)[0]) == said[position]
+                right[anchor, depth] = draft_tokens(self.head, logits.argmax(dim=-1)[0]) == said[position]
             if learning:
                 torch.autograd.backward(loss)
             total += loss.detach()
@@ -281,23 +282,23 @@ class PEagleLearner:
         return logits[None]
 
 
-def _said(sequence: Lesson) -> Tensor:
+def said_tokens(sequence: Lesson) -> Tensor:
     """The token that a draft at each position is for: the text's next one, -1 behind its end."""
     return functional.pad(sequence.input_ids[1:], (0, 1), value=-1)
 
 
-def _tokens(head: Eagle3DraftModel, drafted: Tensor) -> Tensor:
+def draft_tokens(head: Eagle3DraftModel | DFlashDraftModel, drafted: Tensor) -> Tensor:
     """The target's ids of draft ids."""
     return drafted if head.d2t is None else drafted + head.d2t[drafted]
 
 
-def _within_answer(sequence: Lesson, depths: int) -> Tensor:
+def within_answer(sequence: Lesson, depths: int) -> Tensor:
     """Whether the draft of each anchor at each depth is for a token of the anchor's own answer: [tokens, depths]."""
     windows = functional.pad(sequence.loss_mask, (0, depths)).unfold(0, depths + 1, 1)
     return windows.cumprod(dim=1)[:, 1:].bool()
 
 
-def _outcome(loss: Tensor, count: int, right: Tensor, counted: Tensor) -> Outcome:
+def outcome(loss: Tensor, count: int, right: Tensor, counted: Tensor) -> Outcome:
     accepted = right.long().cumprod(dim=1).bool() & counted
     return Outcome(loss, count, accepted.sum(dim=0), counted.sum(dim=0))
 
@@ -307,7 +308,7 @@ def _multiple(count: int, of: int) -> int:
     return count + -count % of
 
 
-def _padded(sequence: Lesson, rows: int) -> Lesson:
+def padded(sequence: Lesson, rows: int) -> Lesson:
     """With tokens behind its last one that are never learned, until it has a multiple of so many."""
     more = -len(sequence) % rows
     return Lesson(
@@ -345,7 +346,7 @@ class Eagle3Learner:
     def learn(self, sequence: Lesson) -> Outcome:
         loss, count, right = self._test(sequence)
         torch.autograd.backward(loss)
-        return _outcome(loss.detach(), count, right, _within_answer(sequence, self.depths))
+        return outcome(loss.detach(), count, right, within_answer(sequence, self.depths))
 
     @torch.no_grad()
     def evaluate(self, sequence: Lesson) -> Evaluated:
@@ -364,6 +365,8 @@ class Eagle3Learner:
         )
         # speculators' loss is the sum over depths of each depth's mean.
         count = int(mask.sum())
-        said = functional.pad(_said(sequence), (0, self.depths), value=-1).unfold(0, self.depths, 1)[: len(sequence)]
-        tokens = torch.stack([_tokens(self.head, depth[0]) for depth in drafted], dim=1)
+        said = functional.pad(said_tokens(sequence), (0, self.depths), value=-1).unfold(0, self.depths, 1)[
+            : len(sequence)
+        ]
+        tokens = torch.stack([draft_tokens(self.head, depth[0]) for depth in drafted], dim=1)
         return mean_loss * count, count * self.depths, tokens == said

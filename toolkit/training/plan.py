@@ -10,14 +10,14 @@ from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import ComparedHead, Method, TrainingJob
 
 _KEY_CHARACTERS = 10
 # With the key and the number of an attempt, a name has at most 60 of the 63 characters that jobs may have.
 _NAME_CHARACTERS = 44
 _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
-_FOLDERS = {"checkpoints", "work", "head", "target", "data", "start_from"}
+_FOLDERS = {"checkpoints", "answers", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
 _LIMITS = {"max_seconds", "engine_args", "states", "states_gb", "strict"}
 
@@ -43,8 +43,21 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
             "engine_args": dict(recipe.engine.args),
             "max_seconds": round(training.max_hours * 3600),
+            "depth": _depth(recipe, training, recipe.method),
+            "compare": tuple(_compared(recipe, training, method) for method in recipe.compared),
         }
     )
+
+
+def _compared(recipe: Recipe, training: TrainingSection, method: str) -> ComparedHead:
+    own = training.filled(method)
+    return ComparedHead(method=cast(Method, method), layers=own.layers, depth=_depth(recipe, own, method))
+
+
+def _depth(recipe: Recipe, training: TrainingSection, method: str) -> int:
+    """A DFlash block is drafted whole, in the length that was learned."""
+    assert recipe.speculation
+    return recipe.speculation.num_speculative_tokens if method == "dflash" else training.depth
 
 
 def training_key(recipe: Recipe) -> str:
@@ -62,7 +75,8 @@ def training_settings(recipe: Recipe) -> dict[str, Any]:
     """What decides the head besides the content of models and data."""
     job = training_job(recipe)
     engine = {"engine": {"version": recipe.engine.version, **job.as_served}} if job.by_engine else {}
-    return {**job.model_dump(exclude=_FOLDERS | _LIMITS), **engine}
+    alone = set() if job.compare else {"compare"}
+    return {**job.model_dump(exclude=_FOLDERS | _LIMITS | alone), **engine}
 
 
 def job_name(recipe: Recipe) -> str:

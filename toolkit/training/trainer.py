@@ -9,9 +9,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from speculators.models.dflash import DFlashDraftModel
 from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
+from toolkit.training.block import DFlashLearner
 from toolkit.training.head import Head, build_head, layers_read, target_config
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
@@ -61,14 +63,26 @@ def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device)
         masks = DraftMasks(longest + _CPU_ROWS, compute_dtype(device), device)
         learner = PEagleLearner(head, masks, loss, job.depth, job.partitions)
         return _on_cpu(learner) if device.type == "cpu" else learner
+    if isinstance(head, DFlashDraftModel):
+        blocks = DFlashLearner(head, loss, job.depth)
+        return _blocks_on_cpu(blocks) if device.type == "cpu" else blocks
     return Eagle3Learner(head, loss, job.depth)
 
 
 def _on_cpu(learner: PEagleLearner) -> PEagleLearner:
     """The same in less time: there, plain attention takes half the time of PyTorch's fused one with a mask."""
-    attention: Any = learner.head.layers[0].self_attn
-    attention.config._attn_implementation = "eager"  # all layers have the same config
+    _attend_plainly(learner.head)
     return replace(learner, longest_segment=_CPU_SEGMENT, rows=_CPU_ROWS)
+
+
+def _blocks_on_cpu(learner: DFlashLearner) -> DFlashLearner:
+    _attend_plainly(learner.head)
+    return replace(learner, rows=_CPU_ROWS)
+
+
+def _attend_plainly(head: PEagleDraftModel | DFlashDraftModel) -> None:
+    attention: Any = head.layers[0].self_attn
+    attention.config._attn_implementation = "eager"  # all layers have the same config
 
 
 def join_processes() -> torch.device:

@@ -265,7 +265,7 @@ def test_a_header_that_is_none_is_no_traceback(tmp_path: Path, header: bytes) ->
         (nemo, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (speculators, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (specforge_eagle3, {"norm_output": False}, "vLLM normalizes them", "without `norm_output`"),
-        (speculators, {"speculators_model_type": "dflash"}, "is `dflash`", "Only `eagle3` and `peagle`"),
+        (speculators, {"speculators_model_type": "mtp"}, "is `mtp`", "Only `eagle3`, `peagle` and `dflash`"),
         (speculators, {"transformer_layer_config": None}, "`transformer_layer_config` is missing", "speculators 0.6"),
         (
             speculators,

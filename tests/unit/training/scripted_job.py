@@ -44,5 +44,8 @@ while step < script["steps"]:
         sys.exit(2)
     if step == script.get("dies_at"):
         os.kill(os.getpid(), signal.SIGKILL)
-shutil.copytree(script["head"], job.head, copy_function=shutil.copyfile)
-Path(job.head, "report.json").write_text(json.dumps({"held_out_loss": 1.25, "accuracy": [0.9, 0.5]}))
+heads = [Path(job.head, one.method) for one in job.compare] or [Path(job.head)]
+for head in heads:
+    shutil.copytree(script["heads"][head.name] if job.compare else script["head"], head, copy_function=shutil.copyfile)
+    measured = script["reports"][head.name] if job.compare else {"held_out_loss": 1.25, "accuracy": [0.9, 0.5]}
+    (head / "report.json").write_text(json.dumps(measured))

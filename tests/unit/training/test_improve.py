@@ -15,7 +15,7 @@ from toolkit.api.context import record_of
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.improvement import improve
 from toolkit.api.steps import Steps
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import EndpointStatus
 from toolkit.errors import PlatformError, UsageError

@@ -11,7 +11,7 @@ from reports import example, verdict
 
 from toolkit.api.outside import Outside
 from toolkit.api.served_card import served_section, with_served, write_served
-from toolkit.api.training import TrainingRun
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Progress, Silent
 from toolkit.loading import load
 from toolkit.measure.measurement import ArmSpeedup

@@ -19,8 +19,10 @@ import toolkit
 from toolkit.api import training
 from toolkit.api.checking import check
 from toolkit.api.outside import Outside
+from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Silent
 from toolkit.checks.run import require
+from toolkit.cli import make_commands
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, RecipeError, TrainingJobFailed, UsageError
 from toolkit.home import home
@@ -58,7 +60,7 @@ class Desk:
     def trainer(self) -> LocalTrainer:
         return LocalTrainer(self.jobs, (sys.executable, str(PROGRAM)), poll_seconds=0.02)
 
-    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> training.TrainingRun:
+    def train(self, trainer: LocalTrainer | None = None, **more: Any) -> TrainingRun:
         outside = Outside(open_trainer=lambda *_: trainer or self.trainer())
         return training.train(self.recipe, _outside=outside, **{"progress": Silent(), **more})
 
@@ -354,3 +356,95 @@ def test_data_that_is_not_there_yet_is_asked_for_when_it_trains_and_not_when_it_
     (wrong,) = error.value.findings
     assert (wrong.path, wrong.line, wrong.severity) == ("training.data.0", 3, "error")
     assert '{"messages": [{"role": "user"' in wrong.hint
+
+
+METHODS = ("p-eagle", "eagle3")
+
+
+def compare(desk: Desk, **more: Any) -> TrainingRun:
+    """The shipped heads, of which EAGLE-3's is accepted a little more, and reads seven times as much."""
+    reports = {
+        method: {
+            "acceptance_length": length,
+            "acceptance_length_low": length - 0.2,
+            "acceptance_length_high": length + 0.2,
+            "held_out_conversations": 3,
+            "by_source": [],
+            "by_conversation": [[0, round(20 * length), 20], [1, round(10 * length), 10], [2, round(30 * length), 30]],
+            "num_speculative_tokens": 7,
+            "seconds": 60,
+        }
+        for method, length in (("p-eagle", 4.0), ("eagle3", 4.4))
+    }
+    desk.script(heads={method: str(MODELS / method) for method in METHODS}, reports=reports)
+    return desk.train(**{"compare": METHODS, **more})
+
+
+def test_heads_that_are_compared_stay_in_their_job_until_one_is_taken(desk: Desk) -> None:
+    before = desk.recipe.read_text()
+    run = compare(desk)
+    assert (run.status, run.head, run.best) == ("trained", "", "p-eagle")
+    assert run.comparison
+    assert [head.method for head in run.comparison.heads] == ["p-eagle", "eagle3"]
+    assert not desk.head.parent.exists()
+    assert desk.recipe.read_text() == before
+
+    taken = compare(desk, take="best")
+    assert (taken.status, taken.head, taken.job) == ("reused", str(desk.head), run.job)
+    assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "p-eagle" / "model.safetensors").read_bytes()
+    assert desk.recipe.read_text() == before
+    assert check(desk.recipe).findings == ()
+
+
+def test_the_recipe_says_the_method_of_the_head_that_is_taken(desk: Desk) -> None:
+    before = desk.recipe.read_text()
+    run = compare(desk, take="eagle3")
+    assert (run.best, run.head) == ("p-eagle", str(desk.head))
+    assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "eagle3" / "model.safetensors").read_bytes()
+    assert desk.recipe.read_text() == before.replace("method: p-eagle", 'method: "eagle3"')
+    assert check(desk.recipe).findings == ()
+
+
+def test_a_comparison_is_one_job_in_whatever_order_its_methods_are_written(desk: Desk) -> None:
+    assert compare(desk).job == compare(desk, compare=tuple(reversed(METHODS))).job != desk.train().job
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"compare": ("p-eagle",)}, "are not two or more methods to compare"),
+        ({"compare": ("p-eagle", "medusa")}, "`p-eagle,medusa` are not two or more methods"),
+        ({"compare": METHODS, "take": "dflash"}, "`dflash` is not among the heads that are compared"),
+        ({"take": "best"}, "`best` is not among the heads that are compared"),
+    ],
+)
+def test_what_cannot_be_compared_or_taken_is_said_before_anything_runs(
+    desk: Desk, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        desk.train(**options)
+    assert not list(desk.jobs.glob("my-head-*"))
+
+
+def test_every_method_that_is_compared_is_checked_with_the_values_that_are_its_own(desk: Desk) -> None:
+    """P-EAGLE's depth of 8 is enough for 7 tokens, and EAGLE-3's 7; for 8 the one is too few."""
+    text = desk.recipe.read_text().replace(" layers: 2, depth: 10,", "")
+    desk.recipe.write_text(text)
+    (job,) = (one for one in training.train_plan(desk.recipe, compare=METHODS).actions)
+    assert [(one["method"], one["layers"], one["depth"]) for one in job.request["Job"]["compare"]] == [
+        ("p-eagle", 4, 8),
+        ("eagle3", 1, 7),
+    ]
+    desk.recipe.write_text(text.replace("num_speculative_tokens: 7", "num_speculative_tokens: 8"))
+    with pytest.raises(RecipeError) as caught:
+        training.train_plan(desk.recipe, compare=METHODS)
+    assert "a head trained to depth 7 cannot draft 8 tokens" in str(caught.value)
+
+
+def test_the_command_says_which_to_take(desk: Desk) -> None:
+    found = compare(desk)
+    shown = make_commands._run_text(found)
+    assert "method   tokens a step" in shown
+    assert shown.splitlines()[-1].startswith("Take p-eagle: ")
+    assert found.comparison
+    assert found.to_dict()["comparison"]["best"] == "p-eagle"

@@ -2,7 +2,8 @@
 
 What each exporter writes was read in its source: SpecForge 0.2.0 (export/to_hf.py, modeling/draft), NeMo AutoModel
 0.7.0 (components/speculative/serve_vllm.py and eagle/, recipes/llm/train_eagle3.py) and speculators 0.9.0
-(models/eagle3, models/peagle). What vLLM reads: model_executor/models/llama_eagle3.py and qwen3_eagle3.py of 0.32.0.
+(models/eagle3, models/peagle, models/dflash). What vLLM reads: model_executor/models/llama_eagle3.py, qwen3_eagle3.py
+and qwen3_dflash.py of 0.32.0.
 All of them store `d2t` as offsets and the layers in one order, so tensors keep their bytes: names and config change.
 
 `fc_norm` and `norm_output` are kept: vLLM reads them in a config without `speculators_config` (`fc_norm` since 0.22.0),
@@ -67,6 +68,10 @@ def convert(head: Path, out: Path, *, target: Path | None = None) -> Conversion:
     """
     _require_free(out, head)
     draft = _read(head)
+    if draft.config.get("speculators_model_type") == "dflash":
+        _from_dflash(draft)
+        _write(draft, out)
+        return Conversion("speculators", "dflash", tuple(draft.changes), out)
     name, adapt = _format(draft)
     parallel = adapt(draft)
     if name != "vllm":
@@ -172,7 +177,7 @@ def _format(draft: _Draft) -> tuple[str, Callable[[_Draft], bool]]:
 def _from_speculators(draft: _Draft) -> bool:
     kind, layer = draft.config["speculators_model_type"], draft.config.get("transformer_layer_config")
     if kind not in ("eagle3", "peagle"):
-        edit = "Only `eagle3` and `peagle` heads can be converted."
+        edit = "Only `eagle3`, `peagle` and `dflash` heads can be converted."
         raise draft.cannot(f"`speculators_model_type` is `{kind}`", edit)
     if not isinstance(layer, dict):
         edit = "Export the head again with speculators 0.6 or newer."
@@ -190,6 +195,32 @@ def _from_speculators(draft: _Draft) -> bool:
     for tensor in ("verifier_lm_head.weight", "verifier_norm.weight"):
         draft.leave_out(tensor, "it belongs to the target and was only used for training")
     return bool(kind == "peagle")
+
+
+def _from_dflash(draft: _Draft) -> None:
+    """As the heads of DFlash's authors are, whose layers see a whole block: of an export vLLM 0.32 reads the
+    `sliding_window_non_causal: false`, also without windows, as layers that see only what comes before.
+    """
+    config, layer = draft.config, draft.config.get("transformer_layer_config")
+    if not isinstance(layer, dict) or layer.get("model_type") != "qwen3":
+        raise draft.cannot("`transformer_layer_config` is not that of Qwen3 layers", "Export a head that has these.")
+    ids, token = config.get("aux_hidden_state_layer_ids"), config.get("mask_token_id")
+    if not ids or token is None:
+        edit = "Export the head again with speculators 0.9 or newer."
+        raise draft.cannot("`aux_hidden_state_layer_ids` or `mask_token_id` is missing", edit)
+    if config.get("sample_from_anchor") or "sliding_attention" in (layer.get("layer_types") or ()):
+        edit = "Serve the export itself, which vLLM reads."
+        raise draft.cannot("a head with sliding windows, or that samples from its anchor, is not converted", edit)
+    draft.config = {
+        **layer,
+        **{key: config[key] for key in ("draft_vocab_size", "block_size", "dtype") if config.get(key) is not None},
+        "architectures": ["DFlashDraftModel"],
+        "eagle_aux_hidden_state_layer_ids": ids,
+        "dflash_config": {"mask_token_id": token, "target_layer_ids": [one - 1 for one in ids]},
+    }
+    draft.changes.append("Moved the keys of `transformer_layer_config` to the top level.")
+    for tensor in ("verifier_lm_head.weight", "verifier_norm.weight"):
+        draft.leave_out(tensor, "it belongs to the target and was only used for training")
 
 
 def _from_nemo(draft: _Draft) -> bool:

@@ -186,7 +186,7 @@ def is_running(folder: Path) -> bool:
 
 
 def _is_complete(folder: Path) -> bool:
-    return (folder / "head" / "config.json").is_file()
+    return train_job.is_head(folder / "head")
 
 
 def _pid(folder: Path) -> int | None:

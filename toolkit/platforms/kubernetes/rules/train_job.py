@@ -166,6 +166,9 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
 
 def _job(recipe: Recipe) -> TrainingJob:
     """job.json with the pod's paths. Raises UsageError for data in S3, which pods do not read."""
+    if recipe.compared:
+        hint = "Compare on another platform: add --platform local, or --platform sagemaker."
+        raise UsageError("a Job of a cluster trains one head, and compares none", hint=hint)
     job, training = training_job(recipe), section(recipe)
     if in_s3 := next((item for item in (*training.sources, recipe.target.model) if item.startswith("s3://")), None):
         hint = f"Copy it into the volume of weights_claim, and write its name: ./{PurePosixPath(in_s3).name}"

@@ -1,0 +1,136 @@
+"""One job trains a head of each method on the same answers and hidden states, each as a job of its own would."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from tests.unit.training.heads import job_for, save_target
+from tests.unit.training.job_process import stopped_amid_training
+from toolkit.training.__main__ import main
+from toolkit.training.data import _responses
+from toolkit.training.job import ComparedHead, TrainingJob
+from toolkit.training.progress import FILE
+from toolkit.training.responses import Answered
+
+HEADS = (
+    ComparedHead(method="p-eagle", layers=2, depth=4),
+    ComparedHead(method="eagle3", layers=1, depth=3),
+    ComparedHead(method="dflash", layers=2, depth=2),
+)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
+    folder = tmp_path_factory.mktemp("job")
+    chats = [
+        [("user", f"Count to {number}."), ("assistant", " ".join(map(str, range(number))))] for number in range(4, 24)
+    ]
+    rows = [{"messages": [{"role": role, "content": text} for role, text in chat]} for chat in chats]
+    (folder / "data.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return job_for(
+        save_target(folder / "target"),
+        steps=8,
+        batch_tokens=100,
+        learning_rate=0.01,
+        held_out=0.3,
+        num_speculative_tokens=2,
+        responses="keep",
+        data=(str(folder / "data.jsonl"),),
+    )
+
+
+@pytest.fixture(scope="module")
+def compared(job: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a job that was not interrupted."""
+    folder = tmp_path_factory.mktemp("compared")
+    job.model_copy(update={"compare": HEADS}).write(folder)
+    assert main(folder) == 0
+    return folder
+
+
+def weights(head: Path) -> bytes:
+    return (head / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("head", HEADS, ids=lambda head: head.method)
+def test_each_head_is_the_one_that_a_job_of_its_own_trains(
+    job: TrainingJob, compared: Path, tmp_path: Path, head: ComparedHead
+) -> None:
+    job.model_copy(update=head.model_dump()).write(tmp_path)
+    assert main(tmp_path) == 0
+
+    own, one = tmp_path / "head", compared / "head" / head.method
+    assert weights(one) == weights(own)
+    reports = [json.loads((folder / "report.json").read_text()) for folder in (own, one)]
+    for report in reports:
+        del report["seconds"]
+    assert reports[0] == reports[1]
+
+
+def test_a_dflash_head_is_written_as_its_authors_write_theirs_without_what_is_the_targets(compared: Path) -> None:
+    """Each block sees all of itself: vLLM takes that from the lack of `causal`."""
+    config = json.loads((compared / "head" / "dflash" / "config.json").read_text())
+    assert config["architectures"] == ["DFlashDraftModel"]
+    assert config["dflash_config"] == {"mask_token_id": 3, "target_layer_ids": [1, 2, 4]}
+    assert (config["block_size"], config["num_hidden_layers"], config["model_type"]) == (3, 2, "qwen3")
+    assert "speculators_config" not in config
+    with safe_open(compared / "head" / "dflash" / "model.safetensors", framework="pt") as file:
+        names = set(file.keys())
+    assert {"fc.weight", "hidden_norm.weight", "norm.weight", "layers.1.self_attn.q_norm.weight"} <= names
+    assert not [name for name in names if name.startswith(("verifier_", "embed_tokens", "lm_head"))]
+
+
+def test_samples_and_states_are_made_once(compared: Path) -> None:
+    """Samples are told of for the first head alone, and no states are newer than its checkpoint."""
+    stages = [
+        {json.loads(line)["stage"] for line in (compared / "checkpoints" / head.method / FILE).read_text().splitlines()}
+        for head in HEADS
+    ]
+    assert stages == [{"data", "states", "train", "head"}, *[{"states", "train", "head"}] * 2]
+    trained = (compared / "checkpoints" / "p-eagle" / "checkpoint.pt").stat().st_mtime_ns
+    states = list((compared / "work").rglob("states-*"))
+    assert states
+    assert all(path.stat().st_mtime_ns < trained for path in states)
+
+
+def test_an_answer_that_the_target_gave_for_one_head_is_there_for_all(job: TrainingJob, tmp_path: Path) -> None:
+    given = Answered("digest", "question", "data.jsonl:1", ())
+    heads = job.model_copy(update={"compare": HEADS, "checkpoints": str(tmp_path)}).heads
+    _responses(heads[0]).add([given])
+    assert [list(_responses(head)) for head in heads] == [[given]] * len(HEADS)
+
+
+def test_stopped_amid_one_of_them_it_goes_on_with_that_and_ends_as_if_nothing_had_been(
+    job: TrainingJob, compared: Path, tmp_path: Path
+) -> None:
+    job.model_copy(update={"compare": HEADS}).write(tmp_path)
+    assert stopped_amid_training([sys.executable, "-m", "toolkit.training", str(tmp_path)]) == 128 + signal.SIGTERM
+    assert not (tmp_path / "head").exists()
+
+    assert main(tmp_path) == 0
+
+    for head in HEADS:
+        assert weights(tmp_path / "head" / head.method) == weights(compared / "head" / head.method)
+
+
+def test_heads_that_are_there_are_not_trained_again(compared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(compared) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_two_processes_train_one_head_after_the_other(job: TrainingJob, tmp_path: Path) -> None:
+    job.model_copy(update={"compare": HEADS[:2], "steps": 2}).write(tmp_path)
+
+    assert main(tmp_path, processes=2) == 0
+    assert sorted(path.name for path in (tmp_path / "head").iterdir()) == ["eagle3", "p-eagle"]
+
+
+def test_the_time_of_the_job_is_shared_among_the_heads(job: TrainingJob) -> None:
+    shared = job.model_copy(update={"compare": HEADS, "max_seconds": 3601})
+    assert [(head.method, head.max_seconds) for head in shared.heads] == [(one.method, 1200) for one in HEADS]

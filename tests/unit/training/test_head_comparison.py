@@ -1,0 +1,114 @@
+"""Which head is best: by the conversations that all were measured on, and by what a step of each reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from toolkit.api.head_comparison import HeadComparison, compare_heads
+from toolkit.errors import ToolkitError
+from toolkit.recipe.known import catalogue_dir
+from toolkit.recipe.model_files import read_folder
+
+MODELS = catalogue_dir() / "tiny" / "models"
+
+
+def report(conversations: Sequence[tuple[int, int]], k: int = 7) -> Mapping[str, Any]:
+    """Of a head with these tokens and steps."""
+    tokens, steps = (sum(column) for column in zip(*conversations, strict=True))
+    return {
+        "acceptance_length": tokens / steps,
+        "acceptance_length_low": tokens / steps * 0.9,
+        "acceptance_length_high": tokens / steps * 1.1,
+        "held_out_conversations": len(conversations),
+        "by_source": [],
+        "by_conversation": [[number, *one] for number, one in enumerate(conversations)],
+        "num_speculative_tokens": k,
+        "seconds": 12,
+        "method": "is not read",
+    }
+
+
+def compared(reports: Mapping[str, Mapping[str, Any]], size_known: bool = True) -> HeadComparison:
+    return compare_heads(MODELS, reports, read_folder(MODELS / "target") if size_known else None)
+
+
+UNEVEN = [(40, 20), (90, 15), (60, 30), (75, 15)]
+"""Two texts are twice as easy as the others."""
+
+
+def test_texts_that_differ_widely_hide_no_difference_that_every_one_of_them_shows() -> None:
+    """The heads' own intervals overlap; of each conversation the one has 10 % fewer steps."""
+    better = [(tokens, steps * 0.9) for tokens, steps in UNEVEN]
+    found = compared({"eagle3": report(UNEVEN), "p-eagle": {**report(UNEVEN), **_scaled(better)}}, size_known=False)
+
+    assert found.best == "p-eagle"
+    assert found.is_sure
+    ratio = found.ratios["eagle3"]
+    assert ratio is not None
+    assert (ratio.low, ratio.ratio, ratio.high) == pytest.approx((1 / 0.9,) * 3)
+    assert found.verdict == "Take p-eagle: 1.11 times (1.11-1.11) the acceptance length of eagle3."
+
+
+def _scaled(conversations: Sequence[tuple[int, float]]) -> Mapping[str, Any]:
+    return report([(10 * tokens, round(10 * steps)) for tokens, steps in conversations])
+
+
+def test_a_difference_that_only_some_texts_show_is_not_sure() -> None:
+    other = [(40, 10), (90, 22), (60, 20), (75, 21)]
+    found = compared({"eagle3": report(UNEVEN), "p-eagle": report(other)}, size_known=False)
+
+    assert not found.is_sure
+    assert found.verdict.startswith(f"Take {found.best}, but that it is best is not shown: 1.")
+    assert found.verdict.endswith("More held-out conversations (`training.held_out`) would tell.")
+
+
+def test_a_head_that_is_read_for_each_token_pays_for_it() -> None:
+    """EAGLE-3 is accepted more, and passes seven times through its head for that."""
+    reports = {"eagle3": report([(40, 10), (44, 11)]), "p-eagle": report([(38, 10), (42, 11)])}
+    by_length, by_speed = compared(reports, size_known=False), compared(reports)
+
+    assert (by_length.best, by_speed.best) == ("eagle3", "p-eagle")
+    parallel, serial = by_speed.heads
+    assert serial.read_share is not None
+    assert parallel.read_share is not None
+    assert parallel.expected_speed == pytest.approx(80 / 21 / (1 + parallel.read_share))
+    ratio, lengths = by_speed.ratios["eagle3"], by_length.ratios["p-eagle"]
+    assert ratio is not None
+    assert lengths is not None
+    assert ratio.ratio == pytest.approx((1 + serial.read_share) / (1 + parallel.read_share) / lengths.ratio)
+
+
+def test_what_is_read_for_a_token_are_all_matrices_but_an_embedding_that_is_looked_up() -> None:
+    """By the shapes of the shipped head's own tensors, seven times, against the target's, whose embedding is tied."""
+    found = compared({"eagle3": report([(4, 1), (4, 1)]), "p-eagle": report([(4, 1), (4, 1)])})
+    (head,) = (one for one in found.heads if one.method == "eagle3")
+    assert head.read_share == pytest.approx(7 * matrices("eagle3") / matrices("target"), rel=1e-3)
+
+
+def matrices(model: str) -> int:
+    facts = read_folder(MODELS / model)
+    assert facts.tensors
+    tied = not any(name.endswith("lm_head.weight") for name in facts.tensors)
+    read = [tensor for name, tensor in facts.tensors.items() if tied or not name.endswith("embed_tokens.weight")]
+    return sum(tensor.numel * tensor.count for tensor in read if len(tensor.shape) == 2)
+
+
+def test_one_conversation_shows_nothing() -> None:
+    found = compared({"eagle3": report([(40, 10)]), "p-eagle": report([(10, 10)])})
+    assert not found.is_sure
+    assert found.ratios[found.heads[1].method] is None
+
+
+def test_the_document_has_what_the_table_says() -> None:
+    document = compared({"eagle3": report(UNEVEN), "p-eagle": report(UNEVEN)}).to_dict()
+    assert set(document) == {"heads", "best", "is_sure", "ratios", "verdict"}
+    assert {"method", "acceptance_length", "bytes", "train_seconds", "expected_speed"} <= set(document["heads"][0])
+
+
+def test_a_report_that_lacks_its_conversations_is_said_to_be_none() -> None:
+    reports = {"eagle3": report(UNEVEN), "p-eagle": {**report(UNEVEN), "by_conversation": "none"}}
+    with pytest.raises(ToolkitError, match=r"report\.json of the p-eagle head is not a report: "):
+        compared(reports)

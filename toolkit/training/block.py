@@ -1,0 +1,115 @@
+"""How a DFlash head learns: whole blocks of draft tokens, in which each sees all others, from one pass.
+
+A block begins at an anchor, the position of the last known token, and has a mask token for each draft. Its positions
+see the target's hidden states before the anchor, which every layer of the head takes for keys and values, and one
+another (arXiv 2602.06036). Blocks see nothing of each other, so as many go through the head at a time as memory holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from speculators.losses.utils import dflash_loss_decay
+from speculators.models.dflash import DFlashDraftModel
+from speculators.models.dflash.utils import select_anchors
+from torch import Tensor
+from torch.nn import functional
+
+from toolkit.training.learn import (
+    Evaluated,
+    Lesson,
+    LossFunction,
+    Outcome,
+    draft_tokens,
+    outcome,
+    padded,
+    said_tokens,
+    within_answer,
+)
+
+MOST_BLOCKS = 512
+"""Of a sequence in one step, chosen by chance; speculators' default."""
+_BLOCKS_AT_ONCE = 128
+_DECAY = 4.0  # speculators' default: a draft counts by e^(-depth/4), as it is lost with any before it
+
+
+@dataclass(frozen=True)
+class DFlashLearner:
+    """DFlash: all draft tokens of a block from one pass. `depths` are those of the engine's blocks, too.
+
+    A sequence has a multiple of `rows` tokens, the last of which may be padding, as in P-EAGLE's.
+    """
+
+    head: DFlashDraftModel
+    loss: LossFunction
+    depths: int
+    blocks_at_once: int = _BLOCKS_AT_ONCE
+    rows: int = 1
+
+    def learn(self, sequence: Lesson) -> Outcome:
+        chosen, valid = select_anchors(sequence.loss_mask[None], MOST_BLOCKS, self.depths + 1)
+        anchors = chosen[valid]
+        loss, count, right = self._pass(sequence, anchors)
+        drafted = torch.zeros_like(right)
+        drafted[anchors] = True
+        return outcome(loss, count, right, drafted & within_answer(sequence, self.depths))
+
+    @torch.no_grad()
+    def evaluate(self, sequence: Lesson) -> Evaluated:
+        return Evaluated(*self._pass(sequence, sequence.loss_mask.nonzero()[:, 0]))
+
+    def _pass(self, lesson: Lesson, anchors: Tensor) -> tuple[Tensor, int, Tensor]:
+        """The sum of the losses of so many drafts, and which drafts are right [tokens, depths].
+
+        Gradients are added unless they are switched off.
+        """
+        sequence = padded(lesson, self.rows)
+        total, count = torch.zeros((), device=anchors.device), 0
+        right = torch.zeros(len(lesson), self.depths, dtype=torch.bool, device=anchors.device)
+        depth = torch.arange(self.depths, device=anchors.device)
+        decay = dflash_loss_decay(depth + 1.0, _DECAY)
+        # Behind the end nothing is learned, and nothing is right.
+        learned = functional.pad(sequence.loss_mask[1:], (0, self.depths + 1))
+        said = functional.pad(said_tokens(sequence), (0, self.depths), value=-1)
+        # An answer shorter than a block has no anchor.
+        for some in torch.split(anchors, self.blocks_at_once) if len(anchors) else ():
+            position = some[:, None] + depth
+            logits = self._logits(sequence, some)
+            with torch.no_grad():
+                last = sequence.last_hidden_states[position.clamp(max=len(sequence) - 1)]
+                targets = self.head.verifier_lm_head(self.head.verifier_norm(last))
+            losses = self.loss(logits.flatten(0, 1)[None], targets.flatten(0, 1)[None])[0].view_as(position)
+            loss = (losses * learned[position] * decay).sum()
+            if torch.is_grad_enabled():
+                torch.autograd.backward(loss)
+            total, count = total + loss.detach(), count + int(learned[position].sum())
+            right[some] = draft_tokens(self.head, logits.argmax(dim=-1)) == said[position]
+        return total, count, right
+
+    def _logits(self, sequence: Lesson, anchors: Tensor) -> Tensor:
+        """Of each block's drafts: [blocks, depths, V]."""
+        block = self.depths + 1
+        tokens = torch.full((len(anchors), block), self.head.mask_token_id, device=anchors.device)
+        tokens[:, 0] = sequence.input_ids[anchors]
+        hidden = self.head.embed_tokens(tokens.flatten())[None].float()
+        context = self.head.hidden_norm(self.head.fc(sequence.hidden_states))[None]
+        # A token at t + 1 stands beside the hidden state at t.
+        within = torch.arange(1, block + 1, device=anchors.device)
+        positions = torch.cat(
+            [torch.arange(len(sequence), device=anchors.device), (anchors[:, None] + within).flatten()]
+        )
+        rotary, mask = self.head.rotary_emb(hidden, positions[None]), _mask(anchors, len(sequence), block)
+        for layer in self.head.layers:
+            hidden = layer(hidden_states=hidden, target_hidden=context, attention_mask=mask, position_embeddings=rotary)
+        drafts = self.head.norm(hidden).view(len(anchors), block, -1)[:, 1:]
+        logits: Tensor = self.head.lm_head(drafts)
+        return logits
+
+
+def _mask(anchors: Tensor, length: int, block: int) -> Tensor:
+    """What each position of the blocks sees: [1, 1, blocks x block, length + blocks x block]."""
+    number = torch.arange(len(anchors), device=anchors.device).repeat_interleave(block)
+    before = torch.arange(length, device=anchors.device) <= anchors.repeat_interleave(block)[:, None]
+    seen = torch.cat([before, number[:, None] == number], dim=1)
+    return torch.zeros(seen.shape, device=anchors.device).masked_fill(~seen, float("-inf"))[None, None]
