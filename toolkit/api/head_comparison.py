@@ -110,6 +110,8 @@ class HeadComparison:
         """Which to take, and how sure that is."""
         figure = "acceptance length" if self.heads[0].expected_speed is None else "expected speed"
         than = ", ".join(f"{_ratio(ratio)} the {figure} of {other}" for other, ratio in self.ratios.items())
+        if self.heads[0].expected_speed is not None and self.heads[0].expected_speed <= 1:
+            return f"None is expected to be faster than the target alone. {self.best} comes nearest: {than}."
         if self.is_sure:
             return f"Take {self.best}: {than}."
         more = "More held-out conversations (`training.held_out`) would tell."
@@ -129,9 +131,10 @@ def compare_heads(folder: Path, reports: Mapping[str, Mapping[str, Any]], target
     if any(head.read_share is None for head in heads):  # then none of them is compared by it
         heads = [replace(head, read_share=None) for head in heads]
     best, *others = heads = sorted(heads, key=lambda head: head.acceptance_length / _cost(head), reverse=True)
+    pairs = len(heads) * (len(heads) - 1) // 2  # any two might have been the best and another
     ratios = {
         other.method: _scaled(
-            speedup(_pairs(read[best.method], read[other.method]), looks=len(others)), _cost(other) / _cost(best)
+            speedup(_pairs(read[best.method], read[other.method]), looks=pairs), _cost(other) / _cost(best)
         )
         for other in others
     }

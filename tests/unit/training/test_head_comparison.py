@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from toolkit.api.head_comparison import HeadComparison, compare_heads
 from toolkit.errors import ToolkitError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
+from toolkit.student import student
 
 MODELS = catalogue_dir() / "tiny" / "models"
 
@@ -100,6 +102,27 @@ def test_one_conversation_shows_nothing() -> None:
     found = compared({"eagle3": report([(40, 10)]), "p-eagle": report([(10, 10)])})
     assert not found.is_sure
     assert found.ratios[found.heads[1].method] is None
+
+
+def test_heads_that_are_expected_to_slow_the_target_down_are_not_taken() -> None:
+    found = compared({"eagle3": report([(10, 10), (11, 10)]), "p-eagle": report([(10, 10), (11, 10)])})
+    assert found.heads[0].expected_speed is not None
+    assert found.heads[0].expected_speed < 1
+    assert found.verdict.startswith("None is expected to be faster than the target alone. p-eagle comes nearest: ")
+
+
+def test_with_more_heads_each_interval_is_wider_since_any_might_have_been_the_best() -> None:
+    texts = [(40, 10), (90, 22), (60, 20), (75, 21)]
+    two = compared({"eagle3": report(UNEVEN), "p-eagle": report(texts)}, size_known=False)
+    three = compared(
+        {"eagle3": report(UNEVEN), "p-eagle": report(texts), "draft-model": report([(1, 1)] * 4)}, size_known=False
+    )
+    narrow, wide = two.ratios[two.heads[1].method], three.ratios[two.heads[1].method]
+    assert narrow is not None
+    assert wide is not None
+    level = 1 - 0.05 / 3
+    expected = math.log(narrow.high / narrow.ratio) * student(3, level) / student(3, 0.95)
+    assert math.log(wide.high / wide.ratio) == pytest.approx(expected, rel=0.1)
 
 
 def test_the_document_has_what_the_table_says() -> None:
