@@ -116,7 +116,7 @@ class Arm:
     expected: Expected = field(repr=False, default=Expected())
     scoring: Scoring | None = field(repr=False, default=None)
     cache_salt: str = ""
-    energy: Callable[[], float] | None = field(repr=False, default=None)
+    energy: Callable[[], float | None] | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True)

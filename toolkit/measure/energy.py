@@ -8,8 +8,10 @@ from dataclasses import replace
 from toolkit.measure.result import RequestResult
 
 
-def gpu_energy() -> Callable[[], float] | None:
-    """What reads the joules of all GPUs since their driver was loaded; None without a GPU that counts them.
+def gpu_energy() -> Callable[[], float | None] | None:
+    """What reads the joules of all GPUs since their driver was loaded, None if they no longer answer.
+
+    None without a GPU that counts them.
 
     Source: `nvmlDeviceGetTotalEnergyConsumption` of NVML, in millijoules, for Volta and newer.
     """
@@ -25,20 +27,24 @@ def gpu_energy() -> Callable[[], float] | None:
     except pynvml.NVMLError:
         return None
 
-    def read() -> float:
-        millijoules: int = sum(map(pynvml.nvmlDeviceGetTotalEnergyConsumption, gpus))
+    def read() -> float | None:
+        try:
+            millijoules: int = sum(map(pynvml.nvmlDeviceGetTotalEnergyConsumption, gpus))
+        except pynvml.NVMLError:
+            return None
         return millijoules / 1000
 
     return read if gpus else None
 
 
-async def count_energy(read: Callable[[], float], block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
+async def count_energy(read: Callable[[], float | None], block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
     """The results of a block of requests, each with a share of the joules used meanwhile, by its output tokens.
 
     What idle GPUs use, and what other processes do, counts too.
     """
     before = read()
     results = await block
-    tokens = sum(result.output_tokens for result in results)
-    used = read() - before
-    return [replace(item, joules=used * item.output_tokens / tokens) for item in results] if tokens else results
+    tokens, after = sum(result.output_tokens for result in results), read()
+    if not tokens or before is None or after is None:
+        return results
+    return [replace(item, joules=(after - before) * item.output_tokens / tokens) for item in results]

@@ -40,12 +40,12 @@ class Request:
 class Kind:
     """Requests that draft alike: the median of their tokens per step, and the deviation of its logarithm.
 
-    `reading_spread` is that of the time that a prompt adds, its tokens being the same.
+    `reading_stray` is the deviation of the seconds that a prompt adds, its tokens being the same.
     """
 
     pace: float
     spread: float = 0.0
-    reading_spread: float = 0.0
+    reading_stray: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Waited:
 class _Running:
     request: Request
     paces: tuple[float, ...]
-    slowness: float
+    stray: float
     unread: int
     first: float = 0.0
     last: float = 0.0
@@ -167,7 +167,8 @@ class _Instance:
             part = min(one.unread, room)
             one.unread -= part
             room -= part
-            self.seconds += pace.prompt_token * part * one.slowness
+            self.seconds += max(pace.prompt_token * part + one.stray, 0.0)
+            one.stray = 0.0
         self._ahead = 1 if self.reading else max(1, self.decoding[0][0] - self.steps)
         self.ends = now + self._ahead * self.seconds
 
@@ -217,8 +218,8 @@ def simulate(requests: Sequence[Request], engine: Engine, instances: Sequence[tu
             deviation = chance.gauss()
             speeds = tuple(_own_pace(pace, number, deviation) for _, pace in engine.paces)
             kinds = engine.paces[0][1].kinds
-            slowness = math.exp(kinds[number % len(kinds)].reading_spread * chance.gauss())
-            if not fleet[one].join(_Running(request, speeds, slowness, request.prompt_tokens)):
+            stray = kinds[number % len(kinds)].reading_stray * chance.gauss()
+            if not fleet[one].join(_Running(request, speeds, stray, request.prompt_tokens)):
                 continue
         else:
             now, one = heapq.heappop(ends)

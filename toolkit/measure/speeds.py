@@ -7,8 +7,8 @@ seconds. In that time each of the c - 1 others reads one new prompt. So a step w
 
 where `reading` is what a prompt adds to the step that reads it, all that is not the engine's included. All are medians.
 At one request at a time how far the TPOT of single requests strays from its median is how far their acceptance does,
-and how far their TTFT strays is how far the reading does: where the prompts that were measured differ in length, that
-counts twice, and the advice errs to the safe side.
+and how many seconds their TTFT strays is how many the reading does, of whatever length the prompt is: where those that
+were measured differ in length, that counts twice, and the advice errs to the safe side.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Curve:
     acceptance: float
     per_position: tuple[float, ...]
     ttft: float
-    ttft_p90: float
+    ttft_stray: float
     spread: float
     tpot: Mapping[int, float]
 
@@ -55,12 +55,6 @@ class Curve:
     def reading(self) -> float:
         """What a prompt adds to the step that reads it, in seconds."""
         return max(self.ttft - self.tpot[1] * self.acceptance, 0.0)
-
-    @property
-    def reading_spread(self) -> float:
-        """The deviation of the logarithm of `reading`."""
-        slowest = self.reading + self.ttft_p90 - self.ttft
-        return _spread(self.reading, slowest) if self.reading else 0.0
 
     def step(self, requests: int) -> float:
         """Seconds of a step of so many requests, as many as were measured at a time."""
@@ -164,15 +158,10 @@ def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
                 (k and one.acceptance_length) or 1.0,
                 one.acceptance_per_position[:k],
                 one.ttft.p50,
-                one.ttft.p90,
-                _spread(one.tpot.p50, one.tpot.p90),
+                (one.ttft.p90 - one.ttft.p50) / _TO_P90,
+                math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,
                 dict(sorted(tpot.items())),
             )
-
-
-def _spread(p50: float, p90: float) -> float:
-    """The deviation of the logarithm, as if it were normal."""
-    return math.log(max(p90 / p50, 1.0)) / _TO_P90
 
 
 def curves_at(speeds: Speeds, k: int) -> tuple[Quality, list[Curve]]:
@@ -195,16 +184,8 @@ def _between(speeds: Speeds, k: int, largest: Curve) -> Curve | None:
         for count in sorted(shared)
     }
     length = acceptance_length(largest.per_position, k)
-    slower = tpot[1] * length - largest.tpot[1] * largest.acceptance
-    return replace(
-        largest,
-        k=k,
-        acceptance=length,
-        per_position=largest.per_position[:k],
-        ttft=largest.ttft + slower,
-        ttft_p90=largest.ttft_p90 + slower,
-        tpot=tpot,
-    )
+    ttft = largest.ttft + tpot[1] * length - largest.tpot[1] * largest.acceptance
+    return replace(largest, k=k, acceptance=length, per_position=largest.per_position[:k], tpot=tpot, ttft=ttft)
 
 
 def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
@@ -217,7 +198,7 @@ def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
     steps = tuple(zip(counts, seconds, strict=True))  # more requests take no less time, whatever the noise says
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0
-    kinds = tuple(Kind(one.acceptance * factor, one.spread, one.reading_spread) for one in curves)
+    kinds = tuple(Kind(one.acceptance * factor, one.spread, one.ttft_stray) for one in curves)
     return Pace(curves[0].k, steps, reading, kinds)
 
 

@@ -30,12 +30,12 @@ Large loads have few blocks, but the drift is the machine's and blocks of all ce
 is a mean of all cells' estimates. The variance of each is 2 (b V_blocks)²/(b - 1), which is mostly the pairs' own where
 few run concurrently: as in any weighted mean each counts by the inverse, b V_blocks being σ² + b V_pairs with the
 pooled σ² (by turns, from equal mean squares on), so that no cell weighs more because its estimate is small. The pooled
-mean square is what gives the weighted mean's variance. Open loops' blocks last longer, and the machine drifts further
-from one arm's to the next one's: they have a σ² of their own. The m arms of a cell share the
-baseline's half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1) 4m/(m + 3)
-degrees of freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of (part)²/freedom; as
-σ² is a difference, its part there is that of the whole mean square b V_blocks. With fewer than four pooled degrees
-there is no interval.
+mean square has the degrees of freedom of this sum, and is what gives the weighted mean's variance. Open loops' blocks
+last longer, and the machine drifts further from one arm's to the next one's: they have a σ² of their own. The m arms of
+a cell share the baseline's half of the noise: estimates correlate by 1/2, their squares by 1/4, so m arms have (b - 1)
+4m/(m + 3) degrees of freedom. Those of V are Satterthwaite's (Biometrics Bulletin 2, 1946), V² over the sum of
+(part)²/freedom; as σ² is a difference, its part there is that of the whole mean square b V_blocks. With fewer than four
+pooled degrees there is no interval.
 
 One width. V_prompts is taken as V_pairs if that is larger: to stop when the interval happens to be narrow would pick
 underestimates (with 4 prompts, 95 % intervals then cover 88 %). The same interval is reported, stops the measurement,
@@ -125,7 +125,8 @@ def pool(noises: Iterable[BlockNoise], arms: int = 1) -> BlockNoise:
     if not freedom:
         return BlockNoise()
     weights = [noise.freedom for noise in known]
-    beyond = whole = 0.0
+    whole = math.fsum(noise.whole * noise.freedom for noise in known) / freedom
+    beyond = 0.0
     for _ in range(_ROUNDS_OF_WEIGHTS):
         told = math.fsum(noise.beyond_pairs * weight for noise, weight in zip(known, weights, strict=True))
         beyond = max(0.0, told / math.fsum(weights))
@@ -133,6 +134,8 @@ def pool(noises: Iterable[BlockNoise], arms: int = 1) -> BlockNoise:
         if not all(square > 0 for square in squares):
             break
         weights = [noise.freedom / square**2 for noise, square in zip(known, squares, strict=True)]
+        parts = (noise.freedom / square for noise, square in zip(known, squares, strict=True))
+        freedom = round(math.fsum(parts) ** 2 / math.fsum(weights), 9)  # of one cell, exactly its own
         whole = math.sqrt(freedom / math.fsum(weights))
     return BlockNoise(beyond, whole, freedom * 4 / (arms + 3))
 

@@ -24,10 +24,10 @@ READ = "from toolkit.measure.energy import gpu_energy as e; r = e(); print(r and
 class Meter:
     """What a machine has used, in the order in which it is read."""
 
-    def __init__(self, *joules: float) -> None:
+    def __init__(self, *joules: float | None) -> None:
         self.joules = list(joules)
 
-    def __call__(self) -> float:
+    def __call__(self) -> float | None:
         return self.joules.pop(0)
 
 
@@ -57,6 +57,10 @@ def test_requests_of_a_block_share_its_energy_by_their_tokens() -> None:
 
 def test_a_block_without_tokens_has_no_energy_to_share() -> None:
     assert counted(Meter(1000.0, 1080.0), answer(0))[0].joules is None
+
+
+def test_a_gpu_that_no_longer_answers_costs_no_measurement() -> None:
+    assert counted(Meter(1000.0, None), answer(10))[0].joules is None
 
 
 def test_a_report_has_the_joules_per_token_of_each_arm() -> None:

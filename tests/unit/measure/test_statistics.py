@@ -228,7 +228,7 @@ def test_too_few_blocks_have_an_interval_only_by_those_of_other_cells() -> None:
     assert speedup(one) is None
     assert speedup(three, noise=pool(map(block_noise, (one, three)))) is None
     pooled = pool(map(block_noise, (one, three, seven)))
-    assert pooled.freedom == 2 + 6
+    assert pooled.freedom == pytest.approx(2 + 6, rel=0.01)
     assert speedup(one, noise=pooled)
     assert half_width(one, pooled) > half_width(three, pooled) > half_width(seven, pooled)
 
@@ -247,6 +247,16 @@ def test_cells_whose_pairs_stray_more_tell_less_of_blocks() -> None:
     assert mean(estimates) == pytest.approx(0.0005, rel=0.05)
     assert stdev(estimates) < 1.05 * stdev(one.beyond_pairs for one in many)
     assert stdev(estimates) == pytest.approx(mean(one.whole * math.sqrt(2 / one.freedom) for one in pooled), rel=0.1)
+
+
+def test_a_sum_of_which_one_cell_tells_nearly_all_has_its_degrees_of_freedom() -> None:
+    pooled = pool([BlockNoise(1e-3, 1.001e-3, 3), BlockNoise(1e-3, 1.0, 100)])
+    assert pooled.freedom == pytest.approx(3, rel=0.1)
+    assert pooled.whole == pytest.approx(1.001e-3, rel=0.1)
+
+
+def test_a_cell_that_never_strays_does_not_make_the_others_noise_known() -> None:
+    assert pool([BlockNoise(0.0, 0.0, 3), BlockNoise(-0.1, 0.2, 8)]).whole == pytest.approx(0.2 * 8 / 11)
 
 
 def test_arms_that_share_a_baseline_tell_less_of_blocks() -> None:
