@@ -57,7 +57,7 @@ def refused(root: Path, args: Mapping[str, Any], *types: str) -> list[tuple[str,
 
 ON_CPU: list[tuple[dict[str, Any], str, str]] = [
     ({"enable-elastic-ep": True}, "enable-elastic-ep", "Elastic EP is only supported with enable_eplb=True"),
-    ({"data-parallel-hybrid-lb": True}, "data-parallel-hybrid-lb", "requires `--data-parallel-size-local`"),
+    ({"hf-overrides": 5}, "hf-overrides", "Input should be a valid dictionary"),
     ({"lora-modules": 4096}, "lora-modules", "Invalid fields for --lora-modules: 4096"),
     ({"compilation-config": {"mode": 9}}, "compilation-config", "mode: Input should be 0, 1, 2 or 3"),
     ({"quantization": "awq"}, "quantization", "Cannot find the config file for awq"),
@@ -110,11 +110,9 @@ def test_the_recipe_s_gpus_are_pretended(tmp_path: Path) -> None:
     ((path, message),) = refused(tmp_path, {"tensor-parallel-size": 2}, one)
     assert path == "engine.args.tensor-parallel-size"
     assert "World size (2) is larger than the number of available GPUs (1)" in message
-    ((path, message),) = refused(tmp_path, {"enable-eplb": True}, one)
-    assert (path, message) == (
-        "engine.args.enable-eplb",
-        "vLLM 0.32.0 refuses this: enable_expert_parallel must be True to use EPLB.",
-    )
+    ((path, message),) = refused(tmp_path, {"enable-dbo": True}, one)
+    assert path == "engine.args.enable-dbo"
+    assert "refuses this: Microbatching currently only supports" in message
 
 
 def test_what_only_builds_for_gpus_have_is_not_missed_there(tmp_path: Path) -> None:

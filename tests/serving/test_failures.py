@@ -24,10 +24,10 @@ PROMPT = "Write JSON records of the books 205 to 215."
 
 def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     recipe = toolkit.load("tiny/p-eagle")
-    engine = recipe.engine.edit(args={**recipe.engine.args, "default-chat-template-kwargs": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "override-generation-config": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="argument --default-chat-template-kwargs: invalid") as failed:
+    with pytest.raises(EndpointFailed, match="argument --override-generation-config: Value many") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     said = time.time()

@@ -189,16 +189,16 @@ def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: Proc
 
 
 def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    engine = recipe.engine.edit(args={**recipe.engine.args, "default-chat-template-kwargs": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "override-generation-config": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="argument --default-chat-template-kwargs: invalid") as failed:
+    with pytest.raises(EndpointFailed, match="argument --override-generation-config: Value many") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     toolkit.destroy(broken, progress=Silent())
     assert failed.value.cause
     assert "engine.args" in failed.value.hint
-    assert any("--default-chat-template-kwargs" in line for line in failed.value.logs)
+    assert any("--override-generation-config" in line for line in failed.value.logs)
 
 
 def test_a_secret_that_is_not_there_is_told(kubelet: ProcessKubelet, recipe: Recipe) -> None:
