@@ -89,7 +89,8 @@ def train(
 
     With the methods of `compare` a head of each is trained on the same data, for as long, and which is best is in the
     run's `comparison`; they stay in the job, and nothing changes, unless `take` names the method, or is `best`: that
-    head is put where the recipe names it, and the recipe says its method.
+    head is put where the recipe names it, and the recipe says its method. `best` takes none that is expected to be
+    slower than the target alone: it raises UsageError.
 
     `again` is the command that goes on after an interruption, by default this call as a command. A head that was
     trained is a run where the environment names a tracker (tracking.py). `session` is an AWS session to use instead of
@@ -131,7 +132,8 @@ def train(
         if compare:
             reports = {one.recipe.method: one.metrics for one in made}
             run = replace(run, comparison=compare_heads(folder, reports, _target_facts(complete)))
-            taken = [one for one in made if one.recipe.method == (run.best if take == BEST else take)]
+            named = run.best_that_pays if take == BEST else take
+            taken = [one for one in made if one.recipe.method == named]
         for one in taken:
             _deliver(one, job, opened, overwrite, progress)
             _name_head(load(recipe), one.recipe, progress)
@@ -142,6 +144,9 @@ def train(
             parameters = {"recipe": loaded.name, "job": job.name, **section(one.recipe).model_dump(exclude_none=True)}
             curve = one.metrics.get("evaluations", ())
             trackers.log(name, parameters, train_metrics(one.metrics), run.to_dict(), curve)
+    if take == BEST and run.comparison and not run.head:
+        hint = f"All heads stay in their job. To take one all the same: --take {run.best}"
+        raise UsageError(f"None of the heads was taken. {run.comparison.verdict}", hint=hint)
     return run
 
 

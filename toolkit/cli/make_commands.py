@@ -107,7 +107,7 @@ def train(
         _deploy(recipe, platform, run, arm or (), yes, as_json)
         return
     then: Sequence[str] = ("deploy", recipe, *there, "--baseline") if run.head else ()
-    if run.best and not run.head:
+    if run.comparison and run.comparison.pays and not run.head:
         then = ("train", recipe, *there, *comparing, "--take", run.best)
     answer(run.to_dict(), as_json, lambda: _run_text(run), then=then)
 

@@ -361,7 +361,7 @@ def test_data_that_is_not_there_yet_is_asked_for_when_it_trains_and_not_when_it_
 METHODS = ("p-eagle", "eagle3")
 
 
-def compare(desk: Desk, **more: Any) -> TrainingRun:
+def compare(desk: Desk, lengths: tuple[float, float] = (4.0, 4.4), **more: Any) -> TrainingRun:
     """The shipped heads, of which EAGLE-3's is accepted a little more, and reads seven times as much."""
     reports = {
         method: {
@@ -373,8 +373,10 @@ def compare(desk: Desk, **more: Any) -> TrainingRun:
             "by_conversation": [[0, round(20 * length), 20], [1, round(10 * length), 10], [2, round(30 * length), 30]],
             "num_speculative_tokens": 7,
             "seconds": 60,
+            "steps": 3,
+            "ended": "",
         }
-        for method, length in (("p-eagle", 4.0), ("eagle3", 4.4))
+        for method, length in zip(METHODS, lengths, strict=True)
     }
     desk.script(heads={method: str(MODELS / method) for method in METHODS}, reports=reports)
     return desk.train(**{"compare": METHODS, **more})
@@ -403,6 +405,25 @@ def test_the_recipe_says_the_method_of_the_head_that_is_taken(desk: Desk) -> Non
     assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "eagle3" / "model.safetensors").read_bytes()
     assert desk.recipe.read_text() == before.replace("method: p-eagle", 'method: "eagle3"')
     assert check(desk.recipe).findings == ()
+
+
+def test_the_best_is_not_taken_where_it_would_slow_the_target_down_unless_it_is_named(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="None is expected to be faster than the target alone") as raised:
+        compare(desk, lengths=(1.0, 1.1), take="best")
+    assert raised.value.hint.endswith("To take one all the same: --take p-eagle")
+    assert not desk.head.exists()
+    assert compare(desk, lengths=(1.0, 1.1), take="p-eagle").head == str(desk.head)
+
+
+@pytest.mark.parametrize(("lengths", "offered"), [((4.0, 4.4), True), ((1.0, 1.1), False)])
+def test_only_a_head_that_pays_is_offered(
+    desk: Desk, capsys: pytest.CaptureFixture[str], lengths: tuple[float, float], offered: bool
+) -> None:
+    """The command finds the job done that ran here."""
+    desk.jobs = home() / "training"
+    compare(desk, lengths=lengths)
+    assert run(["train", str(desk.recipe), "--compare", ",".join(METHODS)]) == 0
+    assert ("--take p-eagle" in "".join(capsys.readouterr())) is offered
 
 
 def test_a_comparison_is_one_job_in_whatever_order_its_methods_are_written(desk: Desk) -> None:
