@@ -33,6 +33,7 @@ from toolkit.planning.resources import Account, Observer
 from toolkit.recipe.content import CARD, manifest, manifest_digest
 from toolkit.recipe.edit import with_section, with_speculation, without_key
 from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.known import known_model
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
@@ -131,7 +132,7 @@ def train(
         taken = made
         if compare:
             reports = {one.recipe.method: one.metrics for one in made}
-            run = replace(run, comparison=compare_heads(folder, reports, _target_facts(complete)))
+            run = replace(run, comparison=compare_heads(folder, reports, _target_as_stored(complete)))
             named = run.best_that_pays if take == BEST else take
             taken = [one for one in made if one.recipe.method == named]
         for one in taken:
@@ -224,11 +225,27 @@ def _expectations(recipe: Recipe) -> Iterator[str]:
 
 
 def _target_facts(recipe: Recipe) -> ModelFacts | None:
-    """Of a target in a folder, or one that the recipe's lock knows."""
+    """Of a target in a folder, one that the recipe's lock knows, or else the package."""
     if recipe.target.folder:
         return read_folder(recipe.target.folder)
     locked = read_lock_of(recipe)
-    return locked.target if locked else None
+    if locked is None:
+        return None if recipe.target.revision else known_model(recipe.target.model)
+    return locked.target
+
+
+def _target_as_stored(recipe: Recipe) -> ModelFacts | None:
+    """The same; None where the engine quantizes target or head when it loads them."""
+    target, args = _target_facts(recipe), recipe.engine.args
+    if (
+        target is None
+        or getattr(recipe.speculation, "quantization", None)
+        or "quantiz" in str(args.get("hf-overrides"))
+    ):
+        return None
+    config = {**target.text_config, **target.config}
+    quantized = str(args.get("quantization", "none")).lower() != "none"
+    return None if quantized and not config.get("quantization_config") else target
 
 
 def _job(recipe: Recipe) -> HeadTraining:

@@ -415,6 +415,27 @@ def test_the_best_is_not_taken_where_it_would_slow_the_target_down_unless_it_is_
     assert compare(desk, lengths=(1.0, 1.1), take="p-eagle").head == str(desk.head)
 
 
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("max_num_seqs: 16", "max_num_seqs: 16, args: {quantization: fp8}"),
+        ("num_speculative_tokens: 7", "num_speculative_tokens: 7, quantization: fp8"),
+    ],
+)
+def test_no_speed_is_expected_of_what_the_engine_quantizes_itself(desk: Desk, written: str, instead: str) -> None:
+    desk.recipe.write_text(RECIPE.replace(written, instead))
+    found = compare(desk).comparison
+    assert found
+    assert (found.pays, found.is_sure) == (None, False)
+
+
+def test_a_target_that_the_package_knows_is_reckoned_with_without_a_lock(desk: Desk) -> None:
+    desk.recipe.write_text(RECIPE.replace(f"{MODELS}/target", "Qwen/Qwen3-8B"))
+    known = training._target_as_stored(load(desk.recipe))
+    assert known
+    assert known.hidden_size == 4096
+
+
 @pytest.mark.parametrize(("lengths", "offered"), [((4.0, 4.4), True), ((1.0, 1.1), False)])
 def test_only_a_head_that_pays_is_offered(
     desk: Desk, capsys: pytest.CaptureFixture[str], lengths: tuple[float, float], offered: bool
