@@ -30,7 +30,7 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.memory import has_gpu
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
-from toolkit.recipe.content import CARD, manifest, manifest_digest
+from toolkit.recipe.content import ABOUT, CARD, TRAINED_BY, manifest, manifest_digest
 from toolkit.recipe.edit import with_section, with_speculation, without_key
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.known import known_model
@@ -111,7 +111,7 @@ def train(
         plan = _plan(complete, account, opened)
     (job,) = jobs.jobs_of(plan)
     if job.verb != "reuse" and not overwrite and (take or not compare):
-        _require_free(complete)
+        _require_free(complete, opened)
     if job.verb == "create" and not complete.platform_rules.facts.has_instance_types and not has_gpu():
         _require_memory(complete, _outside.free_bytes(), progress)
     jobs.start_jobs(plan, opened, progress)
@@ -262,12 +262,17 @@ def _hourly(recipe: Recipe) -> float | None:
     return price_of(recipe) if price_of else None
 
 
-def _require_free(recipe: Recipe) -> None:
-    """Raise UsageError if there is a head already where this one shall be put."""
-    folder = recipe.drafter.folder if recipe.drafter else None
-    if folder and folder.exists() and any(folder.iterdir()):
-        hint = "Name another folder in `speculation.model`, or replace what is there: add --overwrite."
-        raise UsageError(f"{folder} is not empty, and this recipe has not trained what is in it", hint=hint)
+def _require_free(recipe: Recipe, platform: TrainingPlatform) -> None:
+    """Raise UsageError if there is something already where the head shall be put."""
+    assert recipe.drafter
+    folder = recipe.drafter.folder
+    if any(folder.iterdir()) if folder and folder.exists() else not folder and platform.head_at(str(recipe.drafter)):
+        raise _occupied(recipe)
+
+
+def _occupied(recipe: Recipe) -> UsageError:
+    hint = "Name another place in `speculation.model`, or replace what is there: add --overwrite."
+    return UsageError(f"{recipe.drafter} is not empty, and does not hold the head of this command", hint=hint)
 
 
 def _require_memory(recipe: Recipe, free: int, progress: Progress) -> None:
@@ -319,15 +324,31 @@ def _deliver(made: _Made, job: Action, platform: TrainingPlatform, overwrite: bo
     destination = recipe.drafter.folder
     with progress.stage("check the head"):
         _require_fit(recipe, fetched)
+    (fetched / TRAINED_BY).write_text(f"{recipe.platform.name} {job.name}\n", encoding="ascii")
     if destination is None:
-        with progress.stage(f"copy the head to {recipe.drafter}"):
-            platform.put_head(fetched, str(recipe.drafter), progress)
-            _lock_head(recipe, fetched)
+        _deliver_elsewhere(recipe, fetched, platform, overwrite, progress)
     elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
         if not overwrite:
-            _require_free(recipe)
+            _require_free(recipe, platform)
         platform.publish_head(job.request, destination.name)
         _replace(destination, fetched)
+    elif not (destination / TRAINED_BY).exists():  # an earlier version of the toolkit put the head there
+        shutil.copyfile(fetched / TRAINED_BY, destination / TRAINED_BY)
+
+
+def _deliver_elsewhere(
+    recipe: Recipe, fetched: Path, platform: TrainingPlatform, overwrite: bool, progress: Progress
+) -> None:
+    """To an address that is no folder here, such as in S3. What lies there of the same head is completed."""
+    address = str(recipe.drafter)
+    own = {file.path: file.sha256 for file in manifest(fetched)}
+    there = platform.head_at(address)
+    if not overwrite and any(own.get(name) != sha256 for name, sha256 in there.items() if name not in ABOUT):
+        raise _occupied(recipe)
+    with progress.stage(f"copy the head to {address}"):
+        if not {*own, TRAINED_BY} <= there.keys() or any(there[name] != sha256 for name, sha256 in own.items()):
+            platform.put_head(fetched, address, progress)
+        _lock_head(recipe, fetched)
 
 
 def _name_head(written: Recipe, trained: Recipe, progress: Progress) -> None:
