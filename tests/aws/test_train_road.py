@@ -295,6 +295,15 @@ def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
     assert toolkit.status(platform="sagemaker").endpoints == ()
 
 
+def test_the_question_about_the_price_names_the_methods_that_are_compared(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe.write_text(re.sub("  start_from: .*\n", "", recipe.read_text()))
+    assert run(["train", str(recipe), "--compare", "p-eagle,eagle3"]) == 2
+    assert ", for heads of p-eagle, eagle3. Go on?" in " ".join(capsys.readouterr().err.split())
+    assert standin.training.started == []
+
+
 def test_a_registered_version_names_the_job_of_its_head(recipe: Path, standin: StandIn) -> None:
     run = toolkit.train(recipe, progress=Silent())
     made = toolkit.register(recipe, group="heads", progress=Silent())

@@ -56,13 +56,18 @@ REPORT = "report.json"
 
 
 def train_plan(
-    recipe: RecipeLike, *, platform: str | None = None, compare: Sequence[str] = (), discount_percent: float = 0.0
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    compare: Sequence[str] | None = None,
+    take: str | None = None,
+    discount_percent: float = 0.0,
 ) -> Plan:
     """What `train` would do. Reads only; without AWS credentials for an account that holds nothing.
 
     `discount_percent` comes off the list price, as with a savings plan.
     """
-    loaded = replace(_trainable(recipe, platform, compare), discount_percent=discount_percent)
+    loaded = replace(_trainable(recipe, platform, compare, take), discount_percent=discount_percent)
     session = session_of(loaded.platform.name)
     opened = session.trainer(session.scope(loaded)) if session.can_be_asked() else None
     if opened is None:
@@ -74,7 +79,7 @@ def train(
     recipe: RecipeLike,
     *,
     platform: str | None = None,
-    compare: Sequence[str] = (),
+    compare: Sequence[str] | None = None,
     take: str | None = None,
     overwrite: bool = False,
     wait: bool = True,
@@ -103,8 +108,7 @@ def train(
     progress = progress or default_progress()
     trackers = find_trackers(progress)
     with progress.stage("check"):
-        loaded = _trainable(recipe, platform, compare)
-        _require_takeable(loaded, take)
+        loaded = _trainable(recipe, platform, compare, take)
     opened = _outside.open_trainer(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
@@ -166,29 +170,29 @@ def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: 
     return f"a training job: {hourly:.2f} $/h{less}, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
 
 
-def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] = ()) -> Recipe:
+def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] | None, take: str | None) -> Recipe:
     loaded = as_trained(on_platform(load(recipe), platform))
     training = section(loaded)
-    if not compare:
+    if compare is None:
+        if take is not None:
+            hint = f"Compare first: --compare {','.join(TRAINED_METHODS)}"
+            raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
         require(loaded, to_train=True)
         return loaded
     known = ", ".join(f"`{method}`" for method in TRAINED_METHODS)
     if len(set(compare)) < 2 or not set(compare) <= set(TRAINED_METHODS):
         hint = f"Heads can be trained of {known}: --compare {','.join(TRAINED_METHODS)}"
-        raise UsageError(f"`{','.join(compare)}` are not two or more methods to compare", hint=hint)
+        given = f"`{','.join(compare)}` are not" if compare else "no methods are given, of"
+        raise UsageError(f"{given} two or more methods to compare", hint=hint)
+    if take not in (None, BEST, *compare):
+        hint = f"Take one of: {', '.join((BEST, *compare))}."
+        raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
     if training.start_from:
         hint = "Remove it for the comparison, or train the one method that it is for."
         raise UsageError(f"{loaded.path}: training.start_from is a head of one method", hint=hint)
     for method in compare:
         require(with_method(loaded, method), to_train=True)
     return as_compared(loaded, compare)
-
-
-def _require_takeable(recipe: Recipe, take: str | None) -> None:
-    if take not in (None, BEST, *recipe.compared) or (take and not recipe.compared):
-        named = ", ".join((BEST, *recipe.compared))
-        hint = f"Take one of: {named}." if recipe.compared else f"Compare first: --compare {','.join(TRAINED_METHODS)}"
-        raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
@@ -199,7 +203,12 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
         account,
         platform,
         price_per_hour=_hourly(recipe),
-        notes=(*([f"Costs {cost}"] if cost else []), *_expectations(recipe), *job.notes(recipe)),
+        notes=(
+            *([f"Trains a head of each: {', '.join(recipe.compared)}"] if recipe.compared else []),
+            *([f"Costs {cost}"] if cost else []),
+            *_expectations(recipe),
+            *job.notes(recipe),
+        ),
     )
     return replace(plan, discount_percent=recipe.discount_percent)
 
@@ -400,7 +409,9 @@ def _scratch(destination: Path | None) -> Iterator[Path]:
         folder = Path(mkdtemp(prefix=".head-", dir=parent))
     except OSError as error:
         hint = "Make room or set its permissions; the same command goes on with the head that was trained."
-        raise PlatformError(f"{destination} cannot be written: {error.strerror}", hint=hint) from error
+        raise PlatformError(
+            f"{destination or error.filename or 'a temporary folder'} cannot be written: {error.strerror}", hint=hint
+        ) from error
     try:
         yield folder
     finally:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -457,6 +458,8 @@ def test_a_comparison_is_one_job_in_whatever_order_its_methods_are_written(desk:
         ({"compare": ("p-eagle",)}, "are not two or more methods to compare"),
         ({"compare": ("p-eagle", "medusa")}, "`p-eagle,medusa` are not two or more methods"),
         ({"compare": METHODS, "take": "dflash"}, "`dflash` is not among the heads that are compared"),
+        ({"compare": ()}, "no methods are given, of two or more methods to compare"),
+        ({"compare": METHODS, "take": ""}, "`` is not among the heads that are compared"),
         ({"take": "best"}, "`best` is not among the heads that are compared"),
     ],
 )
@@ -466,6 +469,43 @@ def test_what_cannot_be_compared_or_taken_is_said_before_anything_runs(
     with pytest.raises(UsageError, match=message):
         desk.train(**options)
     assert not list(desk.jobs.glob("my-head-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--compare", ","], "no methods are given"),
+        (["--compare", ""], "no methods are given"),
+        (["--compare", "p-eagle,eagle3", "--take", "dflash"], "`dflash` is not among the heads that are compared"),
+        (["--take", "best"], "`best` is not among the heads that are compared"),
+    ],
+)
+def test_no_plan_is_shown_of_what_cannot_be_compared_or_taken(
+    desk: Desk, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(["train", str(desk.recipe), "--dry-run", *options]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+def test_the_plan_names_the_methods_that_are_compared(desk: Desk) -> None:
+    assert "Trains a head of each: p-eagle, eagle3" in training.train_plan(desk.recipe, compare=METHODS).notes
+
+
+def test_of_a_second_head_of_a_comparison_nothing_untrue_is_said(desk: Desk) -> None:
+    compare(desk, take="best")
+    with pytest.raises(UsageError, match=re.escape(f"{desk.head} is not empty, and does not hold the head of this")):
+        compare(desk, take="eagle3")
+    assert compare(desk, take="eagle3", overwrite=True).head == str(desk.head)
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_named(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(PlatformError, match=re.escape(f"{tmp_path / 'none'}/") + r".* cannot be written"):
+        compare(desk)
 
 
 def test_every_method_that_is_compared_is_checked_with_the_values_that_are_its_own(desk: Desk) -> None:
