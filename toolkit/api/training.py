@@ -246,15 +246,12 @@ def _target_facts(recipe: Recipe) -> ModelFacts | None:
 def _target_as_stored(recipe: Recipe) -> ModelFacts | None:
     """The same; None where the engine quantizes target or head when it loads them."""
     target, args = _target_facts(recipe), recipe.engine.args
-    if (
-        target is None
-        or getattr(recipe.speculation, "quantization", None)
-        or "quantiz" in str(args.get("hf-overrides"))
-    ):
+    is_other = getattr(recipe.speculation, "quantization", None) or "quantiz" in str(args.get("hf-overrides"))
+    if target is None or is_other:
         return None
-    config = {**target.text_config, **target.config}
-    quantized = str(args.get("quantization", "none")).lower() != "none"
-    return None if quantized and not config.get("quantization_config") else target
+    is_asked = str(args.get("quantization", "none")).lower() != "none"
+    is_stored = {**target.text_config, **target.config}.get("quantization_config")
+    return None if is_asked and not is_stored else target
 
 
 def _job(recipe: Recipe) -> HeadTraining:
@@ -275,7 +272,11 @@ def _require_free(recipe: Recipe, platform: TrainingPlatform) -> None:
     """Raise UsageError if there is something already where the head shall be put."""
     assert recipe.drafter
     folder = recipe.drafter.folder
-    if any(folder.iterdir()) if folder and folder.exists() else not folder and platform.head_at(str(recipe.drafter)):
+    if folder is None:
+        is_free = not platform.head_at(str(recipe.drafter))
+    else:
+        is_free = not folder.exists() or not any(folder.iterdir())
+    if not is_free:
         raise _occupied(recipe)
 
 
