@@ -19,7 +19,7 @@ import toolkit
 from toolkit.api.served_card import write_served
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
-from toolkit.errors import RecipeError, ToolkitError
+from toolkit.errors import RecipeError, ToolkitError, UsageError
 from toolkit.images.registry import Registry
 from toolkit.loading import load
 from toolkit.training.job import TrainingJob
@@ -218,6 +218,39 @@ def test_a_head_goes_to_s3_and_into_the_lock(recipe: Path, standin: StandIn, hos
     assert toolkit.plan(path).changes  # the lock knows the head, so that it can be deployed
 
 
+def test_a_head_from_elsewhere_in_s3_is_only_replaced_when_told_to_and_no_job_is_billed_for_the_refusal(
+    recipe: Path, standin: StandIn, host: str
+) -> None:
+    s3: Any = standin.session().client("s3")
+    s3.put_object(Bucket="captured", Key="heads/mine/config.json", Body=b"{}")
+    path = written(recipe.parent, host, "s3://captured/heads/mine/")
+    with pytest.raises(UsageError, match="s3://captured/heads/mine/ is not empty") as raised:
+        toolkit.train(path, progress=Silent())
+    assert "--overwrite" in raised.value.hint
+    assert standin.training.started == []
+    toolkit.train(path, overwrite=True, progress=Silent())
+    assert s3.get_object(Bucket="captured", Key="heads/mine/config.json")["Body"].read() != b"{}"
+
+
+def test_a_head_that_took_the_place_in_s3_since_is_not_replaced(recipe: Path, standin: StandIn, host: str) -> None:
+    s3: Any = standin.session().client("s3")
+    path = written(recipe.parent, host, "s3://captured/heads/mine/")
+    toolkit.train(path, progress=Silent())
+    s3.put_object(Bucket="captured", Key="heads/mine/model.safetensors", Body=b"another", ChecksumAlgorithm="SHA256")
+    with pytest.raises(UsageError, match="does not hold the head of this command"):
+        toolkit.train(path, progress=Silent())
+    assert s3.get_object(Bucket="captured", Key="heads/mine/model.safetensors")["Body"].read() == b"another"
+
+
+def test_a_copy_to_s3_that_was_interrupted_is_completed(recipe: Path, standin: StandIn, host: str) -> None:
+    s3: Any = standin.session().client("s3")
+    path = written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/")
+    toolkit.train(path, progress=Silent())
+    s3.delete_object(Bucket=BUCKET, Key="heads/mine/config.json")
+    assert toolkit.train(path, progress=Silent()).status == "reused"
+    assert "heads/mine/config.json" in objects(standin, "heads/mine/")
+
+
 def test_what_is_measured_of_a_head_in_s3_is_in_its_card_there(recipe: Path, standin: StandIn, host: str) -> None:
     trained = toolkit.train(written(recipe.parent, host, f"s3://{BUCKET}/heads/mine/"), progress=Silent())
     before = objects(standin, "heads/mine/")
@@ -262,6 +295,15 @@ def test_what_is_deployed_after_training_is_asked_about_as_any_deployment_is(
     assert toolkit.status(platform="sagemaker").endpoints == ()
 
 
+def test_the_question_about_the_price_names_the_methods_that_are_compared(
+    recipe: Path, standin: StandIn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe.write_text(re.sub("  start_from: .*\n", "", recipe.read_text()))
+    assert run(["train", str(recipe), "--compare", "p-eagle,eagle3"]) == 2
+    assert ", for heads of p-eagle, eagle3. Go on?" in " ".join(capsys.readouterr().err.split())
+    assert standin.training.started == []
+
+
 def test_a_registered_version_names_the_job_of_its_head(recipe: Path, standin: StandIn) -> None:
     run = toolkit.train(recipe, progress=Silent())
     made = toolkit.register(recipe, group="heads", progress=Silent())
@@ -272,3 +314,31 @@ def test_a_registered_version_names_the_job_of_its_head(recipe: Path, standin: S
     card = json.loads(found["ModelCard"]["ModelCardContent"])
     assert card["training_details"]["training_job_details"]["training_arn"] == job
     assert found["SecurityConfig"] == {"KmsKeyId": "abc"}
+
+
+@pytest.mark.parametrize("head", ["./made/head", f"s3://{BUCKET}/heads/mine/"])
+def test_a_registered_version_names_the_job_of_the_comparison_that_its_head_is_from(
+    recipe: Path, standin: StandIn, host: str, head: str
+) -> None:
+    """And none once the head is another."""
+    path = written(recipe.parent, host, head)
+    plain = re.sub("  start_from: .*\n", "", path.read_text())
+    path.write_text(plain)
+    alone = toolkit.train(path, progress=Silent())
+    standin.training.model = lambda _: compared_files()
+    run = toolkit.train(path, compare=("p-eagle", "eagle3"), take="eagle3", overwrite=True, progress=Silent())
+    assert run.job != alone.job
+    assert toolkit.register(path, group="heads", progress=Silent()).training_job == run.job
+    path.write_text(plain.replace(head, f"{MODELS}/p-eagle"))
+    assert toolkit.register(path, group="others", progress=Silent()).training_job == ""
+
+
+def compared_files() -> dict[str, bytes]:
+    report = {
+        "acceptance_length": 4.0, "acceptance_length_low": 3.0, "acceptance_length_high": 5.0,
+        "held_out_conversations": 2, "by_source": [], "by_conversation": [[0, 40, 10], [1, 80, 20]],
+        "num_speculative_tokens": 7, "seconds": 60, "steps": 3, "ended": "",
+    }  # fmt: skip
+    heads = {method: (MODELS / method).iterdir() for method in ("p-eagle", "eagle3")}
+    files = {f"head/{method}/{path.name}": path.read_bytes() for method, paths in heads.items() for path in paths}
+    return files | {f"head/{method}/report.json": json.dumps(report).encode() for method in heads}

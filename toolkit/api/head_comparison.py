@@ -17,7 +17,7 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
 from toolkit.sizing.weights import file_bytes, read_bytes
 
-COLUMNS = ("method", "tokens a step", "by source", "trained", "size", "read to draft", "expected speed")
+COLUMNS = ("method", "tokens a step", "by source", "trained", "steps", "size", "read to draft", "expected speed")
 NOTE = (
     "Expected speed is arithmetic, not measured: tokens a step for what is read for it, target and head, in tokens of "
     "the target alone. It holds for one request at a time on a GPU that waits for weights; `toolkit bench` measures."
@@ -46,6 +46,8 @@ class _Report:
     by_conversation: tuple[tuple[int, int, int], ...]
     num_speculative_tokens: int
     seconds: float
+    steps: int
+    ended: str
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class HeadFigures:
     `acceptance_length` is that of its card, with its 95 % interval, and `by_source` the same of each source of the
     data, if there are several. `read_share` is what a step's drafts read of the head, as a share of what the target
     reads for a token; `expected_speed` the tokens of a step for all that is read for it. Both are None where the
-    target's size is not known.
+    target's size is not known. `ended` is why it was trained for fewer steps than was asked: `time`, `flat` or empty.
     """
 
     method: str
@@ -65,6 +67,8 @@ class HeadFigures:
     held_out_conversations: int
     by_source: Mapping[str, tuple[float, float | None, float | None]]
     train_seconds: float
+    steps: int
+    ended: str
     bytes: int
     read_share: float | None
 
@@ -80,7 +84,8 @@ class HeadFigures:
         speed = "" if self.expected_speed is None else f"{self.expected_speed:.2f}"
         seconds, size = self.train_seconds, self.bytes / 1e6
         took = f"{seconds / 60:,.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
-        return (self.method, _length(*length), sources, took, f"{size:,.1f} MB", read, speed)
+        steps = f"{self.steps:,}" + (f", ended: {self.ended}" if self.ended else "")
+        return (self.method, _length(*length), sources, took, steps, f"{size:,.1f} MB", read, speed)
 
 
 @dataclass(frozen=True)
@@ -101,27 +106,45 @@ class HeadComparison:
         return self.heads[0].method
 
     @property
+    def pays(self) -> bool | None:
+        """Whether the best is expected to be faster than the target alone; None where that is not known."""
+        speed = self.heads[0].expected_speed
+        return None if speed is None else speed > 1
+
+    @property
     def is_sure(self) -> bool:
-        """Whether it is shown to be better than each other one."""
-        return all(ratio is not None and ratio.low > 1 for ratio in self.ratios.values())
+        """Whether it is shown to be better than each other one, and none was cut off; never where it does not pay."""
+        shown = all(ratio is not None and ratio.low > 1 for ratio in self.ratios.values())
+        return bool(self.pays) and shown and not self._cut
 
     @property
     def verdict(self) -> str:
         """Which to take, and how sure that is."""
-        figure = "acceptance length" if self.heads[0].expected_speed is None else "expected speed"
+        figure = "acceptance length" if self.pays is None else "expected speed"
         than = ", ".join(f"{_ratio(ratio)} the {figure} of {other}" for other, ratio in self.ratios.items())
-        if self.heads[0].expected_speed is not None and self.heads[0].expected_speed <= 1:
+        if self.pays is False:
             return f"None is expected to be faster than the target alone. {self.best} comes nearest: {than}."
+        if self.pays is None:
+            why = "what a token reads of the target is not known (`toolkit lock` reads the sizes of one on the hub)"
+            return f"{self.best} is accepted most: {than}. Which is fastest, or whether any pays, is not known: {why}."
         if self.is_sure:
             return f"Take {self.best}: {than}."
         more = "More held-out conversations (`training.held_out`) would tell."
+        if self._cut:
+            more = f"The time ended the training of {', '.join(self._cut)} early: more `training.max_hours` would tell."
         return f"Take {self.best}, but that it is best is not shown: {than}. {more}"
+
+    @property
+    def _cut(self) -> list[str]:
+        """Methods whose heads could have learned more."""
+        return [head.method for head in self.heads if head.ended == "time"]
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, with what follows from the fields."""
         heads = [{**vars(head), "expected_speed": head.expected_speed} for head in self.heads]
         ratios = {other: vars(ratio) if ratio else None for other, ratio in self.ratios.items()}
-        return {"heads": heads, "best": self.best, "is_sure": self.is_sure, "ratios": ratios, "verdict": self.verdict}
+        shown = {"best": self.best, "is_sure": self.is_sure, "pays": self.pays, "verdict": self.verdict}
+        return {"heads": heads, "ratios": ratios, **shown}
 
 
 def compare_heads(folder: Path, reports: Mapping[str, Mapping[str, Any]], target: ModelFacts | None) -> HeadComparison:
@@ -163,6 +186,8 @@ def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None
         {one.source: (one.acceptance_length, one.acceptance_length_low, one.acceptance_length_high)
          for one in report.by_source},
         report.seconds,
+        report.steps,
+        report.ended,
         file_bytes(facts) or 0,
         share,
     )  # fmt: skip

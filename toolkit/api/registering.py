@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from toolkit.api import jobs
+from toolkit import documents
 from toolkit.api.context import complete_recipe, find_unpinned, open_for, record_of
+from toolkit.api.outside import OUTSIDE
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.errors import ToolkitError, UsageError
@@ -18,8 +19,8 @@ from toolkit.measure.report import BenchReport, load_report
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.parts import ModelRegistry, Version
+from toolkit.recipe.content import TRAINED_BY
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.trained import as_trained
 from toolkit.registry import rules_of
 from toolkit.text import inert
 
@@ -82,7 +83,7 @@ def register(
         opened = open_for(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
-        version = Version(group, status, proof, _training_job(loaded, opened))
+        version = Version(group, status, proof, _training_job(loaded, opened, session))
         rules = rules_of(opened.name)
         resources = registry.resources(complete, account, version)
         plan = make_plan(
@@ -111,15 +112,17 @@ def _registry(recipe: Recipe) -> ModelRegistry:
     return registry()
 
 
-def _training_job(recipe: Recipe, platform: Platform) -> str:
-    """The job that has trained the recipe's head; empty if it has none that is done, or it cannot be known here."""
-    training = rules_of(platform.name).parts.training
-    if recipe.training is None or training is None:
+def _training_job(recipe: Recipe, platform: Platform, login: AwsSession | None) -> str:
+    """The job that has trained the recipe's head, as is written beside that; empty where none is known there."""
+    if recipe.drafter is None:
         return ""
-    with suppress(ToolkitError):  # such as data that this machine does not have: the version is made without
-        complete, account = complete_recipe(as_trained(recipe), platform)
-        resources = training().resources(complete, account)
-        plan = jobs.job_plan(complete, resources, account, platform, price_per_hour=None, notes=())
-        (job,) = jobs.jobs_of(plan)
-        return job.name if job.verb == "reuse" else ""
+    with suppress(ToolkitError, OSError, ValueError):
+        if recipe.drafter.folder:
+            text = documents.read_file(recipe.drafter.folder / TRAINED_BY)
+        else:
+            address = f"{str(recipe.drafter).rstrip('/')}/{TRAINED_BY}"
+            text = next((content for _, content in platform.read_objects(address)), b"")
+        trained_on, name = text.decode("ascii").split()
+        if trained_on == platform.name:
+            return OUTSIDE.open_trainer(recipe, login).training_job(name).name
     return ""

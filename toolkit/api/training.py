@@ -30,9 +30,10 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.memory import has_gpu
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Account, Observer
-from toolkit.recipe.content import CARD, manifest, manifest_digest
+from toolkit.recipe.content import ABOUT, CARD, TRAINED_BY, manifest, manifest_digest
 from toolkit.recipe.edit import with_section, with_speculation, without_key
 from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.known import known_model
 from toolkit.recipe.lock import write_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
@@ -55,13 +56,18 @@ REPORT = "report.json"
 
 
 def train_plan(
-    recipe: RecipeLike, *, platform: str | None = None, compare: Sequence[str] = (), discount_percent: float = 0.0
+    recipe: RecipeLike,
+    *,
+    platform: str | None = None,
+    compare: Sequence[str] | None = None,
+    take: str | None = None,
+    discount_percent: float = 0.0,
 ) -> Plan:
     """What `train` would do. Reads only; without AWS credentials for an account that holds nothing.
 
     `discount_percent` comes off the list price, as with a savings plan.
     """
-    loaded = replace(_trainable(recipe, platform, compare), discount_percent=discount_percent)
+    loaded = replace(_trainable(recipe, platform, compare, take), discount_percent=discount_percent)
     session = session_of(loaded.platform.name)
     opened = session.trainer(session.scope(loaded)) if session.can_be_asked() else None
     if opened is None:
@@ -73,7 +79,7 @@ def train(
     recipe: RecipeLike,
     *,
     platform: str | None = None,
-    compare: Sequence[str] = (),
+    compare: Sequence[str] | None = None,
     take: str | None = None,
     overwrite: bool = False,
     wait: bool = True,
@@ -89,7 +95,8 @@ def train(
 
     With the methods of `compare` a head of each is trained on the same data, for as long, and which is best is in the
     run's `comparison`; they stay in the job, and nothing changes, unless `take` names the method, or is `best`: that
-    head is put where the recipe names it, and the recipe says its method.
+    head is put where the recipe names it, and the recipe says its method. `best` takes none that is expected to be
+    slower than the target alone: it raises UsageError.
 
     `again` is the command that goes on after an interruption, by default this call as a command. A head that was
     trained is a run where the environment names a tracker (tracking.py). `session` is an AWS session to use instead of
@@ -101,15 +108,14 @@ def train(
     progress = progress or default_progress()
     trackers = find_trackers(progress)
     with progress.stage("check"):
-        loaded = _trainable(recipe, platform, compare)
-        _require_takeable(loaded, take)
+        loaded = _trainable(recipe, platform, compare, take)
     opened = _outside.open_trainer(loaded, session)
     with progress.stage("plan"):
         complete, account = complete_recipe(loaded, opened)
         plan = _plan(complete, account, opened)
     (job,) = jobs.jobs_of(plan)
     if job.verb != "reuse" and not overwrite and (take or not compare):
-        _require_free(complete)
+        _require_free(complete, opened)
     if job.verb == "create" and not complete.platform_rules.facts.has_instance_types and not has_gpu():
         _require_memory(complete, _outside.free_bytes(), progress)
     jobs.start_jobs(plan, opened, progress)
@@ -130,8 +136,9 @@ def train(
         taken = made
         if compare:
             reports = {one.recipe.method: one.metrics for one in made}
-            run = replace(run, comparison=compare_heads(folder, reports, _target_facts(complete)))
-            taken = [one for one in made if one.recipe.method == (run.best if take == BEST else take)]
+            run = replace(run, comparison=compare_heads(folder, reports, _target_as_stored(complete)))
+            named = run.best_that_pays if take == BEST else take
+            taken = [one for one in made if one.recipe.method == named]
         for one in taken:
             _deliver(one, job, opened, overwrite, progress)
             _name_head(load(recipe), one.recipe, progress)
@@ -142,6 +149,9 @@ def train(
             parameters = {"recipe": loaded.name, "job": job.name, **section(one.recipe).model_dump(exclude_none=True)}
             curve = one.metrics.get("evaluations", ())
             trackers.log(name, parameters, train_metrics(one.metrics), run.to_dict(), curve)
+    if take == BEST and run.comparison and not run.head:
+        hint = f"All heads stay in their job. To take one all the same: --take {run.best}"
+        raise UsageError(f"None of the heads was taken. {run.comparison.verdict}", hint=hint)
     return run
 
 
@@ -160,29 +170,29 @@ def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: 
     return f"a training job: {hourly:.2f} $/h{less}, at most {training.max_hours:g} h or {most:.2f} $ (an estimate)"
 
 
-def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] = ()) -> Recipe:
+def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] | None, take: str | None) -> Recipe:
     loaded = as_trained(on_platform(load(recipe), platform))
     training = section(loaded)
-    if not compare:
+    if compare is None:
+        if take is not None:
+            hint = f"Compare first: --compare {','.join(TRAINED_METHODS)}"
+            raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
         require(loaded, to_train=True)
         return loaded
     known = ", ".join(f"`{method}`" for method in TRAINED_METHODS)
     if len(set(compare)) < 2 or not set(compare) <= set(TRAINED_METHODS):
         hint = f"Heads can be trained of {known}: --compare {','.join(TRAINED_METHODS)}"
-        raise UsageError(f"`{','.join(compare)}` are not two or more methods to compare", hint=hint)
+        given = f"`{','.join(compare)}` are not" if compare else "no methods are given, of"
+        raise UsageError(f"{given} two or more methods to compare", hint=hint)
+    if take not in (None, BEST, *compare):
+        hint = f"Take one of: {', '.join((BEST, *compare))}."
+        raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
     if training.start_from:
         hint = "Remove it for the comparison, or train the one method that it is for."
         raise UsageError(f"{loaded.path}: training.start_from is a head of one method", hint=hint)
     for method in compare:
         require(with_method(loaded, method), to_train=True)
     return as_compared(loaded, compare)
-
-
-def _require_takeable(recipe: Recipe, take: str | None) -> None:
-    if take not in (None, BEST, *recipe.compared) or (take and not recipe.compared):
-        named = ", ".join((BEST, *recipe.compared))
-        hint = f"Take one of: {named}." if recipe.compared else f"Compare first: --compare {','.join(TRAINED_METHODS)}"
-        raise UsageError(f"`{take}` is not among the heads that are compared", hint=hint)
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
@@ -193,7 +203,12 @@ def _plan(recipe: Recipe, account: Account, platform: Observer | None) -> Plan:
         account,
         platform,
         price_per_hour=_hourly(recipe),
-        notes=(*([f"Costs {cost}"] if cost else []), *_expectations(recipe), *job.notes(recipe)),
+        notes=(
+            *([f"Trains a head of each: {', '.join(recipe.compared)}"] if recipe.compared else []),
+            *([f"Costs {cost}"] if cost else []),
+            *_expectations(recipe),
+            *job.notes(recipe),
+        ),
     )
     return replace(plan, discount_percent=recipe.discount_percent)
 
@@ -219,11 +234,24 @@ def _expectations(recipe: Recipe) -> Iterator[str]:
 
 
 def _target_facts(recipe: Recipe) -> ModelFacts | None:
-    """Of a target in a folder, or one that the recipe's lock knows."""
+    """Of a target in a folder, one that the recipe's lock knows, or else the package."""
     if recipe.target.folder:
         return read_folder(recipe.target.folder)
     locked = read_lock_of(recipe)
-    return locked.target if locked else None
+    if locked is None:
+        return None if recipe.target.revision else known_model(recipe.target.model)
+    return locked.target
+
+
+def _target_as_stored(recipe: Recipe) -> ModelFacts | None:
+    """The same; None where the engine quantizes target or head when it loads them."""
+    target, args = _target_facts(recipe), recipe.engine.args
+    is_other = getattr(recipe.speculation, "quantization", None) or "quantiz" in str(args.get("hf-overrides"))
+    if target is None or is_other:
+        return None
+    is_asked = str(args.get("quantization", "none")).lower() != "none"
+    is_stored = {**target.text_config, **target.config}.get("quantization_config")
+    return None if is_asked and not is_stored else target
 
 
 def _job(recipe: Recipe) -> HeadTraining:
@@ -240,12 +268,21 @@ def _hourly(recipe: Recipe) -> float | None:
     return price_of(recipe) if price_of else None
 
 
-def _require_free(recipe: Recipe) -> None:
-    """Raise UsageError if there is a head already where this one shall be put."""
-    folder = recipe.drafter.folder if recipe.drafter else None
-    if folder and folder.exists() and any(folder.iterdir()):
-        hint = "Name another folder in `speculation.model`, or replace what is there: add --overwrite."
-        raise UsageError(f"{folder} is not empty, and this recipe has not trained what is in it", hint=hint)
+def _require_free(recipe: Recipe, platform: TrainingPlatform) -> None:
+    """Raise UsageError if there is something already where the head shall be put."""
+    assert recipe.drafter
+    folder = recipe.drafter.folder
+    if folder is None:
+        is_free = not platform.head_at(str(recipe.drafter))
+    else:
+        is_free = not folder.exists() or not any(folder.iterdir())
+    if not is_free:
+        raise _occupied(recipe)
+
+
+def _occupied(recipe: Recipe) -> UsageError:
+    hint = "Name another place in `speculation.model`, or replace what is there: add --overwrite."
+    return UsageError(f"{recipe.drafter} is not empty, and does not hold the head of this command", hint=hint)
 
 
 def _require_memory(recipe: Recipe, free: int, progress: Progress) -> None:
@@ -297,15 +334,31 @@ def _deliver(made: _Made, job: Action, platform: TrainingPlatform, overwrite: bo
     destination = recipe.drafter.folder
     with progress.stage("check the head"):
         _require_fit(recipe, fetched)
+    (fetched / TRAINED_BY).write_text(f"{recipe.platform.name} {job.name}\n", encoding="ascii")
     if destination is None:
-        with progress.stage(f"copy the head to {recipe.drafter}"):
-            platform.put_head(fetched, str(recipe.drafter), progress)
-            _lock_head(recipe, fetched)
+        _deliver_elsewhere(recipe, fetched, platform, overwrite, progress)
     elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
         if not overwrite:
-            _require_free(recipe)
+            _require_free(recipe, platform)
         platform.publish_head(job.request, destination.name)
         _replace(destination, fetched)
+    elif not (destination / TRAINED_BY).exists():  # an earlier version of the toolkit put the head there
+        shutil.copyfile(fetched / TRAINED_BY, destination / TRAINED_BY)
+
+
+def _deliver_elsewhere(
+    recipe: Recipe, fetched: Path, platform: TrainingPlatform, overwrite: bool, progress: Progress
+) -> None:
+    """To an address that is no folder here, such as in S3. What lies there of the same head is completed."""
+    address = str(recipe.drafter)
+    own = {file.path: file.sha256 for file in manifest(fetched)}
+    there = platform.head_at(address)
+    if not overwrite and any(own.get(name) != sha256 for name, sha256 in there.items() if name not in ABOUT):
+        raise _occupied(recipe)
+    with progress.stage(f"copy the head to {address}"):
+        if not {*own, TRAINED_BY} <= there.keys() or any(there[name] != sha256 for name, sha256 in own.items()):
+            platform.put_head(fetched, address, progress)
+        _lock_head(recipe, fetched)
 
 
 def _name_head(written: Recipe, trained: Recipe, progress: Progress) -> None:
@@ -357,7 +410,9 @@ def _scratch(destination: Path | None) -> Iterator[Path]:
         folder = Path(mkdtemp(prefix=".head-", dir=parent))
     except OSError as error:
         hint = "Make room or set its permissions; the same command goes on with the head that was trained."
-        raise PlatformError(f"{destination} cannot be written: {error.strerror}", hint=hint) from error
+        raise PlatformError(
+            f"{destination or error.filename or 'a temporary folder'} cannot be written: {error.strerror}", hint=hint
+        ) from error
     try:
         yield folder
     finally:

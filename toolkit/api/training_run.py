@@ -36,6 +36,11 @@ class TrainingRun:
         """The method to take of those that were compared; empty without a comparison."""
         return self.comparison.best if self.comparison else ""
 
+    @property
+    def best_that_pays(self) -> str:
+        """The same; empty too where it is expected to be slower than the target alone."""
+        return "" if self.comparison and self.comparison.pays is False else self.best
+
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit train --json`."""
         return {**asdict(self), "comparison": self.comparison.to_dict() if self.comparison else None}

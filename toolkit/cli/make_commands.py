@@ -42,13 +42,13 @@ def train(
     ] = False,
     wait: Annotated[bool, typer.Option(help="Return only when the head is trained.")] = True,
     compare: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--compare",
             help="Train a head of each of these methods on the same data, for as long, and say which is best.",
             metavar="METHOD,…",
         ),
-    ] = "",
+    ] = None,
     take: Annotated[
         str | None,
         typer.Option(
@@ -82,17 +82,18 @@ def train(
 
     if arm and not deploy:
         raise typer.BadParameter("--arm is measured beside the served head: add --deploy")
-    methods = [method.strip() for method in compare.split(",") if method.strip()]
+    methods = None if compare is None else [method.strip() for method in compare.split(",") if method.strip()]
     if deploy and methods and not take:
         raise typer.BadParameter("--compare leaves all heads in their job: add --take best, or leave out --deploy")
-    planned = training.train_plan(recipe, platform=platform, compare=methods, discount_percent=discount)
+    planned = training.train_plan(recipe, platform=platform, compare=methods, take=take, discount_percent=discount)
     if dry_run:
         answer(planned.to_dict(), as_json, lambda: plan_text(planned))
         return
     measuring.require_arms(arm or (), platform=platform)
     cost = training.price(recipe, platform=platform, discount_percent=discount)
     if cost and jobs.starts_job(planned):
-        confirm(f"This starts {cost}. Go on?", yes)
+        heads = f", for heads of {', '.join(methods)}" if methods else ""
+        confirm(f"This starts {cost}{heads}. Go on?", yes)
     there = ("--platform", platform) if platform else ()
     comparing = ("--compare", ",".join(methods)) if methods else ()
     given = {"--overwrite": overwrite, "--deploy": deploy, "--yes": yes}
@@ -107,7 +108,7 @@ def train(
         _deploy(recipe, platform, run, arm or (), yes, as_json)
         return
     then: Sequence[str] = ("deploy", recipe, *there, "--baseline") if run.head else ()
-    if run.best and not run.head:
+    if run.comparison and run.comparison.pays and not run.head:
         then = ("train", recipe, *there, *comparing, "--take", run.best)
     answer(run.to_dict(), as_json, lambda: _run_text(run), then=then)
 

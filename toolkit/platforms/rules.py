@@ -85,6 +85,12 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
         """Copy the head that a completed job made to `folder`. `job` is its request. Raises PlatformError."""
 
+    def head_at(self, address: str) -> Mapping[str, str]:
+        """What lies at such an address: by its name, the ContentHash of each file, empty where that is not known.
+
+        Raises UsageError.
+        """
+
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 

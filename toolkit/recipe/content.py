@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -16,6 +16,11 @@ from toolkit.recipe.schema import ContainerSection
 
 CARD = "README.md"
 """A model's card. Nothing reads it to serve the model, so its words may change without a new deployment."""
+
+TRAINED_BY = "training-job.txt"
+"""In the folder of a head that was trained: the platform and the name of its job. No part of the model, either."""
+
+ABOUT = (CARD, TRAINED_BY)
 
 PART_BYTES = 8 * 1024**2
 """Files of this size or more go to S3 in parts of it, as boto3 and AWS's CLI send them unless told otherwise."""
@@ -82,11 +87,11 @@ class ContentHash:
 
 
 def manifest(folder: Path) -> tuple[WeightsFile, ...]:
-    """Every file of the folder but hidden ones and its card, sorted by path. Reads all of it: about 1 s per GB.
+    """Every file of the folder but hidden ones and what is about it, sorted by path. Reads all of it: about 1 s per GB.
 
     Raises UnreadableModel for what cannot be read, what is not a file of the folder, and what changes meanwhile.
     """
-    return _describe_all(folder, (path for path in model_files(folder) if path != folder / CARD))
+    return _describe_all(folder, _contents(folder))
 
 
 def model_manifest(folder: Path, *, code: bool) -> tuple[WeightsFile, ...]:
@@ -95,9 +100,13 @@ def model_manifest(folder: Path, *, code: bool) -> tuple[WeightsFile, ...]:
 
 
 def left_out(folder: Path, *, code: bool) -> tuple[str, ...]:
-    """The other files of a model's folder but its card, by their paths. Raises UnreadableModel."""
-    others = (path for path in model_files(folder) if path != folder / CARD and not is_read(path.name, code=code))
+    """The other files of a model's folder but those about it, by their paths. Raises UnreadableModel."""
+    others = (path for path in _contents(folder) if not is_read(path.name, code=code))
     return tuple(path.relative_to(folder).as_posix() for path in others)
+
+
+def _contents(folder: Path) -> Iterator[Path]:
+    return (path for path in model_files(folder) if path.parent != folder or path.name not in ABOUT)
 
 
 def manifest_digest(files: tuple[WeightsFile, ...]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from toolkit import documents
 from toolkit.errors import HubError, UnreadableModel, UsageError
 from toolkit.files import write_whole
-from toolkit.recipe.content import CARD
+from toolkit.recipe.content import ABOUT
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.folder import is_read
 from toolkit.recipe.model_files import ModelFiles, read_folder, read_model, staged_names
@@ -175,7 +175,7 @@ def _read(written: str, source: ModelSource, open_files: OpenFiles) -> ModelFact
     facts = read_model(files, written)
     names = sorted(files.sizes())
     staged = staged_names(names, code=True)
-    facts = replace(facts, others=tuple(name for name in names if name != CARD and not is_read(name, code=False)))
+    facts = replace(facts, others=tuple(name for name in names if name not in ABOUT and not is_read(name, code=False)))
     return replace(facts, wanted=source.revision or "main", files=staged) if source.kind == "hub" else facts
 
 

@@ -79,12 +79,26 @@ def active_bytes(facts: ModelFacts) -> float:
 
 
 def read_bytes(facts: ModelFacts) -> float:
-    """Size of the large tensors that are read whole for one token. Raises ToolkitError for a config without sizes.
+    """Size of the large tensors that are read whole for one token.
 
-    In an embedding that is no output layer as well, a row is looked up.
+    In an embedding that is no output layer as well, a row is looked up. Matrices of layers that are quantized have the
+    size that the files leave for them. Raises ToolkitError for a config without sizes, and for a quantization whose
+    size neither the config nor the files say.
     """
     shape = shape_of(facts)
-    return active_bytes(facts) - (0 if shape.tied else _stored_bytes(expected_tensors(shape)["embed_tokens.weight"]))
+    embedding = 0 if shape.tied else _stored_bytes(expected_tensors(shape)["embed_tokens.weight"])
+    read = active_bytes(facts) - embedding
+    if shape.quant_method in ("", "fp8", "mxfp4"):  # then expected_tensors have their own types
+        return read
+    stored, tensors = file_bytes(facts), expected_tensors(shape)
+    if stored is None:
+        raise ToolkitError(f"the size of {facts.model}, quantized with {shape.quant_method}, is not known")
+    rest = sum(_stored_bytes(tensor) for name, tensor in tensors.items() if not _is_quantized(name))
+    matrices = sum(_stored_bytes(tensor) for name, tensor in tensors.items() if _is_quantized(name))
+    if stored <= rest:
+        raise ToolkitError(f"the files of {facts.model} are smaller than its embeddings")
+    unquantized = rest - embedding
+    return unquantized + (read - unquantized) * (stored - rest) / matrices
 
 
 def active_parameters(facts: ModelFacts) -> float:
@@ -140,6 +154,11 @@ def _mlp_tensors(shape: Shape, index: int) -> dict[str, Tensor]:
         if packed
         else Tensor(_linear_dtype(shape), (shape.experts, expert)),
     }
+
+
+def _is_quantized(name: str) -> bool:
+    """Whether a quantized checkpoint has few bits of it: embedding, output layer and routers stay as they were."""
+    return name.startswith("layers.") and "router" not in name
 
 
 def _linear_dtype(shape: Shape) -> str:

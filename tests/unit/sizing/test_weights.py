@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from models import (
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Tensor
 from toolkit.sizing.shape import shape_of
-from toolkit.sizing.weights import rank_bytes, serving_dtype
+from toolkit.sizing.weights import rank_bytes, read_bytes, serving_dtype, stored_bytes
 
 GIB = 1024**3
 
@@ -101,6 +102,25 @@ def test_a_tied_output_layer_is_the_embedding() -> None:
 )
 def test_dtype(stored: str, flag: str, served: str) -> None:
     assert serving_dtype(shape_of(facts({**LLAMA_8B, "dtype": stored})), flag) == served
+
+
+def test_of_a_quantized_target_a_token_reads_what_its_files_hold() -> None:
+    """Of an 8B in AWQ 5.73 GB (Hugging Face); the output layer stays as it was, of the embedding a row is read."""
+    embedding = 2 * 128256 * 4096
+    awq = {**LLAMA_8B, "quantization_config": {"quant_method": "awq", "bits": 4}}
+    known = replace(facts(awq), weight_bytes=5_730_000_000)
+    assert read_bytes(known) == pytest.approx(5_730_000_000 - embedding)
+    assert read_bytes(facts(LLAMA_8B)) > 2.5 * read_bytes(known)
+    with pytest.raises(ToolkitError, match="quantized with awq, is not known"):
+        read_bytes(facts(awq))
+
+
+def test_of_quantized_experts_a_token_reads_those_that_it_passes_through() -> None:
+    plain = facts(QWEN3_CODER_30B)
+    stored = stored_bytes(plain) / 3
+    awq = facts({**QWEN3_CODER_30B, "quantization_config": {"quant_method": "awq"}})
+    read = read_bytes(replace(awq, weight_bytes=round(stored)))
+    assert 2 * 151936 * 2048 < read < read_bytes(plain) / 2
 
 
 def test_unknown_types_are_named() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolkit.api.head_comparison import HeadComparison, compare_heads
+from toolkit.api.head_comparison import COLUMNS, HeadComparison, compare_heads
 from toolkit.errors import ToolkitError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
@@ -29,6 +29,8 @@ def report(conversations: Sequence[tuple[int, int]], k: int = 7) -> Mapping[str,
         "by_conversation": [[number, *one] for number, one in enumerate(conversations)],
         "num_speculative_tokens": k,
         "seconds": 12,
+        "steps": 40,
+        "ended": "",
         "method": "is not read",
     }
 
@@ -37,6 +39,7 @@ def compared(reports: Mapping[str, Mapping[str, Any]], size_known: bool = True) 
     return compare_heads(MODELS, reports, read_folder(MODELS / "target") if size_known else None)
 
 
+SHORT, LONG = [(20, 10), (22, 11)], [(60, 10), (66, 11)]
 UNEVEN = [(40, 20), (90, 15), (60, 30), (75, 15)]
 """Two texts are twice as easy as the others."""
 
@@ -47,11 +50,10 @@ def test_texts_that_differ_widely_hide_no_difference_that_every_one_of_them_show
     found = compared({"eagle3": report(UNEVEN), "p-eagle": {**report(UNEVEN), **_scaled(better)}}, size_known=False)
 
     assert found.best == "p-eagle"
-    assert found.is_sure
     ratio = found.ratios["eagle3"]
     assert ratio is not None
     assert (ratio.low, ratio.ratio, ratio.high) == pytest.approx((1 / 0.9,) * 3)
-    assert found.verdict == "Take p-eagle: 1.11 times (1.11-1.11) the acceptance length of eagle3."
+    assert found.verdict.startswith("p-eagle is accepted most: 1.11 times (1.11-1.11) the acceptance length of eagle3.")
 
 
 def _scaled(conversations: Sequence[tuple[int, float]]) -> Mapping[str, Any]:
@@ -60,7 +62,7 @@ def _scaled(conversations: Sequence[tuple[int, float]]) -> Mapping[str, Any]:
 
 def test_a_difference_that_only_some_texts_show_is_not_sure() -> None:
     other = [(40, 10), (90, 22), (60, 20), (75, 21)]
-    found = compared({"eagle3": report(UNEVEN), "p-eagle": report(other)}, size_known=False)
+    found = compared({"eagle3": report(UNEVEN, k=1), "p-eagle": report(other)})
 
     assert not found.is_sure
     assert found.verdict.startswith(f"Take {found.best}, but that it is best is not shown: 1.")
@@ -98,6 +100,30 @@ def matrices(model: str) -> int:
     return sum(tensor.numel * tensor.count for tensor in read if len(tensor.shape) == 2)
 
 
+def test_a_difference_that_every_text_shows_is_sure_where_the_best_pays() -> None:
+    found = compared({"eagle3": report(SHORT), "p-eagle": report(LONG)})
+    assert (found.best, found.pays, found.is_sure) == ("p-eagle", True, True)
+    assert found.verdict.startswith("Take p-eagle: ")
+
+
+def test_without_the_size_of_the_target_acceptance_alone_is_not_sure_and_takes_none() -> None:
+    found = compared({"eagle3": report(SHORT), "p-eagle": report(LONG)}, size_known=False)
+    assert (found.best, found.pays, found.is_sure) == ("p-eagle", None, False)
+    assert "Take" not in found.verdict
+    assert "Which is fastest, or whether any pays, is not known" in found.verdict
+
+
+def test_a_head_that_the_time_cut_off_might_have_been_the_best() -> None:
+    found = compared({"eagle3": {**report(SHORT), "ended": "time", "steps": 7}, "p-eagle": report(LONG)})
+    assert not found.is_sure
+    assert found.verdict.endswith("The time ended the training of eagle3 early: more `training.max_hours` would tell.")
+    assert [head.cells()[COLUMNS.index("steps")] for head in found.heads] == ["40", "7, ended: time"]
+
+
+def test_a_head_that_no_longer_got_better_is_compared_as_one_that_was_trained_to_the_end() -> None:
+    assert compared({"eagle3": {**report(SHORT), "ended": "flat"}, "p-eagle": report(LONG)}).is_sure
+
+
 def test_one_conversation_shows_nothing() -> None:
     found = compared({"eagle3": report([(40, 10)]), "p-eagle": report([(10, 10)])})
     assert not found.is_sure
@@ -105,9 +131,10 @@ def test_one_conversation_shows_nothing() -> None:
 
 
 def test_heads_that_are_expected_to_slow_the_target_down_are_not_taken() -> None:
-    found = compared({"eagle3": report([(10, 10), (11, 10)]), "p-eagle": report([(10, 10), (11, 10)])})
+    found = compared({"eagle3": report([(5, 10), (6, 11)]), "p-eagle": report([(10, 10), (11, 11)])})
     assert found.heads[0].expected_speed is not None
     assert found.heads[0].expected_speed < 1
+    assert not found.is_sure
     assert found.verdict.startswith("None is expected to be faster than the target alone. p-eagle comes nearest: ")
 
 
@@ -127,7 +154,7 @@ def test_with_more_heads_each_interval_is_wider_since_any_might_have_been_the_be
 
 def test_the_document_has_what_the_table_says() -> None:
     document = compared({"eagle3": report(UNEVEN), "p-eagle": report(UNEVEN)}).to_dict()
-    assert set(document) == {"heads", "best", "is_sure", "ratios", "verdict"}
+    assert set(document) == {"heads", "best", "is_sure", "pays", "ratios", "verdict"}
     assert {"method", "acceptance_length", "bytes", "train_seconds", "expected_speed"} <= set(document["heads"][0])
 
 

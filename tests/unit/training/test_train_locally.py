@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -361,7 +362,7 @@ def test_data_that_is_not_there_yet_is_asked_for_when_it_trains_and_not_when_it_
 METHODS = ("p-eagle", "eagle3")
 
 
-def compare(desk: Desk, **more: Any) -> TrainingRun:
+def compare(desk: Desk, lengths: tuple[float, float] = (4.0, 4.4), **more: Any) -> TrainingRun:
     """The shipped heads, of which EAGLE-3's is accepted a little more, and reads seven times as much."""
     reports = {
         method: {
@@ -373,8 +374,10 @@ def compare(desk: Desk, **more: Any) -> TrainingRun:
             "by_conversation": [[0, round(20 * length), 20], [1, round(10 * length), 10], [2, round(30 * length), 30]],
             "num_speculative_tokens": 7,
             "seconds": 60,
+            "steps": 3,
+            "ended": "",
         }
-        for method, length in (("p-eagle", 4.0), ("eagle3", 4.4))
+        for method, length in zip(METHODS, lengths, strict=True)
     }
     desk.script(heads={method: str(MODELS / method) for method in METHODS}, reports=reports)
     return desk.train(**{"compare": METHODS, **more})
@@ -405,6 +408,46 @@ def test_the_recipe_says_the_method_of_the_head_that_is_taken(desk: Desk) -> Non
     assert check(desk.recipe).findings == ()
 
 
+def test_the_best_is_not_taken_where_it_would_slow_the_target_down_unless_it_is_named(desk: Desk) -> None:
+    with pytest.raises(UsageError, match="None is expected to be faster than the target alone") as raised:
+        compare(desk, lengths=(1.0, 1.1), take="best")
+    assert raised.value.hint.endswith("To take one all the same: --take p-eagle")
+    assert not desk.head.exists()
+    assert compare(desk, lengths=(1.0, 1.1), take="p-eagle").head == str(desk.head)
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("max_num_seqs: 16", "max_num_seqs: 16, args: {quantization: fp8}"),
+        ("num_speculative_tokens: 7", "num_speculative_tokens: 7, quantization: fp8"),
+    ],
+)
+def test_no_speed_is_expected_of_what_the_engine_quantizes_itself(desk: Desk, written: str, instead: str) -> None:
+    desk.recipe.write_text(RECIPE.replace(written, instead))
+    found = compare(desk).comparison
+    assert found
+    assert (found.pays, found.is_sure) == (None, False)
+
+
+def test_a_target_that_the_package_knows_is_reckoned_with_without_a_lock(desk: Desk) -> None:
+    desk.recipe.write_text(RECIPE.replace(f"{MODELS}/target", "Qwen/Qwen3-8B"))
+    known = training._target_as_stored(load(desk.recipe))
+    assert known
+    assert known.hidden_size == 4096
+
+
+@pytest.mark.parametrize(("lengths", "offered"), [((4.0, 4.4), True), ((1.0, 1.1), False)])
+def test_only_a_head_that_pays_is_offered(
+    desk: Desk, capsys: pytest.CaptureFixture[str], lengths: tuple[float, float], offered: bool
+) -> None:
+    """The command finds the job done that ran here."""
+    desk.jobs = home() / "training"
+    compare(desk, lengths=lengths)
+    assert run(["train", str(desk.recipe), "--compare", ",".join(METHODS)]) == 0
+    assert ("--take p-eagle" in "".join(capsys.readouterr())) is offered
+
+
 def test_a_comparison_is_one_job_in_whatever_order_its_methods_are_written(desk: Desk) -> None:
     assert compare(desk).job == compare(desk, compare=tuple(reversed(METHODS))).job != desk.train().job
 
@@ -415,6 +458,8 @@ def test_a_comparison_is_one_job_in_whatever_order_its_methods_are_written(desk:
         ({"compare": ("p-eagle",)}, "are not two or more methods to compare"),
         ({"compare": ("p-eagle", "medusa")}, "`p-eagle,medusa` are not two or more methods"),
         ({"compare": METHODS, "take": "dflash"}, "`dflash` is not among the heads that are compared"),
+        ({"compare": ()}, "no methods are given, of two or more methods to compare"),
+        ({"compare": METHODS, "take": ""}, "`` is not among the heads that are compared"),
         ({"take": "best"}, "`best` is not among the heads that are compared"),
     ],
 )
@@ -424,6 +469,43 @@ def test_what_cannot_be_compared_or_taken_is_said_before_anything_runs(
     with pytest.raises(UsageError, match=message):
         desk.train(**options)
     assert not list(desk.jobs.glob("my-head-*"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--compare", ","], "no methods are given"),
+        (["--compare", ""], "no methods are given"),
+        (["--compare", "p-eagle,eagle3", "--take", "dflash"], "`dflash` is not among the heads that are compared"),
+        (["--take", "best"], "`best` is not among the heads that are compared"),
+    ],
+)
+def test_no_plan_is_shown_of_what_cannot_be_compared_or_taken(
+    desk: Desk, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert run(["train", str(desk.recipe), "--dry-run", *options]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+def test_the_plan_names_the_methods_that_are_compared(desk: Desk) -> None:
+    assert "Trains a head of each: p-eagle, eagle3" in training.train_plan(desk.recipe, compare=METHODS).notes
+
+
+def test_of_a_second_head_of_a_comparison_nothing_untrue_is_said(desk: Desk) -> None:
+    compare(desk, take="best")
+    with pytest.raises(UsageError, match=re.escape(f"{desk.head} is not empty, and does not hold the head of this")):
+        compare(desk, take="eagle3")
+    assert compare(desk, take="eagle3", overwrite=True).head == str(desk.head)
+
+
+def test_a_temporary_folder_that_cannot_be_written_is_named(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(PlatformError, match=re.escape(f"{tmp_path / 'none'}/") + r".* cannot be written"):
+        compare(desk)
 
 
 def test_every_method_that_is_compared_is_checked_with_the_values_that_are_its_own(desk: Desk) -> None:

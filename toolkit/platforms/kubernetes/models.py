@@ -53,6 +53,15 @@ def upload_head(folder: Path, address: str, progress: Progress) -> None:
         objects.put_head(clients, folder, address, progress)
 
 
+def find_head(address: str) -> dict[str, str]:
+    """The files of `s3://bucket/prefix/`, as `upload_head` would put them there. Raises PlatformError, UsageError."""
+    from toolkit.platforms.sagemaker import objects
+
+    bucket = address.removeprefix("s3://").partition("/")[0]
+    with _own_bucket(bucket, f"looking for a head in {address}") as clients:
+        return objects.head_at(clients, address)
+
+
 @contextmanager
 def _own_bucket(bucket: str, doing: str, session: Session | None = None) -> Iterator[Clients]:
     """Only to a bucket of the user's own account: a recipe from elsewhere must not send files to its author."""

@@ -25,7 +25,7 @@ from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import read_deployed
-from toolkit.platforms.kubernetes.models import Heads, upload_head, upload_weights
+from toolkit.platforms.kubernetes.models import Heads, find_head, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.lease import lease, turn
@@ -149,6 +149,9 @@ class KubernetesPlatform:
     def fetch_head(self, job: Mapping[str, Any], folder: Path) -> None:
         with api_errors(f"reading the head of {job['metadata']['name']}"):
             self._heads.fetch(job, folder)
+
+    def head_at(self, address: str) -> dict[str, str]:
+        return find_head(address)
 
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         upload_head(folder, address, progress)

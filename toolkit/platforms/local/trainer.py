@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from toolkit import documents
 from toolkit.apply.progress import Progress
@@ -141,10 +141,14 @@ class LocalTrainer:
             hint = f"Make room. The head stays in {head}; the same command goes on."
             raise PlatformError(f"the head cannot be copied to {folder}: {error}", hint=hint) from error
 
-    def put_head(self, folder: Path, address: str, progress: Progress) -> None:
+    def head_at(self, address: str) -> NoReturn:
         """Raises UsageError: on this machine heads are folders."""
         hint = "Set `speculation.model` to a folder, such as ./my-head."
         raise UsageError(f"a job on this machine cannot write to {address}", hint=hint)
+
+    def put_head(self, folder: Path, address: str, progress: Progress) -> NoReturn:
+        """Raises UsageError, too."""
+        self.head_at(address)
 
     def publish_head(self, job: Mapping[str, Any], name: str) -> None:
         """Nothing to do: a deployment reads the folder of the head."""

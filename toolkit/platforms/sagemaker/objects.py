@@ -22,7 +22,7 @@ from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_miss
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
-from toolkit.platforms.sagemaker.stored import object_sizes
+from toolkit.platforms.sagemaker.stored import object_sizes, stored_sha256
 from toolkit.recipe.content import PART_BYTES, part_bytes
 from toolkit.recipe.folder import model_files
 from toolkit.recipe.model_files import LARGEST_DOCUMENT
@@ -75,14 +75,36 @@ def fetch_head(clients: Clients, job: Mapping[str, Any], folder: Path) -> None:
 
 def put_head(clients: Clients, folder: Path, address: str, progress: Progress) -> None:
     """Upload a head's files to `s3://bucket/prefix/`, config.json last: it makes them a model. Raises UsageError."""
-    bucket, _, prefix = address.removeprefix("s3://").partition("/")
-    if not address.startswith("s3://") or not prefix:
-        raise UsageError(f"a head cannot be copied to {address}", hint="Name a folder, or s3://bucket/prefix/.")
+    bucket, prefix = _place(address)
     for file in sorted(model_files(folder), key=lambda file: file.name == "config.json"):
         name, size = file.relative_to(folder).as_posix(), file.stat().st_size
         progress.update(f"{name} ({size / 1e6:.1f} MB)")
         with file.open("rb") as stream:
-            clients.upload(stream, bucket, f"{prefix.rstrip('/')}/{name}", PART_BYTES, part_bytes(size))
+            clients.upload(stream, bucket, f"{prefix}{name}", PART_BYTES, part_bytes(size))
+
+
+def head_at(clients: Clients, address: str) -> dict[str, str]:
+    """By name, S3's SHA-256 of each file directly under `s3://bucket/prefix/`, empty where it has none of it.
+
+    Raises UsageError.
+    """
+    bucket, prefix = _place(address)
+
+    def listed() -> list[str]:
+        pages = clients.s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix, Delimiter="/")
+        return [item["Key"] for page in pages for item in page.get("Contents", []) if item["Key"] != prefix]
+
+    keys = unless_missing(clients, listed) or []  # there may be no bucket yet
+    known = stored_sha256(clients, bucket, keys)
+    return {key.removeprefix(prefix): known.get(key, "") for key in keys}
+
+
+def _place(address: str) -> tuple[str, str]:
+    """Bucket and prefix of `s3://bucket/prefix/`. Raises UsageError."""
+    bucket, _, prefix = address.removeprefix("s3://").partition("/")
+    if not address.startswith("s3://") or not prefix.strip("/"):
+        raise UsageError(f"a head cannot be copied to {address}", hint="Name a folder, or s3://bucket/prefix/.")
+    return bucket, prefix.rstrip("/") + "/"
 
 
 def _download(clients: Clients, bucket: str, key: str, folder: Path, name: str) -> None:

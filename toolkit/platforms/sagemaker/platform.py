@@ -318,6 +318,10 @@ class SageMakerPlatform:
         with aws_errors(f"reading the head of {job['TrainingJobName']}"):
             objects.fetch_head(self.clients, job, folder)
 
+    def head_at(self, address: str) -> dict[str, str]:
+        with aws_errors(f"looking for a head in {address}"):
+            return objects.head_at(self.clients, address)
+
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         with aws_errors(f"copying the head to {address}"):
             objects.put_head(self.clients, folder, address, progress)
