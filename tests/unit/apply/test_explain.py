@@ -30,7 +30,7 @@ quantization, attention or parallelism; of a third round (what remained when kno
 the same. None of these 37 was named wrongly. So: of messages whose words stand in no set, expect about half to be
 named, and the nine of ten that were wanted are not reached.
 
-`routine-*.json` (2026-11-27) are put together from the words of their sources: lines of healthy starts, of requests
+`routine-*.json` (2026-11-27) have words of their sources, or are put together: lines of healthy starts, of requests
 that were refused, commands and paths, beside a cause or alone. The rules for any error that names a flag or a subject
 got narrower by them: without all other rules they name 24 of the messages above rightly and 23 wrongly (25 and 25
 before). With all rules, each of the 625 messages above that tell a cause has its own as before, and none of all 722 a
@@ -95,8 +95,8 @@ def test_a_public_message_has_its_cause(failure: Failure) -> None:
 
 
 ROUTINE = (
-    "  Warning  FailedGetResourceMetric  2m (x2 over 2m)  horizontal-pod-autoscaler  failed to get cpu utilization: did "
-    "not receive metrics for any ready pods",
+    "  Warning  FailedGetResourceMetric  2m (x2 over 2m)  horizontal-pod-autoscaler  failed to get cpu utilization: "
+    "did not receive metrics for any ready pods",
     "  Warning  FailedComputeMetricsReplicas  2m (x2 over 2m)  horizontal-pod-autoscaler  invalid metrics (1 invalid "
     "out of 1), first error is: failed to get cpu utilization: no metrics returned from resource metrics API",
     '  Warning  FailedCreatePodSandBox  3m  kubelet  Failed to create pod sandbox: failed to reserve sandbox name "c"',
