@@ -6,7 +6,8 @@ may have these keys:
 * `reasons`, `log`: known causes, found in the platform's failure reason or in lines of a container. The first entry
   that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`. `.*` in
   a pattern stands for a part of a line, not for any length: the time for a line must not grow with its square.
-* `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve.
+* `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;
+  `answered`: what it writes of a request.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
   errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
   error before.
@@ -39,6 +40,7 @@ class Known:
 
     `words` must match a line; `beside` must match another line of the same start, and `without` no line. `certain` is
     the number of failed starts after which another start is pointless; 0 if the cause may go away by itself.
+    `starting` is for words that a server that answers writes of a refused request, too: they tell of its start alone.
     """
 
     code: str
@@ -48,6 +50,7 @@ class Known:
     without: Pattern | None = None
     certain: int = 1
     rank: int = 0
+    starting: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Words:
     log: tuple[Known, ...]
     starts: Pattern
     answers: Pattern
+    answered: Pattern
     listens: tuple[Pattern, ...]
     prefix: re.Pattern[str]
     noise: re.Pattern[str]
@@ -89,7 +93,7 @@ class Words:
         conditions = [part for known in (*self.reasons, *self.log) for part in (known.beside, known.without) if part]
         stages = [mark for _, mark in self.stages]
         refused = [check.refused for check in self.health_checks]
-        return PatternSet([self.starts, self.answers, *self.listens, *conditions, *stages, *refused])
+        return PatternSet([self.starts, self.answers, self.answered, *self.listens, *conditions, *stages, *refused])
 
     @cached_property
     def causes(self) -> PatternSet:
@@ -112,6 +116,7 @@ def _read(paths: tuple[Path, ...]) -> Words:
         log=_known(files, "log"),
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
+        answered=_any(_all(files, "answered")),
         listens=tuple(map(Pattern, _all(files, "listens"))),
         prefix=re.compile(_either(_all(files, "prefix"))),
         noise=re.compile(_either(text for texts in _all(files, "noise") for text in texts)),
@@ -133,8 +138,8 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
     patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
-    numbers = {name: fields[name] for name in ("certain", "rank") if name in fields}
-    return Known(fields["code"], hint=hint, **patterns, **numbers)
+    values = {name: fields[name] for name in ("certain", "rank", "starting") if name in fields}
+    return Known(fields["code"], hint=hint, **patterns, **values)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

@@ -70,7 +70,7 @@ def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
 
 def _in_log(lines: Sequence[str], known: Words) -> Cause | None:
     """What the newest start that shows a known cause ended with."""
-    hits = [hit for start in _starts(lines, known) if (hit := _find(known.log, _after_answering(start, known), known))]
+    hits = [hit for start in _starts(lines, known) if (hit := _ended_with(start, known))]
     if not hits:
         return None
     newest = hits[-1]
@@ -101,10 +101,15 @@ def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
         yield lines[first:end]
 
 
-def _after_answering(lines: Sequence[str], known: Words) -> Sequence[str]:
-    """The lines that may show why a start ended: those after the server began to serve."""
-    up = next((at for at, line in enumerate(lines) if known.answers.search(line)), 0)
-    return lines[up:]
+def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
+    """Why a start ended: where the server began to serve, the lines after that show it.
+
+    A log whose beginning is not at hand shows by its requests that it did.
+    """
+    up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
+    if up is None and not _somewhere(known.answered, lines, False):
+        return _find(known.log, lines, known)
+    return _find([cause for cause in known.log if not cause.starting], lines[up or 0 :], known)
 
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:

@@ -74,6 +74,9 @@ _ABOUT = {
 _TELLING_NAME = re.compile(r"\w+-\w+-\w+|\w+-(config|backend|parser)$")
 _SAID, _NAMED = 1, 2  # ranks of causes
 _BEGINS = "(Assertion|NotImplemented|Runtime|Validation|Value)Error: |Value error, "
+# A command that is quoted has flags, and a path may have such a name: neither is what is wrong.
+_NO_COMMAND = r"(?!.*(Command ['\[]|\bvllm['\", ]+serve\b|-m['\", ]+vllm\b|\bapi_server\b))"
+_NO_PATH = r"(?!/|\.json\b|\.py\b)"
 
 
 def generate(documents: Documents) -> str:
@@ -101,8 +104,9 @@ def _naming_flags(hints: dict[str, str]) -> Iterator[dict[str, Any]]:
     for code, about in _ABOUT.items():
         names = [flag for flag in left if about.search(flag)]
         left = [flag for flag in left if flag not in names]
-        words = f"({_BEGINS}).*\\b({'|'.join(name.replace('-', '[-_]') for name in names)})\\b"
-        yield {"code": code, "words": [words], "hint": hints[code], "rank": _NAMED}
+        either = "|".join(name.replace("-", "[-_]") for name in names)
+        words = rf"({_BEGINS}){_NO_COMMAND}.*(?<!/)\b({either})\b{_NO_PATH}"
+        yield {"code": code, "words": [words], "hint": hints[code], "rank": _NAMED, "starting": True}
 
 
 def as_text(data: dict[str, Any]) -> str:

@@ -36,7 +36,7 @@ def texts() -> list[str]:
 def test_a_pattern_finds_with_its_texts_what_it_finds_without() -> None:
     known = words()
     parts = chain.from_iterable((item.words, item.beside, item.without) for item in (*known.reasons, *known.log))
-    patterns = [part for part in (*parts, known.starts, known.answers, *known.listens) if part]
+    patterns = [part for part in (*parts, known.starts, known.answers, known.answered, *known.listens) if part]
     lines, found = texts(), 0
     assert all(pattern.texts for pattern in patterns), "a pattern without a text is tried on every line"
     for pattern in patterns:

@@ -29,6 +29,12 @@ Of a second round they named 8 of 20, then learnt it, and got rules for any erro
 quantization, attention or parallelism; of a third round (what remained when known words were left out) none of 10 all
 the same. None of these 37 was named wrongly. So: of messages whose words stand in no set, expect about half to be
 named, and the nine of ten that were wanted are not reached.
+
+`routine-*.json` (2026-11-27) have words of their sources, or are put together: lines of healthy starts, of requests
+that were refused, commands and paths, beside a cause or alone. The rules for any error that names a flag or a subject
+got narrower by them: without all other rules they name 24 of the messages above rightly and 23 wrongly (25 and 25
+before). With all rules, each of the 625 messages above that tell a cause has its own as before, and none of all 722 a
+wrong one. The shares above are of the wider rules; those of the narrower were not measured on messages nobody had seen.
 """
 
 from __future__ import annotations
@@ -86,6 +92,38 @@ def test_a_public_message_has_its_cause(failure: Failure) -> None:
     found = toolkit.explain(failure.text, reason=failure.reason)
     assert found.cause == failure.cause
     assert found.hint
+
+
+ROUTINE = (
+    "  Warning  FailedGetResourceMetric  2m (x2 over 2m)  horizontal-pod-autoscaler  failed to get cpu utilization: "
+    "did not receive metrics for any ready pods",
+    "  Warning  FailedComputeMetricsReplicas  2m (x2 over 2m)  horizontal-pod-autoscaler  invalid metrics (1 invalid "
+    "out of 1), first error is: failed to get cpu utilization: no metrics returned from resource metrics API",
+    '  Warning  FailedCreatePodSandBox  3m  kubelet  Failed to create pod sandbox: failed to reserve sandbox name "c"',
+    "INFO 04-01 02:46:00 ray_utils.py:214] Waiting for creating a placement group of specs for 10 seconds. specs=[]",
+    "NEURON_CC_FLAGS=--retry_failed_compilation",
+    "2026-Nov-21 04:41:41.247541 13423:13423  INFO  NRT:nrt_init  no error, 2 devices",
+    'time="2026-11-21T04:41:41Z" level=info msg="the neuron driver is accessible"',
+)
+
+
+def test_lines_of_a_healthy_start_hide_no_cause() -> None:
+    """Each of all messages, with such lines before and behind it, has its cause."""
+    hidden = []
+    for failure in public_failures():
+        text = "\n".join([*ROUTINE[:3], *(failure.log or ()), *ROUTINE[3:]])
+        if failure.cause and (found := toolkit.explain(text, reason=failure.reason).cause) != failure.cause:
+            hidden.append((failure.cause, found, failure.source))
+    assert hidden == []
+
+
+def test_no_request_that_was_refused_hides_a_kill() -> None:
+    """What only knows an error's subject stands behind the kernel's, and tells nothing of a server that answers."""
+    known = words().log
+    killed = next(at for at, cause in enumerate(known) if cause.code == "killed")
+    vague = {at for at, cause in enumerate(known) if cause.starting}
+    assert len(vague) >= 11
+    assert min(vague) > killed
 
 
 def test_there_are_enough_of_them_and_no_two_are_the_same() -> None:
