@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from toolkit.catalog.lookup import default_engine
 from toolkit.checks.training_target import check_target_memory, machines
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -50,6 +51,14 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         hint = f"Set `method` to one of {', '.join(TRAINED_METHODS)}, or remove `training`; or say in it "
         hint += "where the head is put until it serves: `head: ./FOLDER`."
         yield Finding("training.method", message, "speculation.method", hint=hint)
+        return
+    if recipe.engine.name != (able := default_engine()):
+        message = (
+            f"heads are trained by `{able}`, and this recipe's machine and image are those of `{recipe.engine.name}`"
+        )
+        hint = f"Remove `training`, and train the head by a recipe of its own, with `engine: {{name: {able}}}` and a GPU's "
+        hint += "`instance_types`; then name its head in `speculation.model` here."
+        yield Finding("training.engine", message, "training", hint=hint)
         return
     yield from _depth(recipe, training)
     yield from _data(training)

@@ -17,6 +17,7 @@ from toolkit.api.context import read_lock_of
 from toolkit.api.training import train_plan
 from toolkit.checks.training import states_room
 from toolkit.engines.vllm.job_arguments import job_arguments, tensor_parallel
+from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir
@@ -170,6 +171,20 @@ def test_a_disk_without_room_for_a_step_is_told_of(free: int, tmp_path: Path, mo
     found = findings(tmp_path / "recipe.yaml", "training.states")
     assert [one.severity for one in found] == (["warning"] if free < 1000 else [])
     assert all("more than fit" in one.message and "has 0.0 GB" in one.message for one in found)
+
+
+def test_a_recipe_for_trainium_trains_no_head(recipe: Path) -> None:
+    document = yaml.safe_load(recipe.read_text())
+    document["engine"] = {"name": "neuron"}
+    document["speculation"] |= {"method": "eagle3", "num_speculative_tokens": 3}
+    document["platform"] |= {"instance_types": ["ml.trn2.48xlarge"]}
+    document["training"] = {"data": ["./chats.jsonl"]}
+    recipe.write_text(yaml.safe_dump(document))
+    (found,) = findings(recipe, "training.engine")
+    assert found.severity == "error"
+    assert "heads are trained by `vllm`" in found.message
+    with pytest.raises(ToolkitError, match="heads are trained by `vllm`"):
+        train_plan(recipe)
 
 
 def test_a_plan_says_how_long_it_may_take_and_what_the_states_take(recipe: Path) -> None:
