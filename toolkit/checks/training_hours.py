@@ -23,6 +23,7 @@ from toolkit.checks.training_target import machines, split_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import heads_of
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import active_parameters
@@ -84,9 +85,9 @@ def _hours(
 ) -> float:
     shape, active = shape_of(target), active_parameters(target)
     epochs = training.steps * training.batch_tokens / tokens if training.steps else training.epochs or EPOCHS
-    heads = [training.filled(method) for method in recipe.compared] or [training]
+    heads = heads_of(recipe)
     embedding = shape.vocabulary * shape.hidden
-    learned = sum((head_parameters(shape, head) - embedding) * kept_positions(head) for head in heads)
+    learned = sum((head_parameters(head, shape) - embedding) * kept_positions(head) for head in heads)
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
     times_read = epochs if parts > 1 else 1

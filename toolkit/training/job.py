@@ -14,6 +14,8 @@ from toolkit import documents
 from toolkit.files import for_owner
 
 FILE = "job.json"
+BLOCKS_AT_ONCE = 128
+"""Of a DFlash head's blocks that go through it together."""
 
 Method = Literal["p-eagle", "eagle3", "dflash"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
