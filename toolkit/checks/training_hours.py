@@ -90,7 +90,8 @@ def _hours(
     learned = sum((head_parameters(head, shape) - embedding) * kept_positions(head) for head in heads)
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
-    times_read = epochs if parts > 1 else 1
+    # What does not fit is computed again in each epoch, and for each head that is compared.
+    times_read = epochs * len(heads) if parts > 1 else 1
     seconds = _START_SECONDS[guess] + _PART_SECONDS[guess] * parts * times_read
     # Every machine reads all that it learns from; what they learn is divided.
     seconds += 2 * active * tokens * times_read / (reading * _SHARES[guess])

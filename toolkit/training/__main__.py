@@ -96,7 +96,11 @@ def collect(job: TrainingJob) -> None:
 
 
 def prepare(job: TrainingJob) -> None:
-    """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
+    """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays.
+
+    A head before it may have trained in this process.
+    """
+    launch.free_gpus()
     prepare_data(job, layers_read(job), _reporter(job), say, training_engine())
 
 

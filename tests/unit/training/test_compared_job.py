@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import signal
 import sys
+import weakref
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -12,11 +16,12 @@ from safetensors import safe_open
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_amid_training
-from toolkit.training.__main__ import main
+from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
-from toolkit.training.job import ComparedHead, TrainingJob
+from toolkit.training.job import ComparedHead, TrainingJob, read_job
 from toolkit.training.progress import FILE
 from toolkit.training.responses import Answered
+from toolkit.training.states import with_local_target
 
 HEADS = (
     ComparedHead(method="p-eagle", layers=2, depth=4),
@@ -129,6 +134,34 @@ def test_two_processes_train_one_head_after_the_other(job: TrainingJob, tmp_path
 
     assert main(tmp_path, processes=2) == 0
     assert sorted(path.name for path in (tmp_path / "head").iterdir()) == ["eagle3", "p-eagle"]
+
+
+class Garbage:
+    """A cycle, as a trained head is, which only `gc` takes away."""
+
+    def __init__(self) -> None:
+        self.self = self
+
+
+def test_what_a_head_had_on_the_gpus_is_free_before_the_target_is_loaded_for_the_next(compared: Path) -> None:
+    class Log(io.StringIO):
+        left: weakref.ref[Garbage]
+
+        def write(self, text: str) -> int:
+            found.append(self.left())
+            return len(text)
+
+    found: list[Garbage | None] = []
+    head, log = read_job(compared).heads[1], Log()
+    gc.disable()
+    try:
+        log.left = weakref.ref(Garbage())
+        with redirect_stdout(log):
+            prepare(with_local_target(head))
+    finally:
+        gc.enable()
+    assert found
+    assert found[0] is None
 
 
 def test_the_time_of_the_job_is_shared_among_the_heads(job: TrainingJob) -> None:
