@@ -125,7 +125,10 @@ def train_window(job: TrainingJob, goes_on: bool = False) -> int | None:
     if not dist.is_initialized() or dist.get_rank() == 0:
         report = _reporter(job)
         report(TrainingProgress("head", 0, 1))
+        if job.answers is not None:  # what came back of it
+            shutil.rmtree(job.head, ignore_errors=True)
         write_head(head, job, report_of(job, result), training_engine())
+        job.note_head()
         report(TrainingProgress("head", 1, 1))
     if goes_on:
         signals.leave()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import json
+import shutil
 import signal
 import sys
 import weakref
@@ -134,6 +135,26 @@ def test_two_processes_train_one_head_after_the_other(job: TrainingJob, tmp_path
 
     assert main(tmp_path, processes=2) == 0
     assert sorted(path.name for path in (tmp_path / "head").iterdir()) == ["eagle3", "p-eagle"]
+
+
+@pytest.mark.parametrize("lost", ["model.safetensors", "../head.json", ""])
+def test_a_head_of_which_a_part_came_back_is_written_again(compared: Path, tmp_path: Path, lost: str) -> None:
+    """As SageMaker brings back /opt/ml/checkpoints, file by file; without a word, a file that is cut."""
+    shutil.copytree(compared, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "head")
+    head = tmp_path / "checkpoints" / "eagle3" / "head"
+    assert [one.is_done for one in read_job(tmp_path).heads] == [True, True, True]
+    if lost:
+        (head / lost).unlink()
+    else:
+        (head / "model.safetensors").write_bytes(b"half")
+    assert [one.is_done for one in read_job(tmp_path).heads] == [True, False, True]
+
+    assert main(tmp_path) == 0
+
+    for one in HEADS:
+        assert weights(tmp_path / "head" / one.method) == weights(compared / "head" / one.method)
+    assert not (tmp_path / "head" / "eagle3" / "head.json").exists()
 
 
 class Garbage:
