@@ -157,6 +157,23 @@ def test_a_head_of_which_a_part_came_back_is_written_again(compared: Path, tmp_p
     assert not (tmp_path / "head" / "eagle3" / "head.json").exists()
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_head_that_fails_costs_none_of_the_others(
+    job: TrainingJob, tmp_path: Path, capfd: pytest.CaptureFixture[str], processes: int
+) -> None:
+    """A DFlash block that is longer than every answer teaches nothing."""
+    heads = (ComparedHead(method="dflash", layers=1, depth=200), HEADS[1])
+    job.model_copy(update={"compare": heads, "steps": 1}).write(tmp_path)
+
+    assert main(tmp_path, processes) == 2
+
+    assert [head.is_done for head in read_job(tmp_path).heads] == [False, True]
+    assert not (tmp_path / "head").exists(), "it is not complete"
+    said = capfd.readouterr().out
+    assert "error: the dflash head: no answer" in said
+    assert f"kept: {tmp_path}/checkpoints/eagle3/head" in said
+
+
 class Garbage:
     """A cycle, as a trained head is, which only `gc` takes away."""
 
