@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from toolkit.catalog.lookup import default_engine
 from toolkit.checks.training_target import check_target_memory, machines
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -19,11 +20,14 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
+from toolkit.training.job import BLOCKS_AT_ONCE
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""
 
 _GIB = 1024**3
+IN_BLOCKS = "dflash"
+"""The method whose head learns blocks, and takes embedding and output layer from the target as they are."""
 _LOOKED_AT_BYTES = 1024**2
 # What the job leaves of its disk for checkpoints and logs, and for the tokens of a file that is being written.
 _SPARE_BYTES, _SPARE_TOKENS = 1024**3, 32_768
@@ -51,6 +55,12 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         hint += "where the head is put until it serves: `head: ./FOLDER`."
         yield Finding("training.method", message, "speculation.method", hint=hint)
         return
+    if recipe.engine.name != (able := default_engine()):
+        message = f"heads are trained by `{able}`, and machine and image of this recipe are for `{recipe.engine.name}`"
+        hint = f"Remove `training`, and train the head by a recipe of its own, with `engine: {{name: {able}}}` and "
+        hint += "a GPU's `instance_types`; then name its head in `speculation.model` here."
+        yield Finding("training.engine", message, "training", hint=hint)
+        return
     yield from _depth(recipe, training)
     yield from _data(training)
     yield from _destination(recipe)
@@ -72,7 +82,7 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
     """P-EAGLE trains to a greater depth than it drafts (arXiv 2602.01469: K_train 8 for K 5)."""
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
-    if recipe.method == "dflash":  # what it learns are the blocks that it drafts
+    if recipe.method == IN_BLOCKS:  # what it learns are the blocks that it drafts
         return
     if training.depth < tokens:
         message = f"a head trained to depth {training.depth} cannot draft {tokens} tokens (num_speculative_tokens)"
@@ -226,7 +236,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if not known:
         return
     try:
-        needed = training_bytes(shape_of(target), training) / _GIB
+        needed = training_bytes(recipe, shape_of(target)) / _GIB
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
@@ -234,15 +244,15 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     name, room = smallest.name, smallest.usable_bytes / _GIB
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
-        hint = (
-            f"Set `partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, a shorter `max_length`, "
-            "or another `instance_type`."
-        )
+        parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
+        hint = f"Set {'' if recipe.method == IN_BLOCKS else parts}a shorter `max_length`, or another `instance_type`."
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
 # Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).
 _BYTES_PER_PARAMETER = 16
+# A float32 weight that is not trained, and its bf16 copy.
+_BYTES_PER_FROZEN = 6
 # P-EAGLE keeps this share of the positions of one depth at the next (arXiv 2602.01469, conditional drop).
 _KEPT = 0.8
 # bf16 logits and their float32 softmax and gradient.
@@ -256,38 +266,49 @@ _TAPS = 3
 _BYTES_PER_TOKEN = 3.5
 
 
-def training_bytes(target: Shape, training: TrainingSection) -> float:
-    """Bytes on one accelerator while a head for that target trains.
+def training_bytes(recipe: Recipe, target: Shape) -> float:
+    """Bytes on one accelerator while the recipe's head trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains.
+    hidden states are computed before the head trains. DFlash's embedding and output layer are copied from the target,
+    and not trained; its blocks go through the head so many at a time, beside the keys and values of all the text.
     """
+    training = recipe.training
+    assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
-    positions = training.max_length * kept_positions(training) / training.partitions
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
     states = training.max_length * state_bytes(hidden)
-    return head_parameters(target, training) * _BYTES_PER_PARAMETER + positions * per_position + states
+    if recipe.method == IN_BLOCKS:
+        positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
+        around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
+        frozen = (target.vocabulary + drafted) * hidden
+        weights = (head_parameters(recipe, target) - frozen) * _BYTES_PER_PARAMETER + frozen * _BYTES_PER_FROZEN
+        return weights + positions * per_position + around + states
+    positions = training.max_length * kept_positions(recipe) / training.partitions
+    return head_parameters(recipe, target) * _BYTES_PER_PARAMETER + positions * per_position + states
 
 
-def kept_positions(training: TrainingSection) -> float:
-    """Positions that go through the head for each token of a sequence."""
-    return sum(_KEPT**depth for depth in range(training.depth))
+def kept_positions(recipe: Recipe) -> float:
+    """Positions that go through the recipe's head for each token of a sequence that is learned."""
+    assert recipe.training
+    assert recipe.speculation
+    if recipe.method == IN_BLOCKS:  # a block at each, or at fewer in a long text
+        return recipe.speculation.num_speculative_tokens + 1
+    return sum(_KEPT**depth for depth in range(recipe.training.depth))
 
 
-def head_parameters(target: Shape, training: TrainingSection) -> int:
-    """Weights of the head, the embedding of the target's vocabulary included."""
+def head_parameters(recipe: Recipe, target: Shape) -> int:
+    """Weights of the recipe's head, the embedding of the target's vocabulary included."""
+    training = recipe.training
+    assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     layer = target.layers[0]
     attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
     intermediate = target.intermediate or 4 * hidden
     per_layer = attention + 3 * hidden * intermediate
-    # Layer 0 reads the token's embedding beside the hidden state.
-    return (
-        training.layers * per_layer
-        + hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
-        + _TAPS * hidden * hidden
-        + (target.vocabulary + drafted) * hidden
-    )
+    # Layer 0 reads the token's embedding beside the hidden state, but not DFlash's.
+    beside = 0 if recipe.method == IN_BLOCKS else hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
+    return training.layers * per_layer + beside + _TAPS * hidden * hidden + (target.vocabulary + drafted) * hidden
 
 
 def state_bytes(hidden: int) -> int:

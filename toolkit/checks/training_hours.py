@@ -23,6 +23,7 @@ from toolkit.checks.training_target import machines, split_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import heads_of
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import active_parameters
@@ -84,12 +85,13 @@ def _hours(
 ) -> float:
     shape, active = shape_of(target), active_parameters(target)
     epochs = training.steps * training.batch_tokens / tokens if training.steps else training.epochs or EPOCHS
-    heads = [training.filled(method) for method in recipe.compared] or [training]
+    heads = heads_of(recipe)
     embedding = shape.vocabulary * shape.hidden
-    learned = sum((head_parameters(shape, head) - embedding) * kept_positions(head) for head in heads)
+    learned = sum((head_parameters(head, shape) - embedding) * kept_positions(head) for head in heads)
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
-    times_read = epochs if parts > 1 else 1
+    # What does not fit is computed again in each epoch, and for each head that is compared.
+    times_read = epochs * len(heads) if parts > 1 else 1
     seconds = _START_SECONDS[guess] + _PART_SECONDS[guess] * parts * times_read
     # Every machine reads all that it learns from; what they learn is divided.
     seconds += 2 * active * tokens * times_read / (reading * _SHARES[guess])

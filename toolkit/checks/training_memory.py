@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.checks.training import training_bytes
+from toolkit.checks.training import IN_BLOCKS, training_bytes
 from toolkit.errors import PlatformError, ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import heads_of
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
 
@@ -22,7 +23,8 @@ def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[
     try:
         shape = shape_of(target)
         weights = rank_bytes(target, 1, serving_dtype(shape, str(recipe.engine.args.get("dtype", "auto"))))
-        trained = training_bytes(shape, recipe.training) + _PROGRAMS_BYTES / 2
+        heads = heads_of(recipe)
+        trained = max(training_bytes(head, shape) for head in heads) + _PROGRAMS_BYTES / 2
     except ToolkitError:
         return  # a check has said that its size is unknown
     cpu = recipe.engine_rules.cpu
@@ -39,4 +41,5 @@ def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[
         raise PlatformError(f"{message}for programs), and {room}", hint=hint)
     if trained > free:
         estimate = f"training may need {trained / _GIB:.1f} GiB (an estimate, for sequences of training.max_length)"
-        say(f"{estimate}, and {room}: a smaller `max_length` or `draft_vocab_size`, or more `partitions`, takes less")
+        parts = "" if all(head.method == IN_BLOCKS for head in heads) else ", or more `partitions`,"
+        say(f"{estimate}, and {room}: a smaller `max_length` or `draft_vocab_size`{parts} takes less")

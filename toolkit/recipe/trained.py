@@ -36,3 +36,8 @@ def with_method(recipe: Recipe, method: str) -> Recipe:
     assert recipe.training
     speculation, training = recipe.speculation.edit(method=method), recipe.training.filled(method)
     return replace(recipe, speculation=speculation, training=training)
+
+
+def heads_of(recipe: Recipe) -> list[Recipe]:
+    """A recipe for each head that its job trains."""
+    return [with_method(recipe, method) for method in recipe.compared] or [recipe]

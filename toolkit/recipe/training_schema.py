@@ -31,12 +31,11 @@ EPOCHS = 3
 # DFlash heads have five layers (arXiv 2602.06036).
 _OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}, "dflash": {"layers": 5}}
 
-# `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %.
+# `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %; its
+# sizes, 4 layers and depth 8, are P-EAGLE's own, and not those of other methods.
 # `tiny`: what the tiny pair's heads are trained with. `quick`: a smaller head, half as long sequences, one epoch.
 _PRESETS: Mapping[str, Mapping[str, Any]] = {
     "paper": {
-        "layers": 4,
-        "depth": 8,
         "max_length": 8192,
         "epochs": 20,
         "batch_tokens": 64 * 8192,
@@ -102,8 +101,9 @@ class TrainingSection(Section):
     preset: Literal["paper", "quick", "tiny"] | None = Field(
         None,
         description="values of keys that are not written: `paper`, as P-EAGLE's authors trained (20 epochs, half a "
-        "million tokens a step, for several large GPUs); `quick`, to see that it works: one layer, one epoch of "
-        "sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million parameters",
+        "million tokens a step, for several large GPUs; sizes are the method's own); `quick`, to see that it works: "
+        "one layer, one epoch of sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million "
+        "parameters",
     )
     layers: PositiveInt = Field(4, description="decoder layers of the head; default: 4, of `eagle3` 1, of `dflash` 5")
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(

@@ -13,7 +13,7 @@ import argparse
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -66,11 +66,28 @@ def run(job: TrainingJob) -> None:
     """Make the job's head in this process, unless it is there already. Raises ToolkitError."""
     if job.is_done:
         return
+    failed: dict[str, str] = {}
     for head in _missing(job):
-        prepare(head)
-        while (step := train_window(head, goes_on=bool(job.compare))) is not None:
-            prepare_next(head, step)
+        try:
+            prepare(head)
+            while (step := train_window(head, goes_on=bool(job.compare))) is not None:
+                prepare_next(head, step)
+        except UsageError as error:
+            if not job.compare:
+                raise
+            failed[head.method] = error.message
+            say(f"the {head.method} head fails: {error.message}")
+    _require_all(job, failed)
     collect(job)
+
+
+def _require_all(job: TrainingJob, failed: Mapping[str, str]) -> None:
+    """Raise UsageError with the heads that failed; the others are kept."""
+    if failed:
+        kept = ", ".join(head.head for head in job.heads if head.is_done) or "none"
+        hint = f"Those that are trained are kept: {kept}. Correct what is said, or compare without what failed; where "
+        hint += "that changes the recipe's `training` or its `--compare`, it is another job, and its answers are new."
+        raise UsageError("; ".join(f"the {method} head: {why}" for method, why in failed.items()), hint=hint)
 
 
 def _missing(job: TrainingJob) -> Iterator[TrainingJob]:
@@ -96,7 +113,11 @@ def collect(job: TrainingJob) -> None:
 
 
 def prepare(job: TrainingJob) -> None:
-    """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays."""
+    """Make the job's samples and hidden states. SIGTERM simply ends it: what is complete on the disk stays.
+
+    A head before it may have trained in this process.
+    """
+    launch.free_gpus()
     prepare_data(job, layers_read(job), _reporter(job), say, training_engine())
 
 
@@ -114,14 +135,21 @@ def train_window(job: TrainingJob, goes_on: bool = False) -> int | None:
     """
     signals = Signals()
     window, data = prepared_window(job)
-    head, result = train(job, data, read_draft_vocabulary(job), end=window.end, stopping=signals)
+    try:
+        head, result = train(job, data, read_draft_vocabulary(job), end=window.end, stopping=signals)
+    except UsageError:
+        signals.leave()
+        raise
     if result is None:
         signals.leave()
         return window.end
     if not dist.is_initialized() or dist.get_rank() == 0:
         report = _reporter(job)
         report(TrainingProgress("head", 0, 1))
+        if job.answers is not None:  # what came back of it
+            shutil.rmtree(job.head, ignore_errors=True)
         write_head(head, job, report_of(job, result), training_engine())
+        job.note_head()
         report(TrainingProgress("head", 1, 1))
     if goes_on:
         signals.leave()
@@ -164,10 +192,21 @@ def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
     if processes * len(machines.hosts) == 1 or job.is_done:
         run(job)
         return 0
+    failed: dict[str, str] = {}
     for head in _missing(job):
-        prepare(head)
-        if code := _launch(folder, head, processes, machines):
+        try:
+            prepare(head)
+            code = _launch(folder, head, processes, machines)
+        except UsageError as error:
+            if not job.compare:
+                raise
+            failed[head.method] = error.message
+            continue
+        if code == _USER and job.compare:
+            failed[head.method] = "its error is in the log above"
+        elif code:
             return code
+    _require_all(job, failed)
     if machines.this == 0:  # where the first process has written the heads
         collect(job)
     return 0
@@ -189,7 +228,8 @@ def _passed(job: TrainingJob) -> Path:
     return Path(job.work) / "passed"
 
 
-_CODES = ((UsageError, 2), (PlatformError, 3), (UnreadableModel, 2))
+_USER = 2
+_CODES = ((UsageError, _USER), (PlatformError, 3), (UnreadableModel, _USER))
 
 
 def say(text: str) -> None:

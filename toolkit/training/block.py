@@ -16,6 +16,7 @@ from speculators.models.dflash.utils import select_anchors
 from torch import Tensor
 from torch.nn import functional
 
+from toolkit.training.job import BLOCKS_AT_ONCE
 from toolkit.training.learn import (
     Evaluated,
     Lesson,
@@ -30,7 +31,6 @@ from toolkit.training.learn import (
 
 MOST_BLOCKS = 512
 """Of a sequence in one step, chosen by chance; speculators' default."""
-_BLOCKS_AT_ONCE = 128
 _DECAY = 4.0  # speculators' default: a draft counts by e^(-depth/4), as it is lost with any before it
 
 
@@ -44,7 +44,7 @@ class DFlashLearner:
     head: DFlashDraftModel
     loss: LossFunction
     depths: int
-    blocks_at_once: int = _BLOCKS_AT_ONCE
+    blocks_at_once: int = BLOCKS_AT_ONCE
     rows: int = 1
 
     def learn(self, sequence: Lesson) -> Outcome:

@@ -91,8 +91,22 @@ def prepare_data(
         say(_told(prepared))
     for name in (TRAIN, HELD_OUT):
         Samples(work / name).require_vocabulary(_vocab_size(job))
+    if job.method == "dflash":
+        _require_blocks(job, say)
     prepare_window(job, layers, steps_done(Path(job.checkpoints)), report, say, engine)
     return prepared
+
+
+def _require_blocks(job: TrainingJob, say: Callable[[str], None]) -> None:
+    """Raise UsageError if no sample has a place for a whole block of a DFlash head; `say` if some have none."""
+    samples, block = Samples(Path(job.work) / TRAIN), job.depth + 1
+    # Behind the first token, which has no hidden state before it, and as `select_anchors` chooses.
+    able = sum(bool(sample.loss_mask[2:-block].any()) for sample in samples)
+    if not able:
+        hint = "Set speculation.num_speculative_tokens to fewer, or give data with longer answers."
+        raise UsageError(f"no answer of the data is as long as a DFlash block of {block} tokens", hint=hint)
+    if able < len(samples):
+        say(f"{able:,} of {len(samples):,} samples are long enough for a DFlash block of {block} tokens")
 
 
 def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:

@@ -83,8 +83,7 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
 
 
 def _mask_token(job: TrainingJob, former: PretrainedConfig | None, target: PretrainedConfig) -> int:
-    nested = getattr(former, "dflash_config", None) or {}
-    found = [nested.get("mask_token_id"), *(getattr(former, key, None) for key in _MASK_KEYS)]
+    found = [_in_blocks(former).get("mask_token_id"), *(getattr(former, key, None) for key in _MASK_KEYS)]
     token = next((one for one in found if one is not None), None)
     token = mask_token(job, target) if token is None else token
     if not (isinstance(token, int) and 0 <= token < target.vocab_size):
@@ -109,12 +108,36 @@ def within_positions(job: TrainingJob) -> TrainingJob:
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
     former = _former(job)
-    ids = _option(former, _LAYERS)
+    key, more = _LAYERS, 0
+    ids = _option(former, key)
+    if not ids:  # DFlash's authors count the layers, and not the states before them
+        key, more = "dflash_config.target_layer_ids", 1
+        ids = _in_blocks(former).get("target_layer_ids")
     if not ids:
-        return aux_layers(target_config(job).num_hidden_layers)
-    if not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
-        raise UsageError(f"training.start_from: `{_LAYERS}` of {job.start_from} is no list of layers", hint=_HINT)
-    return tuple(ids)
+        layers = aux_layers(target_config(job).num_hidden_layers)
+    elif not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
+        raise UsageError(f"training.start_from: `{key}` of {job.start_from} is no list of layers", hint=_HINT)
+    else:
+        layers = tuple(one + more for one in ids)
+    _require_width(job, layers)
+    return layers
+
+
+def _require_width(job: TrainingJob, layers: tuple[int, ...]) -> None:
+    """Raise UsageError if the head to start from reads another number of layers: its states are computed first."""
+    if not job.start_from:
+        return
+    stored = [shard.tensors["fc.weight"] for shard in read_shards(Path(job.start_from)) if "fc.weight" in shard.tensors]
+    wanted = len(layers) * target_config(job).hidden_size
+    if stored and stored[0].shape[-1:] != (wanted,):
+        message = f"training.start_from: `fc.weight` of {job.start_from} has {stored[0].shape[-1]} columns, and the "
+        raise UsageError(f"{message}{len(layers)} layers that its config names have {wanted}", hint=_HINT)
+
+
+def _in_blocks(former: PretrainedConfig | None) -> dict[str, Any]:
+    """What DFlash's authors write of a head; empty without it."""
+    found = getattr(former, "dflash_config", None)
+    return found if isinstance(found, dict) else {}
 
 
 def _option(former: PretrainedConfig | None, key: str) -> Any:
@@ -128,7 +151,11 @@ def _require_computed(job: TrainingJob, former: PretrainedConfig) -> None:
     for key, usual in _NOT_COMPUTED.items():
         if (found := _option(former, key)) not in (None, *usual):
             message = f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute, "
-            raise UsageError(f"{message}and training does not", hint="Start from another head, or anew: remove it.")
+            raise UsageError(f"{message}and training does not", hint=_ANOTHER)
+    windows = getattr(former, "layer_types", None) or ()
+    if job.method == "dflash" and ("sliding_attention" in windows or getattr(former, "sample_from_anchor", None)):
+        message = f"training.start_from: {job.start_from} is a DFlash head with sliding windows, or samples from its "
+        raise UsageError(f"{message}anchor, which is not trained", hint=_ANOTHER)
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:
@@ -155,6 +182,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     return config
 
 
+_ANOTHER = "Start from another head, or anew: remove it."
 _HINT = "Name the folder of a head with config.json and weights, or remove it."
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "norm_epsilon")
 _ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash"}

@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolkit import documents
-from toolkit.files import for_owner
+from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
+BLOCKS_AT_ONCE = 128
+"""Of a DFlash head's blocks that go through it together."""
 
 Method = Literal["p-eagle", "eagle3", "dflash"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -107,8 +110,17 @@ class TrainingJob(BaseModel):
 
     @property
     def is_done(self) -> bool:
-        """Whether the head is there."""
-        return is_head(Path(self.head))
+        """Whether the head is there; one that is compared is kept with checkpoints, which come back file by file."""
+        return is_head(Path(self.head)) and (self.answers is None or _read(self._files) == _listed(Path(self.head)))
+
+    def note_head(self) -> None:
+        """Write which files the head has, after all of them, where it is one of several."""
+        if self.answers is not None:
+            write_whole(self._files, _listed(Path(self.head)).decode())
+
+    @property
+    def _files(self) -> Path:
+        return Path(self.checkpoints) / "head.json"
 
     def _head_of(self, one: ComparedHead) -> TrainingJob:
         folder = f"{self.checkpoints}/{one.method}"
@@ -128,6 +140,19 @@ class TrainingJob(BaseModel):
 def is_head(folder: Path) -> bool:
     """Whether the folder of a job's head has it: it is written whole."""
     return folder.is_dir() and any(folder.iterdir())
+
+
+def _listed(head: Path) -> bytes:
+    """The files of a head, with their sizes."""
+    files = sorted(path for path in head.rglob("*") if path.is_file())
+    return (json.dumps({str(path.relative_to(head)): path.stat().st_size for path in files}, indent=2) + "\n").encode()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return documents.read_file(path)
+    except (OSError, documents.Unfit):
+        return b""
 
 
 def read_job(folder: Path) -> TrainingJob:

@@ -9,6 +9,7 @@ from pairs import write_pair
 
 from toolkit.errors import RecipeError
 from toolkit.loading import load
+from toolkit.recipe.trained import as_compared
 from toolkit.training.plan import training_job, training_key
 
 
@@ -57,7 +58,10 @@ def test_what_cannot_be_mixed_is_refused_at_its_line(tmp_path: Path, data: str, 
         ("p-eagle", "", {"layers": 4, "depth": 8, "epochs": 3, "batch_tokens": 8192, "warmup": 0.05}),
         ("eagle3", "", {"layers": 1, "depth": 7, "epochs": 3}),
         ("eagle3", ", depth: 5", {"layers": 1, "depth": 5}),
-        ("eagle3", ", preset: paper", {"layers": 4, "depth": 8}),
+        ("p-eagle", ", preset: paper", {"layers": 4, "depth": 8}),
+        ("eagle3", ", preset: paper", {"layers": 1, "depth": 7, "epochs": 20}),
+        ("dflash", ", preset: paper", {"layers": 5, "epochs": 20}),
+        ("dflash", ", preset: quick", {"layers": 1}),
         (
             "p-eagle",
             ", preset: paper",
@@ -75,6 +79,18 @@ def test_what_is_not_written_is_the_presets_then_the_methods(
 ) -> None:
     job = training_job(load(recipe(tmp_path, more=written, method=method)))
     assert {key: getattr(job, key) for key in expected} == expected
+
+
+def test_a_comparison_has_each_methods_own_sizes_also_with_the_presets_of_the_paper(tmp_path: Path) -> None:
+    compared = as_compared(load(recipe(tmp_path, more=", preset: paper")), ("p-eagle", "eagle3", "dflash"))
+    assert [(one.method, one.layers) for one in training_job(compared).compare] == [
+        ("p-eagle", 4), ("eagle3", 1), ("dflash", 5)
+    ]  # fmt: skip
+
+
+def test_a_shipped_template_leaves_the_size_to_the_method() -> None:
+    compared = as_compared(load("qwen3-8b/train-p-eagle"), ("p-eagle", "eagle3", "dflash"))
+    assert [one.layers for one in training_job(compared).compare] == [4, 1, 5]
 
 
 def test_the_tiny_preset_is_how_the_tiny_heads_are_trained() -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import io
 import json
+import shutil
 import signal
 import sys
+import weakref
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -12,11 +17,12 @@ from safetensors import safe_open
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_amid_training
-from toolkit.training.__main__ import main
+from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
-from toolkit.training.job import ComparedHead, TrainingJob
+from toolkit.training.job import ComparedHead, TrainingJob, read_job
 from toolkit.training.progress import FILE
 from toolkit.training.responses import Answered
+from toolkit.training.states import with_local_target
 
 HEADS = (
     ComparedHead(method="p-eagle", layers=2, depth=4),
@@ -129,6 +135,71 @@ def test_two_processes_train_one_head_after_the_other(job: TrainingJob, tmp_path
 
     assert main(tmp_path, processes=2) == 0
     assert sorted(path.name for path in (tmp_path / "head").iterdir()) == ["eagle3", "p-eagle"]
+
+
+@pytest.mark.parametrize("lost", ["model.safetensors", "../head.json", ""])
+def test_a_head_of_which_a_part_came_back_is_written_again(compared: Path, tmp_path: Path, lost: str) -> None:
+    """As SageMaker brings back /opt/ml/checkpoints, file by file; without a word, a file that is cut."""
+    shutil.copytree(compared, tmp_path, dirs_exist_ok=True)
+    shutil.rmtree(tmp_path / "head")
+    head = tmp_path / "checkpoints" / "eagle3" / "head"
+    assert [one.is_done for one in read_job(tmp_path).heads] == [True, True, True]
+    if lost:
+        (head / lost).unlink()
+    else:
+        (head / "model.safetensors").write_bytes(b"half")
+    assert [one.is_done for one in read_job(tmp_path).heads] == [True, False, True]
+
+    assert main(tmp_path) == 0
+
+    for one in HEADS:
+        assert weights(tmp_path / "head" / one.method) == weights(compared / "head" / one.method)
+    assert not (tmp_path / "head" / "eagle3" / "head.json").exists()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_one_head_that_fails_costs_none_of_the_others(
+    job: TrainingJob, tmp_path: Path, capfd: pytest.CaptureFixture[str], processes: int
+) -> None:
+    """A DFlash block that is longer than every answer teaches nothing."""
+    heads = (ComparedHead(method="dflash", layers=1, depth=200), HEADS[1])
+    job.model_copy(update={"compare": heads, "steps": 1}).write(tmp_path)
+
+    assert main(tmp_path, processes) == 2
+
+    assert [head.is_done for head in read_job(tmp_path).heads] == [False, True]
+    assert not (tmp_path / "head").exists(), "it is not complete"
+    said = capfd.readouterr().out
+    assert "error: the dflash head: no answer" in said
+    assert f"kept: {tmp_path}/checkpoints/eagle3/head" in said
+
+
+class Garbage:
+    """A cycle, as a trained head is, which only `gc` takes away."""
+
+    def __init__(self) -> None:
+        self.self = self
+
+
+def test_what_a_head_had_on_the_gpus_is_free_before_the_target_is_loaded_for_the_next(compared: Path) -> None:
+    class Log(io.StringIO):
+        left: weakref.ref[Garbage]
+
+        def write(self, text: str) -> int:
+            found.append(self.left())
+            return len(text)
+
+    found: list[Garbage | None] = []
+    head, log = read_job(compared).heads[1], Log()
+    gc.disable()
+    try:
+        log.left = weakref.ref(Garbage())
+        with redirect_stdout(log):
+            prepare(with_local_target(head))
+    finally:
+        gc.enable()
+    assert found
+    assert found[0] is None
 
 
 def test_the_time_of_the_job_is_shared_among_the_heads(job: TrainingJob) -> None:

@@ -6,11 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.checks.training import head_parameters, training_bytes
 from toolkit.checks.training_memory import require_memory
 from toolkit.engines.vllm.budget import limits
 from toolkit.errors import PlatformError
 from toolkit.loading import load
 from toolkit.recipe.model_files import read_folder
+from toolkit.recipe.trained import as_compared, with_method
+from toolkit.sizing.shape import shape_of
+from toolkit.training.head import build_head
+from toolkit.training.job import TrainingJob
 
 GIB = 1024**3
 TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
@@ -51,3 +56,30 @@ def test_a_training_that_may_not_fit_is_said() -> None:
     require_memory(recipe.edit(training={"max_length": 100_000}), read_folder(TARGET), 4 * GIB, said.append)
     assert "training may need" in said[0]
     assert "4.0 are free: a smaller `max_length`" in said[0]
+
+
+def test_a_dflash_head_keeps_no_optimizer_state_of_what_is_the_targets() -> None:
+    """The same numbers as the head that is trained has: its weights, of which only some learn."""
+    recipe, shape = load("tiny/train-p-eagle").edit(training={"layers": 2}), shape_of(read_folder(TARGET))
+    blocks = with_method(recipe, "dflash")
+    job = TrainingJob(name="x", method="dflash", target=str(TARGET), target_name="x", data=(), layers=2)
+    head = build_head(job)
+    learned = sum(weight.numel() for weight in head.parameters() if weight.requires_grad)
+    there = sum(weight.numel() for name, weight in head.named_parameters() if not name.startswith("verifier_"))
+    whole, vocabulary = head_parameters(blocks, shape), 2 * shape.vocabulary * shape.hidden
+    assert whole - vocabulary == pytest.approx(learned, rel=0.02)
+    assert whole == pytest.approx(there, rel=0.02)
+    assert training_bytes(blocks, shape) < training_bytes(recipe, shape)
+
+
+@pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("dflash", False)])
+def test_partitions_are_offered_to_the_method_that_reads_them(method: str, offered: bool) -> None:
+    recipe, said = with_method(load("tiny/train-p-eagle"), method), list[str]()
+    require_memory(recipe.edit(training={"max_length": 1_000_000}), read_folder(TARGET), 2 * GIB + 2**27, said.append)
+    assert ["`partitions`" in one for one in said] == [offered]
+
+
+def test_of_heads_that_are_compared_the_largest_counts() -> None:
+    recipe, said = load("tiny/train-p-eagle").edit(training={"max_length": 100_000}), list[str]()
+    require_memory(as_compared(recipe, ("p-eagle", "dflash")), read_folder(TARGET), 4 * GIB, said.append)
+    assert "or more `partitions`" in said[0]

@@ -16,13 +16,16 @@ from toolkit.api.checking import check
 from toolkit.api.context import read_lock_of
 from toolkit.api.training import train_plan
 from toolkit.checks.training import states_room
+from toolkit.checks.training_hours import expected
 from toolkit.engines.vllm.job_arguments import job_arguments, tensor_parallel
+from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.rules import Disk
+from toolkit.recipe.trained import as_compared
 from toolkit.training.job import TrainingJob
-from toolkit.training.plan import training_settings
+from toolkit.training.plan import section, training_settings
 from toolkit.training.split import sizes
 
 BIG = catalogue_dir() / "gpt-oss-120b"
@@ -172,6 +175,20 @@ def test_a_disk_without_room_for_a_step_is_told_of(free: int, tmp_path: Path, mo
     assert all("more than fit" in one.message and "has 0.0 GB" in one.message for one in found)
 
 
+def test_a_recipe_for_trainium_trains_no_head(recipe: Path) -> None:
+    document = yaml.safe_load(recipe.read_text())
+    document["engine"] = {"name": "neuron"}
+    document["speculation"] |= {"method": "eagle3", "num_speculative_tokens": 3}
+    document["platform"] |= {"instance_types": ["ml.trn2.48xlarge"]}
+    document["training"] = {"data": ["./chats.jsonl"]}
+    recipe.write_text(yaml.safe_dump(document))
+    (found,) = findings(recipe, "training.engine")
+    assert found.severity == "error"
+    assert "heads are trained by `vllm`" in found.message
+    with pytest.raises(ToolkitError, match="heads are trained by `vllm`"):
+        train_plan(recipe)
+
+
 def test_a_plan_says_how_long_it_may_take_and_what_the_states_take(recipe: Path) -> None:
     def told() -> tuple[str, str]:
         notes = train_plan(recipe).notes
@@ -200,6 +217,25 @@ def test_a_plan_says_how_long_it_may_take_and_what_the_states_take(recipe: Path)
     hours, _ = told()
     assert most(hours) == once
     assert re.search(r"and up to \d+ without `max_hours`", hours)
+
+
+def test_states_in_parts_are_computed_anew_for_each_head_that_is_compared(recipe: Path) -> None:
+    edit(recipe, states="engine", epochs=3)
+    facts = read_lock_of(load(recipe))
+    assert facts
+
+    def hours(methods: tuple[str, ...]) -> float:
+        compared = as_compared(load(recipe), methods)
+        found = expected(compared, section(compared), facts.target)
+        assert found
+        return found.most
+
+    both, once = ("p-eagle", "dflash"), hours(("p-eagle", "dflash"))
+    whole = [hours((method,)) for method in both]
+    edit(recipe, states_gb=5)
+    parts = [hours((method,)) - one for method, one in zip(both, whole, strict=True)]
+    assert parts[0] == pytest.approx(parts[1])
+    assert hours(both) - once > 2 * parts[0]
 
 
 def test_without_data_or_machine_a_plan_says_nothing_of_time(recipe: Path) -> None:

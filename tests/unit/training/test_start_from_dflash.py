@@ -1,0 +1,62 @@
+"""A DFlash head to continue from, in its authors' layout: which layers it reads, and what is not continued."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
+from toolkit.errors import UsageError
+from toolkit.training.head import layers_read
+from toolkit.training.job import TrainingJob
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_target(tmp_path_factory.mktemp("target"))
+
+
+def continued(target: Path, folder: Path, columns: int, **config: object) -> TrainingJob:
+    """A job that continues a head whose `fc` reads so many layers."""
+    written = {
+        "architectures": ["DFlashDraftModel"],
+        "model_type": "qwen3",
+        "hidden_size": HIDDEN,
+        "vocab_size": VOCAB,
+        "num_hidden_layers": 2,
+        "dflash_config": {"mask_token_id": 3, "target_layer_ids": [0, 3]},
+        **config,
+    }
+    (folder / "config.json").write_text(json.dumps(written))
+    save_file({"fc.weight": torch.zeros(HIDDEN, columns * HIDDEN)}, folder / "model.safetensors")
+    return job_for(target, method="dflash", start_from=str(folder))
+
+
+def test_its_authors_count_layers_where_an_engine_counts_the_states_before_them(target: Path, tmp_path: Path) -> None:
+    assert layers_read(continued(target, tmp_path, 2)) == (1, 4)
+
+
+def test_the_key_that_engines_read_comes_first(target: Path, tmp_path: Path) -> None:
+    assert layers_read(continued(target, tmp_path, 2, eagle_aux_hidden_state_layer_ids=[2, 3])) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "config", "said"),
+    [
+        (3, {}, f"has {3 * HIDDEN} columns, and the 2 layers that its config names have {2 * HIDDEN}"),
+        (2, {"dflash_config": {}}, "the 3 layers"),
+        (2, {"dflash_config": {"target_layer_ids": "all"}}, "`dflash_config.target_layer_ids` of "),
+        (2, {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}, "with sliding windows"),
+        (2, {"sample_from_anchor": True}, "samples from its anchor"),
+    ],
+)
+def test_what_cannot_be_continued_is_said_before_anything_is_computed(
+    target: Path, tmp_path: Path, columns: int, config: dict[str, object], said: str
+) -> None:
+    with pytest.raises(UsageError) as error:
+        layers_read(continued(target, tmp_path, columns, **config))
+    assert said in error.value.message
