@@ -321,6 +321,21 @@ def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]
     assert findings(tmp_path, *edits, **facts) == ()
 
 
+@pytest.mark.parametrize(
+    ("others", "message", "path"),
+    [
+        ("", "", ""),
+        (", ml.g6.2xlarge", "`enable-auto-tool-choice` needs `tool-call-parser`", "engine.args.enable-auto-tool-choice"),
+        (", {type: ml.g6.2xlarge, args: {seed: 1}}",
+         "on ml.g6.2xlarge: `enable-auto-tool-choice` needs `tool-call-parser`", "platform.instance_types.1"),
+    ],
+)  # fmt: skip
+def test_what_each_type_gets_counts(tmp_path: Path, others: str, message: str, path: str) -> None:
+    own = ("[ml.g6.xlarge]", f"[{{type: ml.g6.xlarge, args: {{tool-call-parser: hermes}}}}{others}]")
+    found = findings(tmp_path, args("enable-auto-tool-choice: true"), own)
+    assert [(one.message, one.path) for one in found] == ([(message, path)] if message else [])
+
+
 @pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])
 def test_what_is_not_known_is_not_held_against_a_model(tmp_path: Path, missing: str) -> None:
     assert findings(tmp_path, target={missing: None}, drafter={missing: None}) == ()
