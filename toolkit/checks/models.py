@@ -10,12 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from toolkit.catalog import lookup
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Evidence
 
 _DRAFTER = "speculation.model"
+# Kinds of rotary embeddings whose factor vLLM multiplies the positions by (0.33.0, _get_and_verify_max_len).
+_SCALED = ("linear", "dynamic", "ntk", "mrope")
+_GPT_OSS_METHOD_SINCE = "0.20.0"  # vLLM's `gpt_oss_mxfp4`
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -87,6 +91,7 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         limit = written
     # How far a model reaches that is scaled is the engine's to reckon.
     scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
+    scaled = scaled or _is_scaled(target)
     if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
         return
     message = f"{wanted} tokens are more than the target supports ({limit} positions)"
@@ -100,18 +105,36 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("engine.max-model-len", message, path, hint=hint)
 
 
+def _is_scaled(target: ModelFacts) -> bool:
+    """Whether its rotary embedding reaches beyond `max_position_embeddings`, which newer kinds count in already."""
+    config = target.text_config
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(rope, Mapping) or "gemma3" in str(config.get("model_type")):
+        return False
+    layers = [item for item in rope.values() if isinstance(item, Mapping)] or [rope]  # each kind of layers has its own
+    return any(item.get("factor") and item.get("rope_type", item.get("type")) in _SCALED for item in layers)
+
+
 def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """A flag that contradicts the checkpoint; names such as `awq_marlin` are ways to run `awq`."""
     stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
         "quant_method"
     )
     wanted = recipe.engine.args.get("quantization")
-    if stored == "mxfp4" and target.config.get("model_type") == "gpt_oss":
-        return  # vLLM takes a method of its own for those weights, whatever the flag says
-    if stored and isinstance(wanted, str) and not wanted.startswith(stored):
-        message = f"the target is quantized with `{stored}`, and the flag says `{wanted}`"
-        hint = "Remove the flag: the engine reads it from the target's config.json."
-        yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
+    if not stored or not isinstance(wanted, str) or wanted.startswith(stored):
+        return
+    message = f"the target is quantized with `{stored}`, and the flag says `{wanted}`"
+    hint = "Remove the flag: the engine reads it from the target's config.json."
+    if stored == "mxfp4" and target.config.get("model_type") == "gpt_oss" and _has_own_method(recipe):
+        if wanted != "humming":
+            return
+        hint = "Remove the flag; `moe-backend: humming` runs its experts on those kernels."
+    yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
+
+
+def _has_own_method(recipe: Recipe) -> bool:
+    """Whether the engine takes a method of its own for gpt-oss, whatever flag is given."""
+    return recipe.engine.name == "vllm" and not lookup.older(recipe.engine.version, _GPT_OSS_METHOD_SINCE)
 
 
 _K = "speculation.num_speculative_tokens"

@@ -17,11 +17,9 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import check_catalogue
-from toolkit.checks.container import check_container
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
-from toolkit.checks.models import check_pair, check_quality, check_target
-from toolkit.checks.sections import check_expect, check_no_effect, check_overrides, check_tags, check_workloads
+from toolkit.checks.sections import check_expect, check_no_effect, check_on_types, check_tags, check_workloads
 from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
@@ -137,22 +135,17 @@ def require(recipe: Recipe, *, to_train: bool = False) -> Report:
 
 def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     """Findings on a recipe with these facts of its models; None if they are unknown. Reads no lock and no model."""
-    yield from check_container(recipe)
+    yield from check_on_types(recipe, models)
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
     yield from check_training(recipe, models.target if models else None)
-    yield from recipe.engine_rules.check(recipe, models)
     yield from check_tags(recipe)
     yield from check_no_effect(recipe)
     yield from recipe.platform_rules.check(recipe, models)
     if hardware := recipe.engine_rules.hardware:
         yield from hardware.check(recipe, models)
-    yield from check_overrides(recipe, models)
     yield from check_listed(recipe, models)
     if models:
-        yield from check_target(recipe, models.target)
-        yield from check_pair(recipe, models)
-        yield from check_quality(recipe)
         yield from check_memory(recipe, models)
 
 

@@ -18,17 +18,18 @@ from toolkit.recipe.section import Section
 _K = "num_speculative_tokens"
 
 
-def check_overrides(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
-    """Run all other checks with an instance type's own flags or K too, but memory's, which looks at every type."""
-    if not recipe.platform.overrides:
-        return
-    everywhere = set(_findings(recipe, models))
+def check_on_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    """Findings on the recipe, and with an instance type's own flags or K too; memory's check looks at every type."""
+    own = {name: list(_findings(recipe.on(name), models)) for name in recipe.platform.overrides}
+    everywhere = list(_findings(recipe, models))
+    if own and len(own) == len(recipe.platform.types):  # without settings of a type's own it runs nowhere
+        everywhere = [finding for finding in everywhere if all(finding in found for found in own.values())]
+    yield from everywhere
     for index, name in enumerate(recipe.platform.types):
-        if name in recipe.platform.overrides:
-            for finding in _findings(recipe.on(name), models):
-                if finding not in everywhere:
-                    path = _path(finding.path, recipe, name, f"platform.instance_types.{index}")
-                    yield replace(finding, message=f"on {name}: {finding.message}", path=path)
+        for finding in own.get(name, ()):
+            if finding not in everywhere:
+                path = _path(finding.path, recipe, name, f"platform.instance_types.{index}")
+                yield replace(finding, message=f"on {name}: {finding.message}", path=path)
 
 
 def _findings(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:

@@ -22,9 +22,11 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
     """Flags by what they take; those that are in no list take one value.
 
     `aliases` are other names of a flag, `short` those with one dash, `choices` the texts that it may have, which for
-    those of `any_case` may be in capitals and with dashes. `parsed` is what the parser itself makes of the text.
+    those of `any_case` may be in capitals and with dashes. `parsed` is what the parser itself makes of the text,
+    which for those of `or_none` may be `None`.
     """
-    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": [], "any_case": []}
+    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": []}
+    found |= {"any_case": [], "or_none": []}
     found |= {"aliases": {}, "short": {}, "choices": {}, "parsed": {}}
     for action in actions:
         names = list(_names(action))
@@ -40,6 +42,7 @@ def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
             found["any_case"] += [names[0]] if _any_case(action) else []
         elif not action.choices and (parsed := _parsed(action)):
             found["parsed"][names[0]] = parsed
+            found["or_none"] += [names[0]] if _takes(action, "None") else []
     return {kind: sorted(names) if isinstance(names, list) else names for kind, names in found.items()}
 
 
@@ -63,6 +66,7 @@ def installed() -> dict[str, Any]:
         "version": vllm.__version__.partition("+")[0],
         **read,
         "any_case": [flag for flag in read["any_case"] if flag in choices],
+        "or_none": [flag for flag in read["or_none"] if flag in parsed],
         "choices": choices,
         "parsed": parsed,
     }

@@ -54,6 +54,7 @@ ADAPTIVE = ("method: dspark", "method: dspark\n  enable_adaptive_verification: t
 DEEPSEEK_V4_ALONE = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
 DEEPSEEK_V4 = config(**DEEPSEEK_V4_ALONE["config"], dspark_target_layer_ids=[1], dspark_markov_rank=8)
 OWN_IMAGE = ("platform: {", "container: {base: 'registry.com/ours:1'}\nplatform: {")
+GPT_OSS = config(model_type="gpt_oss", quantization_config={"quant_method": "mxfp4"})
 HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
 
 
@@ -192,8 +193,21 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.combination", "error", "engine.args.enable-eplb", "needs `enable-expert-parallel`"),
         ([args("data-parallel-external-lb: true")], {}, "engine.combination", "error",
          "engine.args.data-parallel-external-lb", "needs `data-parallel-size` or `data-parallel-rank`"),
+        ([args("data-parallel-hybrid-lb: true, data-parallel-start-rank: 0")], {}, "engine.combination", "error",
+         "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local` or `nnodes`"),
+        ([args("data-parallel-hybrid-lb: true, nnodes: 1")], {}, "engine.combination", "error",
+         "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local` or `nnodes`"),
         ([args("ray-workers-use-nsight: true")], {},
          "engine.combination", "error", "engine.args.ray-workers-use-nsight", "`distributed-executor-backend: ray`"),
+        ([args("quantization: humming")], {"target": GPT_OSS},
+         "engine.quantization", "error", "engine.args.quantization", "the flag says `humming`"),
+        ([version("0.17.1"), ("16384", "32768"), args("quantization: fp8")], {"target": GPT_OSS},
+         "engine.quantization", "error", "engine.args.quantization", "quantized with `mxfp4`"),
+        ([args("hf-overrides: {max_position_embeddings: 512}")], {"target": config(
+            rope_parameters={"rope_type": "llama3", "factor": 8.0})},
+         "engine.max-model-len", "error", "engine.max_model_len", "(512 positions)"),
+        ([("1024", "2048")], {"target": config(model_type="gemma3_text", rope_scaling={"type": "linear", "factor": 8})},
+         "engine.max-model-len", "error", "engine.max_model_len", "(1024 positions)"),
         ([args("quantization: bitsandbytes")], {},
          "engine.flag-value", "error", "engine.args.quantization", "'bitsandbytes', which vLLM 0.30.0 does not have"),
         ([args("kv-cache-dtype: turboquant_k8v4")], {}, "memory.unknown", "warning", "engine", "turboquant"),
@@ -296,16 +310,37 @@ def test_what_is_wrong_is_found_alone(
         ([(_DRAFTER, "method: mtp\n  model: org/target")],
          {"target": config(model_type="glm5_next"), "drafter": {"model": "org/target", "revision": "abc"}}),
         ([args("quantization: awq_marlin")], {"target": config(quantization_config={"quant_method": "awq"})}),
-        ([args("quantization: fp8")],
-         {"target": config(model_type="gpt_oss", quantization_config={"quant_method": "mxfp4"})}),
+        ([args("quantization: fp8")], {"target": GPT_OSS}),
+        ([args("hf-overrides: {max_position_embeddings: 512}")],
+         {"target": config(rope_scaling={"type": "linear", "factor": 2.0})}),
+        ([("1024", "2048")], {"target": config(
+            rope_parameters={"full_attention": {"rope_type": "dynamic", "factor": 2.0}})}),
         ([args("quantization: ours"), OWN_IMAGE], {}),
         ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3")], {}),
         ([args("ray-workers-use-nsight: true, distributed-executor-backend: ray")], {}),
+        ([("ml.g6.xlarge", "ml.g6.12xlarge"),
+          args("data-parallel-hybrid-lb: true, nnodes: 2, node-rank: 0, data-parallel-size: 4")], {}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
     ],
 )  # fmt: skip
 def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]], facts: Facts) -> None:
     assert findings(tmp_path, *edits, **facts) == ()
+
+
+@pytest.mark.parametrize(
+    ("others", "message", "path"),
+    [
+        ("", "", ""),
+        (", ml.g6.2xlarge",
+         "`enable-auto-tool-choice` needs `tool-call-parser`", "engine.args.enable-auto-tool-choice"),
+        (", {type: ml.g6.2xlarge, args: {seed: 1}}",
+         "on ml.g6.2xlarge: `enable-auto-tool-choice` needs `tool-call-parser`", "platform.instance_types.1"),
+    ],
+)  # fmt: skip
+def test_what_each_type_gets_counts(tmp_path: Path, others: str, message: str, path: str) -> None:
+    own = ("[ml.g6.xlarge]", f"[{{type: ml.g6.xlarge, args: {{tool-call-parser: hermes}}}}{others}]")
+    found = findings(tmp_path, args("enable-auto-tool-choice: true"), own)
+    assert [(one.message, one.path) for one in found] == ([(message, path)] if message else [])
 
 
 @pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])

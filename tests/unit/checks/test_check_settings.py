@@ -134,6 +134,10 @@ def test_a_variable_lets_requests_be_longer_than_the_target_has_positions(
         ("reasoning-config", "{}", False),
         ("moe-backend", "nonsense", True),
         ("moe-backend", "Deep-GEMM", False),
+        ("max-log-len", "None", False),
+        ("kv-transfer-config", "None", False),
+        ("port", "None", True),
+        ("profiler-config", "None", True),
         ("log-level", "info", True),
         ("log-level", "INFO", False),
         ("cpu-offload-params", "{a: b}", False),
@@ -145,10 +149,19 @@ def test_a_value_is_what_the_parser_reads(flag: str, value: str, refused: bool, 
 
 
 @pytest.mark.parametrize("flag", ["enable-eplb", "enable-sleep-mode", "enable-cumem-allocator"])
-def test_what_vllm_has_on_gpus_only(flag: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("platform", "refused"), [("", True), (", run: container, instance_types: [ml.g6.xlarge]", False)]
+)
+def test_what_vllm_has_on_gpus_only(flag: str, platform: str, refused: bool, tmp_path: Path) -> None:
     edit = ("dtype: float32", f"dtype: float32\n    enable-expert-parallel: true\n    {flag}: true")
-    found = report(tmp_path, edit).findings
-    assert f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]
+    where = ("platform: {name: local}", f"platform: {{name: local{platform}}}")
+    found = report(tmp_path, edit, where).findings
+    assert (f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]) is refused
+
+
+def test_a_plugin_of_this_machine_may_bring_a_quantization(tmp_path: Path) -> None:
+    edit = ("dtype: float32", "dtype: float32\n    quantization: ours")
+    assert report(tmp_path, edit).findings == ()
 
 
 def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:

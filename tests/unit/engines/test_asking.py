@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pairs import RECIPE, write_pair, write_recipe
 
-from toolkit.engines.vllm.asking import ask, installed
+from toolkit.engines.vllm.asking import ask
+from toolkit.engines.vllm.installed import installed
 from toolkit.engines.vllm.process import NoAnswer
 from toolkit.home import home
 from toolkit.loading import load

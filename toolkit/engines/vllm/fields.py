@@ -73,6 +73,8 @@ def reads_as(kind: str, flag: str, value: Any, version: str) -> bool:
     """Whether the parser can make an `int`, a `float`, `json` or an `object` of what the container gets as a text."""
     if isinstance(value, list | bool) or value is None:
         return True  # its form is another check's
+    if value == "None":
+        return flag in read("engines/vllm/values.json")["or_none"]
     made = _json(value) if isinstance(value, str) else value
     if kind == "object":
         return isinstance(made, Mapping)

@@ -10,7 +10,9 @@ from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
+from toolkit.engines.arguments import builds
 from toolkit.engines.vllm.flags import only_runner
+from toolkit.engines.vllm.installed import is_for_cpu
 from toolkit.engines.vllm.keys import VllmSpeculation
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
@@ -26,10 +28,11 @@ _NEEDS = {
     "numa-bind-cpus": ("numa-bind",),
     "numa-bind-nodes": ("numa-bind",),
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
-    "data-parallel-hybrid-lb": ("data-parallel-size-local", "data-parallel-start-rank"),
+    "data-parallel-hybrid-lb": ("data-parallel-size-local", "nnodes"),
     "data-parallel-multi-port-external-lb": ("data-parallel-size",),
     "data-parallel-external-lb": ("data-parallel-size", "data-parallel-rank"),
 }
+_ALONE = {"nnodes": (1,)}  # as if it were not given
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
 _NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
@@ -84,13 +87,13 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
 
 def _alone(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags without another that they need, or without a GPU."""
-    args, on_gpu = recipe.engine.args, recipe.platform_rules.facts.has_instance_types
+    args, no_gpu = recipe.engine.args, _is_without_gpu(recipe)
     given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
     for flag in dict.fromkeys(given):
         needed = _NEEDS.get(flag, ())
-        if flag in _ON_GPU and not on_gpu:
+        if flag in _ON_GPU and no_gpu:
             message, hint = f"vLLM has no `{flag}` on a CPU", "Remove it."
-        elif needed and all(args.get(other, False) is False for other in needed):
+        elif needed and all(args.get(other, False) in (False, *_ALONE.get(other, ())) for other in needed):
             names = " or ".join(f"`{other}`" for other in needed)
             message, hint = f"`{flag}` needs {names}", "Add it, or remove this one."
         else:
@@ -99,6 +102,12 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
     if args.get(_NSIGHT) is True and args.get("distributed-executor-backend") in (None, "mp", "uni"):
         message, hint = f"`{_NSIGHT}` needs `distributed-executor-backend: ray`", "Add it, or remove this one."
         yield Finding("engine.combination", message, f"engine.args.{_NSIGHT}", hint=hint)
+
+
+def _is_without_gpu(recipe: Recipe) -> bool:
+    """Whether the engine is known to run without a GPU; an image that runs here may have one, and use the machine's."""
+    here = not recipe.platform_rules.facts.has_instance_types and not builds(recipe)
+    return here and is_for_cpu()
 
 
 def _whole(value: Any) -> int | None:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolkit.engines.arguments import builds
 from toolkit.engines.vllm.facts import (
     Risk,
     Takes,
@@ -92,7 +93,7 @@ def _parsers(recipe: Recipe) -> Iterator[Finding]:
 
 
 def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """A finding on a method that this version does not have; an image of one's own may bring one of any name.
+    """A finding on a method that this version does not have; an image or environment of one's own may bring any.
 
     Of a target that is quantized, the flag only has to agree with it (checks/models.py).
     """
@@ -101,8 +102,9 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     value, container = recipe.engine.args.get("quantization"), recipe.container
     base = (container and container.base) or "vllm/vllm-openai:"
     own_image = container and (container.dockerfile or container.wheels or not base.startswith("vllm/vllm-openai:"))
+    here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe))  # whose packages may be plugins
     known = listed("quantization", recipe.engine.version)
-    if known and isinstance(value, str) and value.lower() not in (*known, "none") and not own_image:
+    if known and isinstance(value, str) and value.lower() not in (*known, "none") and not (own_image or here):
         wrong = unlike(value, known)
         message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
         yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)

