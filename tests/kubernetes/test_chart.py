@@ -126,6 +126,17 @@ def test_a_value_that_cannot_be_is_refused(
     assert words in refusal(helm, "template", "any", chart, *options)
 
 
+def test_values_reach_a_chart_that_an_umbrella_chart_calls_otherwise(helm: Helm, tmp_path: Path) -> None:
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
+    umbrella = tmp_path / "umbrella"
+    shutil.copytree(chart, umbrella / "charts" / "chat")
+    dependency = {"name": "chat", "version": "0.1.0", "alias": "assistant"}
+    about = {"apiVersion": "v2", "name": "umbrella", "version": "0.1.0", "dependencies": [dependency]}
+    (umbrella / "Chart.yaml").write_text(json.dumps(about))
+    made = helm("template", "any", umbrella, "--namespace", "ml", "--set", "assistant.replicas=3")
+    assert by_name(list(yaml.safe_load_all(made)))["Deployment", "chat"]["spec"]["replicas"] == 3
+
+
 def test_helm_s_own_lint_has_nothing_against_it(helm: Helm, tmp_path: Path) -> None:
     chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
     assert "0 chart(s) failed" in helm("lint", "--strict", chart, "--namespace", "ml")

@@ -36,6 +36,7 @@ def _about(recipe: Recipe) -> dict[str, Any]:
     return {
         "apiVersion": "v2",
         "name": recipe.name,
+        "annotations": {"toolkit/endpoint": recipe.name},
         "description": recipe.description or f"{recipe.target} served by {recipe.engine.name}",
         "type": "application",
         "version": "0.1.0",  # one's own is given by `helm package --version`
