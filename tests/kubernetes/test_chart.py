@@ -126,6 +126,14 @@ def test_a_value_that_cannot_be_is_refused(
     assert words in refusal(helm, "template", "any", chart, *options)
 
 
+def test_a_value_of_null_is_as_in_the_recipe(helm: Helm, tmp_path: Path) -> None:
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text(json.dumps(dict.fromkeys(yaml.safe_load((chart / "values.yaml").read_text()))))
+    plain = ("template", "any", chart, "--namespace", "ml")
+    assert helm(*plain, "-f", nothing) == helm(*plain)
+
+
 @pytest.mark.parametrize(("replicas", "is_refused"), [(0, False), (1, True), (2, True), (3, False)])
 def test_a_disruption_budget_leaves_a_pod_that_may_go(
     helm: Helm, tmp_path: Path, replicas: int, is_refused: bool

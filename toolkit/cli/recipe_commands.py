@@ -397,6 +397,9 @@ def render(
     from toolkit.platforms.kubernetes.rules.manifests import APPLY, files, text
 
     if helm:
+        if part != "serve":
+            hint = f"Leave out --helm and --out: toolkit render {shlex.quote(recipe)} --part {part}"
+            raise UsageError(f"a chart has what serves, and no {part}", hint=hint)
         _write_chart(recipe, baseline, out, as_json)
         return
     parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")

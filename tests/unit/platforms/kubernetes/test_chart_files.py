@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,13 @@ def test_it_is_named_as_the_recipe_and_has_the_engine_s_version(written: Mapping
 def test_a_chart_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["render", "gpt-oss-20b/p-eagle", "--helm"]) == 2
     assert "Add: --out DIR" in capsys.readouterr().err
+
+
+def test_a_chart_has_no_other_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "chart"
+    assert run(["render", "gpt-oss-20b/p-eagle", "--helm", "--part", "rbac", "--out", str(out)]) == 2
+    assert "toolkit render gpt-oss-20b/p-eagle --part rbac" in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_what_compiles_ahead_has_no_chart(parts: Mapping[str, list[Mapping[str, Any]]]) -> None:
