@@ -426,7 +426,7 @@ def render(
 def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
     from toolkit.api.export import render as make
     from toolkit.loading import load
-    from toolkit.platforms.kubernetes.rules.chart import chart
+    from toolkit.platforms.kubernetes.rules.chart import chart, leftovers
 
     if out == "-":
         raise UsageError("a chart is a folder", hint="Add: --out DIR")
@@ -434,6 +434,12 @@ def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
     parts = make(loaded, baseline=baseline)
     written = dict(chart(loaded, parts))
     _write_files(Path(out), written)
+    try:
+        for path in leftovers(Path(out), written):
+            path.unlink()
+            say(f"removed {path}: the recipe has it no more")
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error}", hint="Choose another folder with --out.") from error
     if as_json:
         answer({"out": out, "files": list(written)}, True, str)
     (namespace,) = (item["metadata"]["name"] for item in parts["namespace"])

@@ -61,6 +61,27 @@ def test_a_chart_has_no_other_part(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not out.exists()
 
 
+def test_what_a_chart_no_longer_has_is_removed_from_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """But nothing that somebody else has put there."""
+    render_to = ["render", "gpt-oss-20b/p-eagle", "--helm", "--out"]
+    assert run([*render_to, str(tmp_path / "fresh")]) == 0
+    assert run([*render_to, str(tmp_path / "chart"), "--baseline"]) == 0
+    before = set(folder_of(tmp_path / "chart"))
+    (tmp_path / "chart/manifests/ingress-ours.yaml").write_text("kind: Ingress\nmetadata: {name: ours}\n")
+    capsys.readouterr()
+    assert run([*render_to, str(tmp_path / "chart")]) == 0
+    now, fresh = folder_of(tmp_path / "chart"), folder_of(tmp_path / "fresh")
+    assert now == {**fresh, "manifests/ingress-ours.yaml": now["manifests/ingress-ours.yaml"]}
+    said = capsys.readouterr().err
+    assert all(f"{tmp_path / 'chart' / name}: " in said for name in before - set(fresh))
+
+
+def folder_of(folder: Path) -> dict[str, str]:
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
 def test_what_compiles_ahead_has_no_chart(parts: Mapping[str, list[Mapping[str, Any]]]) -> None:
     recipe = on_platform(load("gpt-oss-20b/p-eagle"), "kubernetes")
     with pytest.raises(UsageError, match="compiles before it serves") as error:
