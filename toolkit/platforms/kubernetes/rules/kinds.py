@@ -50,7 +50,8 @@ class ManifestKind(Kind):
             option = " --baseline" if names and all(name.endswith("-baseline") for name in names) else ""
             hint = (
                 "Remove that field from the recipe, or undo their change; or take over all that the recipe says: "
-                f"toolkit render RECIPE{option} | kubectl apply --server-side --force-conflicts --field-manager=toolkit -f -"
+                f"toolkit render RECIPE{option} | "
+                "kubectl apply --server-side --force-conflicts --field-manager=toolkit -f -"
             )
             raise PlatformError(f"{resource.kind} {resource.name}: {fields}", hint=hint)
         if immutable := state.get("Immutable"):
