@@ -64,7 +64,8 @@ def test_a_recipe_s_namespace_alone_is_listed_and_paused(either: KubernetesPlatf
     assert list(toolkit.status(recipe)) == []
     with pytest.raises(EndpointNotFound, match=f"there is no endpoint {name}") as error:
         toolkit.pause(recipe, progress=Silent())
-    assert f"{either.cluster.context}/{either.cluster.namespace}, which is not where" in error.value.hint
+    place = f"{either.cluster.context}/{either.cluster.namespace}"
+    assert error.value.hint == f"There is one of that name in {place}."
     assert statuses(name) not in ([], ["Paused"])
 
 

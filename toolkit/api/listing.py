@@ -119,7 +119,7 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
     if recipe and is_wanted:
         hint = f"Deploy it: toolkit deploy {shlex.quote(recipe)}"
     elif places := [item.region or item.platform for item in listed.endpoints if item.name == name]:
-        hint = f"One of that name is in {', '.join(places)}, which is not where the recipe is."
+        hint = f"There is one of that name in {', '.join(places)}."
     elif near:
         hint = f"Did you mean {' or '.join(near)}?"
     elif names:
