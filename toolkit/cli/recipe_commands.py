@@ -433,9 +433,10 @@ def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
     loaded = load(recipe)
     parts = make(loaded, baseline=baseline)
     written = dict(chart(loaded, parts))
-    _write_files(Path(out), written)
     try:
-        for path in leftovers(Path(out), written):
+        before = leftovers(Path(out), written)
+        _write_files(Path(out), written)
+        for path in before:
             path.unlink()
             say(f"removed {path}: the recipe has it no more")
     except OSError as error:

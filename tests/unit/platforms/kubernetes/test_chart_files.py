@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,11 @@ def test_what_a_chart_no_longer_has_is_removed_from_its_folder(
     """But nothing that somebody else has put there."""
     render_to = ["render", "gpt-oss-20b/p-eagle", "--helm", "--out"]
     assert run([*render_to, str(tmp_path / "fresh")]) == 0
+    (tmp_path / "gitops").mkdir()
+    shutil.copytree(tmp_path / "fresh/manifests", tmp_path / "gitops/manifests")
+    (tmp_path / "gitops/manifests/service-gpt-oss-20b-p-eagle.yaml").rename(tmp_path / "gitops/manifests/mine.yaml")
+    assert run([*render_to, str(tmp_path / "gitops")]) == 0
+    assert (tmp_path / "gitops/manifests/mine.yaml").exists(), "it was no chart"
     assert run([*render_to, str(tmp_path / "chart"), "--baseline"]) == 0
     before = set(folder_of(tmp_path / "chart"))
     (tmp_path / "chart/manifests/ingress-ours.yaml").write_text("kind: Ingress\nmetadata: {name: ours}\n")

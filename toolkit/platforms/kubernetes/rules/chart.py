@@ -15,7 +15,8 @@ from toolkit.recipe.recipe import Recipe
 _FOLDER = Path(__file__).parents[1] / "chart"
 _MANIFESTS = "manifests"
 _OUR_LABEL = re.compile(rf"^    {re.escape(MANAGED_BY)}: {OURS[MANAGED_BY]}$", re.MULTILINE)
-_SAME_FOR_ALL = ("values.yaml", "values.schema.json", "templates/manifests.yaml")
+_TEMPLATE = "templates/manifests.yaml"
+_SAME_FOR_ALL = ("values.yaml", "values.schema.json", _TEMPLATE)
 
 
 def chart(recipe: Recipe, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
@@ -39,9 +40,9 @@ def chart(recipe: Recipe, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> I
 def leftovers(folder: Path, written: Collection[str]) -> list[Path]:
     """Manifests in a chart's folder that the toolkit wrote before and that are no longer in it, such as a baseline's.
 
-    The template takes all that lie there. One's own, without our label, are left alone.
+    The template takes all there. One's own, without our label, are left alone, and all in what is no chart yet.
     """
-    files = sorted((folder / _MANIFESTS).glob("*.yaml"))
+    files = sorted((folder / _MANIFESTS).glob("*.yaml")) if (folder / _TEMPLATE).is_file() else []
     others = [path for path in files if f"{_MANIFESTS}/{path.name}" not in written and path.is_file()]
     return [path for path in others if _OUR_LABEL.search(path.read_text(encoding="utf-8", errors="replace"))]
 
