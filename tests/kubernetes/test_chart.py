@@ -126,6 +126,38 @@ def test_a_value_that_cannot_be_is_refused(
     assert words in refusal(helm, "template", "any", chart, *options)
 
 
+def test_a_value_of_null_is_as_in_the_recipe(helm: Helm, tmp_path: Path) -> None:
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text(json.dumps(dict.fromkeys(yaml.safe_load((chart / "values.yaml").read_text()))))
+    plain = ("template", "any", chart, "--namespace", "ml")
+    assert helm(*plain, "-f", nothing) == helm(*plain)
+
+
+@pytest.mark.parametrize(("replicas", "is_refused"), [(0, False), (1, True), (2, True), (3, False)])
+def test_a_disruption_budget_leaves_a_pod_that_may_go(
+    helm: Helm, tmp_path: Path, replicas: int, is_refused: bool
+) -> None:
+    """Else a drain of its node waits for ever; without pods there is none to wait for."""
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml", pod={"min_available": 2}))
+    values = ("template", "any", chart, "--namespace", "ml", "--set", f"replicas={replicas}")
+    if is_refused:
+        assert f"replicas: {replicas}, of which the recipe keeps 2 (pod.min_available)" in refusal(helm, *values)
+    else:
+        assert f"replicas: {replicas}\n" in helm(*values)
+
+
+def test_values_reach_a_chart_that_an_umbrella_chart_calls_otherwise(helm: Helm, tmp_path: Path) -> None:
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
+    umbrella = tmp_path / "umbrella"
+    shutil.copytree(chart, umbrella / "charts" / "chat")
+    dependency = {"name": "chat", "version": "0.1.0", "alias": "assistant"}
+    about = {"apiVersion": "v2", "name": "umbrella", "version": "0.1.0", "dependencies": [dependency]}
+    (umbrella / "Chart.yaml").write_text(json.dumps(about))
+    made = helm("template", "any", umbrella, "--namespace", "ml", "--set", "assistant.replicas=3")
+    assert by_name(list(yaml.safe_load_all(made)))["Deployment", "chat"]["spec"]["replicas"] == 3
+
+
 def test_helm_s_own_lint_has_nothing_against_it(helm: Helm, tmp_path: Path) -> None:
     chart = chart_of(recipe_file(tmp_path, "chat", "ml"))
     assert "0 chart(s) failed" in helm("lint", "--strict", chart, "--namespace", "ml")

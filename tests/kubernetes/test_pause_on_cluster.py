@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from manifests import deployment, endpoint, manifest
+from rendering import recipe_file
 
 import toolkit
 from toolkit.apply.progress import Silent
+from toolkit.errors import EndpointNotFound
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import path
@@ -52,6 +55,18 @@ def test_a_fixed_number_of_pods_goes_and_comes_back(either: KubernetesPlatform, 
     deploy(either, wanted, name)
     assert replicas(either, name) == 1
     assert statuses(name) != ["Paused"]
+
+
+def test_a_recipe_s_namespace_alone_is_listed_and_paused(either: KubernetesPlatform, name: str, tmp_path: Path) -> None:
+    """Not an endpoint of the same name elsewhere, by one who may look into all namespaces."""
+    deploy(either, endpoint(name=name, namespace_=either.cluster.namespace), name)
+    recipe = str(recipe_file(tmp_path, name, f"not-{either.cluster.namespace}"))
+    assert list(toolkit.status(recipe)) == []
+    with pytest.raises(EndpointNotFound, match=f"there is no endpoint {name}") as error:
+        toolkit.pause(recipe, progress=Silent())
+    place = f"{either.cluster.context}/{either.cluster.namespace}"
+    assert error.value.hint == f"There is one of that name in {place}."
+    assert statuses(name) not in ([], ["Paused"])
 
 
 def test_an_autoscaler_does_not_start_pods_meanwhile(either: KubernetesPlatform, name: str) -> None:

@@ -71,13 +71,16 @@ def test_what_cannot_be_changed_is_replaced(either: KubernetesPlatform) -> None:
     assert plan(either, other).changes == []
 
 
-def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPlatform) -> None:
-    wanted = endpoint(namespace_=either.cluster.namespace)
+@pytest.mark.parametrize(("name", "option"), [(NAME, ""), (f"{NAME}-baseline", " --baseline")])
+def test_a_field_that_kubectl_set_is_refused_with_its_name(either: KubernetesPlatform, name: str, option: str) -> None:
+    """And with the whole command that takes it over."""
+    wanted = endpoint(name=name, namespace_=either.cluster.namespace)
     deploy(either, wanted)
-    write(either, "Service", NAME, "kubectl-edit", selector={"app.kubernetes.io/instance": "mine"})
-    with pytest.raises(PlatformError, match=r"Service chat: spec\.selector\S* is set by kubectl-edit") as error:
+    write(either, "Service", name, "kubectl-edit", selector={"app.kubernetes.io/instance": "mine"})
+    with pytest.raises(PlatformError, match=rf"Service {name}: spec\.selector\S* is set by kubectl-edit") as error:
         plan(either, wanted)
-    assert "--force-conflicts --field-manager=toolkit" in error.value.hint
+    command = f"toolkit render recipe.yaml{option} | kubectl apply --server-side --force-conflicts"
+    assert f"{command} --field-manager=toolkit" in error.value.hint
 
 
 def scaled(platform: KubernetesPlatform, kind: str = "HorizontalPodAutoscaler") -> list[Resource]:

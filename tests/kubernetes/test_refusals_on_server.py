@@ -326,7 +326,7 @@ def test_who_may_read_sees_the_endpoint_of_the_recipe_and_is_told_what_else_take
     recipe = cluster.recipe()
     assert cluster.deploy(recipe, "--no-wait").code == 0
     become_guest(cluster, recipe, "toolkit-read")
-    listed = cluster.toolkit("status", recipe, "--json")
+    listed = cluster.toolkit("status", recipe, "tiny/p-eagle", "--json")
     assert [item["region"] for item in json.loads(listed.out)["endpoints"]] == [f"real/{cluster.namespace}"]
     assert cluster.toolkit("logs", recipe).code == 0
     told(cluster.toolkit("invoke", recipe, "hello"), 'resources: ["services/proxy"]')

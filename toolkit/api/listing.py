@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -84,8 +84,9 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
     """Every endpoint that the toolkit made, also where some platforms fail. Raises PlatformError for one that is named.
 
     `names` are the endpoints to list, such as "chat-*", or their recipes; without, all are. `details` True describes
-    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. Region, cluster
-    and namespace are those of the recipes where all have the same, else the environment's own.
+    each, whatever that takes; None does so on AWS for up to a hundred in a region, and in 15 seconds. A recipe
+    is looked for in its region, or its cluster and namespace; a name, and a recipe of other platforms, in the
+    environment's own.
     """
     require_folder()
     recipes = [recipe_or_none(name) for name in names]
@@ -93,7 +94,7 @@ def status(*names: str, platform: str | None = None, all_regions: bool = False, 
     wanted = _Wanted(endpoints, recipes, all_regions, is_named=bool(platform), details=details)
     platforms = (platform,) if platform else registry.platforms()
     with ThreadPoolExecutor(len(platforms)) as threads:
-        listings = list(threads.map(lambda name: _list(session_of(name), wanted), platforms))
+        listings = list(threads.map(lambda name: _list(name, session_of(name), wanted), platforms))
     whole = sum(listings, Listing())
     if platform and not session_of(platform).can_be_asked() and whole.not_listed:
         raise PlatformError("AWS cannot be asked: there are no credentials", hint="Log in: aws sso login")
@@ -117,6 +118,8 @@ def unknown_endpoint(name: str, why: str = "", recipe: str = "", *, is_wanted: b
     recipe = recipe or of_ours.get(name, "")
     if recipe and is_wanted:
         hint = f"Deploy it: toolkit deploy {shlex.quote(recipe)}"
+    elif places := [item.region or item.platform for item in listed.endpoints if item.name == name]:
+        hint = f"There is one of that name in {', '.join(places)}."
     elif near:
         hint = f"Did you mean {' or '.join(near)}?"
     elif names:
@@ -141,31 +144,44 @@ class _Wanted:
     is_named: bool
     details: bool | None
 
-    def has(self, name: str) -> bool:
-        """Whether an endpoint of that name is wanted."""
-        return not self.names or any(fnmatchcase(name, wanted) for wanted in self.names)
+    def by_scope(self, platform: str, session: PlatformSession) -> Mapping[str | None, Sequence[str]]:
+        """The names to list in each scope, none for all. Who may look into one namespace alone is not let into others.
 
-    def scope(self, session: PlatformSession) -> str | None:
-        """Where all of the recipes are. Who may look into one namespace alone is not let into another."""
-        scopes = {session.scope(recipe) if recipe else None for recipe in self.recipes}
-        return scopes.pop() if len(scopes) == 1 else None
+        Recipes of other platforms open no scope, but may have been deployed where this platform is asked anyway.
+        """
+        if self.all_regions:
+            return dict.fromkeys(session.every_scope(), self.names)
+        placed: dict[str | None, list[str]] = {}
+        elsewhere: list[str] = []
+        for name, recipe in zip(self.names, self.recipes, strict=True):
+            if recipe and recipe.platform.name != platform and not self.is_named:
+                elsewhere.append(name)
+            else:
+                placed.setdefault(session.scope(recipe) if recipe else None, []).append(name)
+        return {scope: [*names, *elsewhere] for scope, names in placed.items()} or {None: elsewhere}
 
 
-def _list(session: PlatformSession, wanted: _Wanted) -> Listing:
+def _list(platform: str, session: PlatformSession, wanted: _Wanted) -> Listing:
     if not session.can_be_asked():
         return Listing(not_listed=(session.unasked,) if session.unasked else ())
     try:
-        scopes: Sequence[str | None] = session.every_scope() if wanted.all_regions else (wanted.scope(session),)
+        scopes = wanted.by_scope(platform, session)
     except ToolkitError as error:
         return _unlisted(error, session, wanted)
-    return sum((_list_scope(session, scope, wanted) for scope in scopes), Listing())
+    whole = sum((_list_scope(session, scope, names, wanted) for scope, names in scopes.items()), Listing())
+    # The environment's own scope may be a recipe's as well.
+    return replace(whole, endpoints=tuple(dict.fromkeys(whole.endpoints)))
 
 
-def _list_scope(session: PlatformSession, scope: str | None, wanted: _Wanted) -> Listing:
+def _list_scope(session: PlatformSession, scope: str | None, names: Sequence[str], wanted: _Wanted) -> Listing:
     """A region that does not answer hides no other."""
+
+    def is_wanted(name: str) -> bool:
+        return not names or any(fnmatchcase(name, pattern) for pattern in names)
+
     try:
         platform = session.glance(scope)
-        found = platform.endpoints(wanted.has, wanted.details) if platform else Found(())
+        found = platform.endpoints(is_wanted, wanted.details) if platform else Found(())
     except ToolkitError as error:
         return _unlisted(error, session, wanted)
     listing = Listing(found.endpoints)

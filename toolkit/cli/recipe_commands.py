@@ -397,6 +397,9 @@ def render(
     from toolkit.platforms.kubernetes.rules.manifests import APPLY, files, text
 
     if helm:
+        if part != "serve":
+            hint = f"Leave out --helm and --out: toolkit render {shlex.quote(recipe)} --part {part}"
+            raise UsageError(f"a chart has what serves, and no {part}", hint=hint)
         _write_chart(recipe, baseline, out, as_json)
         return
     parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
@@ -423,14 +426,21 @@ def render(
 def _write_chart(recipe: str, baseline: bool, out: str, as_json: bool) -> None:
     from toolkit.api.export import render as make
     from toolkit.loading import load
-    from toolkit.platforms.kubernetes.rules.chart import chart
+    from toolkit.platforms.kubernetes.rules.chart import chart, leftovers
 
     if out == "-":
         raise UsageError("a chart is a folder", hint="Add: --out DIR")
     loaded = load(recipe)
     parts = make(loaded, baseline=baseline)
     written = dict(chart(loaded, parts))
-    _write_files(Path(out), written)
+    try:
+        before = leftovers(Path(out), written)
+        _write_files(Path(out), written)
+        for path in before:
+            path.unlink()
+            say(f"removed {path}: the recipe has it no more")
+    except OSError as error:
+        raise UsageError(f"cannot write {out}: {error}", hint="Choose another folder with --out.") from error
     if as_json:
         answer({"out": out, "files": list(written)}, True, str)
     (namespace,) = (item["metadata"]["name"] for item in parts["namespace"])

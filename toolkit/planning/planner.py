@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -37,9 +38,13 @@ def make_plan(
     of_kind = {kind.kind: kind for kind in rules.kinds}
     transition = parts.transition(desired, observed) if parts.transition else Transition(tuple(desired))
     remaining = _without(observed, transition.removed_first)
-    changes = [
-        _action(resource, transition.desired, remaining, of_kind[resource.kind]) for resource in transition.desired
-    ]
+    try:
+        changes = [
+            _action(resource, transition.desired, remaining, of_kind[resource.kind]) for resource in transition.desired
+        ]
+    except PlatformError as error:
+        error.hint = error.hint.replace("RECIPE", shlex.quote(recipe) if recipe else "RECIPE")
+        raise
     order = list(of_kind)
     superseded = sorted(
         _superseded(rules, endpoints, desired, remaining, changes),

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from toolkit.cli.main import app, run
 
-OTHERS = {".", "aws", "curl", "echo", "export", "git", "kubectl", "make", "pip", "python", "rm"}
+OTHERS = {".", "aws", "curl", "echo", "export", "git", "helm", "kubectl", "make", "pip", "python", "rm"}
 CALLS = [(page, call) for page in PAGES for call in of_toolkit(page)]
 
 

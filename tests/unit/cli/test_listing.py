@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from toys import ToyBox, ToySession
@@ -16,6 +17,7 @@ from toolkit.api.listing import status, unknown_endpoint
 from toolkit.cli.main import run
 from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError
+from toolkit.recipe.recipe import Recipe
 
 EXPIRED = "listing endpoints: the token has expired (ExpiredToken)"
 
@@ -153,6 +155,62 @@ def test_only_the_names_that_are_asked_for_are_listed(capsys: pytest.CaptureFixt
     assert run(["status", "pin*", "--platform", "local"]) == 1
     assert run(["status", "spin*", "--platform", "local"]) == 0
     assert "spinner" in capsys.readouterr().out
+
+
+class Region(ToyBox):
+    """It has an endpoint of each name, in a region."""
+
+    def __init__(self, region: str) -> None:
+        super().__init__()
+        self._region = region
+
+    def endpoints(self, is_wanted: Callable[[str], bool], details: bool | None) -> Found:
+        held = [
+            Deployed(name, "sagemaker", self._region, "InService", "", 0.0, (), 0.0)
+            for name in ("east", "west", "here", "machine")
+        ]
+        return Found(tuple(item for item in held if is_wanted(item.name)))
+
+
+class RegionsSession(ToySession):
+    """An account whose own region is us-west-2."""
+
+    def scope(self, recipe: Recipe) -> str | None:
+        return recipe.region
+
+    def glance(self, scope: str | None) -> ToyBox:
+        return Region(scope or "us-west-2")
+
+    running = glance
+
+
+REGIONS = RegionsSession()
+
+
+def on_aws(folder: Path, name: str, region: str = "") -> str:
+    """The file of a recipe of that name: on AWS in that region, or without one on this machine."""
+    platform = {"name": "sagemaker", "region": region} if region else {"name": "local"}
+    models = {"target": {"model": "openai/gpt-oss-20b"}, "speculation": {"method": "ngram"}}
+    recipe = {"name": name, **models, "engine": {"version": "0.31.0"}, "platform": platform}
+    path = folder / f"{name}.yaml"
+    path.write_text(json.dumps(recipe))
+    return str(path)
+
+
+def test_each_recipe_is_looked_for_where_it_is(tmp_path: Path) -> None:
+    """Recipes of another platform do not change that; they are looked for where this one is asked anyway."""
+    let_aws_be("REGIONS")
+    east, west = on_aws(tmp_path, "east", "us-east-1"), on_aws(tmp_path, "west", "us-west-2")
+    machine = on_aws(tmp_path, "machine")
+
+    def found(*names: str) -> list[tuple[str, str]]:
+        return [(item.name, item.region) for item in status(*names) if item.platform == "sagemaker"]
+
+    assert found(east, west) == [("east", "us-east-1"), ("west", "us-west-2")]
+    assert found(east, machine) == [("east", "us-east-1"), ("machine", "us-east-1")]
+    assert found(machine) == [("machine", "us-west-2")]
+    assert found(east, "here", west) == [("east", "us-east-1"), ("here", "us-west-2"), ("west", "us-west-2")]
+    assert found(west, "we*") == [("west", "us-west-2")], "once"
 
 
 def test_a_list_is_shown_again_until_ctrl_c(

@@ -25,14 +25,16 @@ _OF_OURS = {"labelSelector": selector(OURS)}
 _KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations")
 
 
-def read_deployed(cluster: Cluster, is_wanted: Callable[[str], bool], *, reads_all_logs: bool) -> list[Deployed]:
-    """All that we made, by name; of the one namespace where we may not look into all. Raises ApiException.
+def read_deployed(
+    cluster: Cluster, is_wanted: Callable[[str], bool], *, reads_all_logs: bool, everywhere: bool
+) -> list[Deployed]:
+    """All that we made in the namespace, by name; `everywhere` in all where we may look into all. Raises ApiException.
 
     A first crash is a failure where the log says so: that is read of few, or with `reads_all_logs` of all.
     """
     found: list[Deployed] = []
     waiting: defaultdict[str, list[Document]] = defaultdict(list)
-    for item in _deployments(cluster):
+    for item in _deployments(cluster, everywhere):
         if not is_wanted(item["metadata"]["name"]):
             continue
         if now := settled(item):
@@ -46,13 +48,15 @@ def read_deployed(cluster: Cluster, is_wanted: Callable[[str], bool], *, reads_a
     return sorted(found, key=lambda item: (item.name, item.region))
 
 
-def _deployments(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    try:
-        yield from cluster.each(path("Deployment", ""), _OF_OURS)
-    except ApiException as error:
-        if error.status != 403:
-            raise
-        yield from cluster.each(path("Deployment", cluster.namespace), _OF_OURS)
+def _deployments(cluster: Cluster, everywhere: bool) -> Iterator[dict[str, Any]]:
+    if everywhere:
+        try:
+            yield from cluster.each(path("Deployment", ""), _OF_OURS)
+            return
+        except ApiException as error:
+            if error.status != 403:
+                raise
+    yield from cluster.each(path("Deployment", cluster.namespace), _OF_OURS)
 
 
 def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:

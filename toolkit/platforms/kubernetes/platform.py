@@ -39,10 +39,14 @@ _DIGEST_CHARACTERS = 16
 
 @dataclass(frozen=True)
 class KubernetesPlatform:
-    """Endpoints in one namespace of a cluster. `poll_seconds` is the pause between two looks at an endpoint."""
+    """Endpoints in one namespace of a cluster. `poll_seconds` is the pause between two looks at an endpoint.
+
+    `lists_all`: `endpoints` are those of all namespaces where we may look into all.
+    """
 
     cluster: Cluster
     name: str = "kubernetes"
+    lists_all: bool = False
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     poll_seconds: float = 2.0
@@ -128,7 +132,8 @@ class KubernetesPlatform:
 
     def endpoints(self, is_wanted: Callable[[str], bool] = any_name, details: bool | None = None) -> Found:
         with api_errors(f"listing the endpoints of {self.cluster.context}"):
-            return Found(tuple(read_deployed(self.cluster, is_wanted, reads_all_logs=bool(details))))
+            found = read_deployed(self.cluster, is_wanted, reads_all_logs=bool(details), everywhere=self.lists_all)
+            return Found(tuple(found))
 
     def training_job(self, name: str) -> TrainingJob:
         with api_errors(f"looking at Job {name}"):

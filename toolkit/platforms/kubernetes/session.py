@@ -51,6 +51,8 @@ class KubernetesSession:
     def open(self, scope: str | None = None) -> KubernetesPlatform:
         """The platform of `context/namespace`; by default the current context and namespace `toolkit`.
 
+        Without a namespace its list of endpoints is that of all namespaces.
+
         Raises UsageError for a missing package, kubeconfig or context, PlatformError for a kubeconfig that is none.
         """
         try:
@@ -80,7 +82,8 @@ class KubernetesSession:
         except (ConfigException, kube_config.yaml.YAMLError, RecursionError, *_MISREAD) as error:
             hint = f"See: kubectl config view. The files are {files}."
             raise PlatformError(f"cannot use the kubeconfig: {error}", hint=hint) from error
-        return KubernetesPlatform(Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE))
+        place = Cluster(ApiClient(settings), context, namespace or DEFAULT_NAMESPACE)
+        return KubernetesPlatform(place, lists_all=not namespace)
 
     running = glance = trainer = open
 

@@ -46,9 +46,12 @@ class ManifestKind(Kind):
             return Decision("replace", "is being deleted")
         if conflicts := state.get("Conflicts"):
             fields = ", ".join(f"{path} is set by {manager}" for manager, path in conflicts)
+            names = existing.endpoints  # several use what is shared
+            option = " --baseline" if names and all(name.endswith("-baseline") for name in names) else ""
             hint = (
                 "Remove that field from the recipe, or undo their change; or take over all that the recipe says: "
-                "toolkit render RECIPE | kubectl apply --server-side --force-conflicts --field-manager=toolkit -f -"
+                f"toolkit render RECIPE{option} | "
+                "kubectl apply --server-side --force-conflicts --field-manager=toolkit -f -"
             )
             raise PlatformError(f"{resource.kind} {resource.name}: {fields}", hint=hint)
         if immutable := state.get("Immutable"):

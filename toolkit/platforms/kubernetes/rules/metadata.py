@@ -14,9 +14,9 @@ from toolkit.recipe.recipe import Recipe
 
 Component = Literal["server", "compile", "benchmark", "train"]
 
-_MANAGED_BY, INSTANCE, _ENGINE, COMPONENT = OWN_LABELS
+MANAGED_BY, INSTANCE, _ENGINE, COMPONENT = OWN_LABELS
 
-OURS = {_MANAGED_BY: "toolkit"}
+OURS = {MANAGED_BY: "toolkit"}
 BENCHMARK, TRAINING = {COMPONENT: "benchmark"}, {COMPONENT: "train"}
 """Labels of the Jobs that measure and train, and of what they need: no deployment creates or removes those."""
 
