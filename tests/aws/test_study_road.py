@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from compilable import compilable, leave
+from compilable import compilable
 from filelock import FileLock
 from loopback_registry import running
 from standin import StandIn
@@ -173,7 +174,7 @@ def test_an_endpoint_in_service_that_serves_another_k_is_refused(recipe: Path) -
     recipe.write_text(recipe.read_text().replace("num_speculative_tokens: 5", "num_speculative_tokens: 7"))
     bench = Bench()
 
-    with pytest.raises(UsageError, match=f"sd does not serve what {recipe} says: it runs"):
+    with pytest.raises(UsageError, match=f"sd does not serve what {recipe} says: num_speculative_tokens 5 -> 7"):
         study(recipe, bench)
 
     assert (bench.asked, names()) == ([], ARMS)
@@ -192,33 +193,32 @@ def test_arms_that_a_killed_study_might_have_left_stay(recipe: Path) -> None:
     assert f"Remove it: toolkit destroy {recipe}" in " ".join(said.lines)
 
 
+def made(standin: StandIn) -> set[str]:
+    return {item for item in standin.leftovers() if not item.startswith("logs group")}
+
+
 def test_what_was_made_before_the_study_stays(recipe: Path, standin: StandIn) -> None:
     toolkit.compile(recipe, baseline=True, progress=Silent())
-    before = {item for item in standin.leftovers() if " sd" in item}
+    before = made(standin)
     said = Said()
 
     assert toolkit.study(recipe, _steps=Steps(measure=Bench()), progress=said)
 
-    after = {item for item in standin.leftovers() if " sd" in item and not item.startswith("logs group")}
     assert before
-    assert after == before
+    assert made(standin) == before
     assert "not removed: Role" in "\n".join(said.lines)
 
 
 def test_what_somebody_deploys_while_it_compiles_stays(recipe: Path, standin: StandIn) -> None:
-    def meanwhile(environment: Mapping[str, str]) -> dict[str, bytes]:
-        if not standin_has("sd"):
-            User(standin).create("sd", InstanceType="ml.m5.large")
-        return leave(environment)
+    class Meanwhile(Silent):
+        def stage(self, name: str) -> AbstractContextManager[None]:
+            if name == "wait until compiled":
+                User(standin).create("sd", InstanceType="ml.m5.large")
+            return super().stage(name)
 
-    def standin_has(name: str) -> bool:
-        listed = standin.session("us-west-2").client("sagemaker").list_endpoints()["Endpoints"]
-        return name in {item["EndpointName"] for item in listed}
-
-    standin.training.container = meanwhile
     with pytest.raises(UsageError, match="sd was deployed by somebody else meanwhile"):
-        study(recipe, Bench())
-    assert standin_has("sd")
+        toolkit.study(recipe, _steps=Steps(measure=Bench()), progress=Meanwhile())
+    assert toolkit.connect("sd", platform="sagemaker").name == "sd"
 
 
 def test_an_endpoint_that_somebody_else_made_is_refused_before_anything_is_compiled(

@@ -62,7 +62,7 @@ def in_service(recipe: Recipe, steps: Steps, progress: Progress) -> Endpoint:
         serves = action.kind == "InferenceComponent" or kinds[action.kind].serves(action.request) is not None
         if serves and action.verb not in ("reuse", "delete"):
             hint = f"Bring it to the recipe: {_deploy_command(recipe)}. Or study the recipe that it was deployed from."
-            raise UsageError(f"{action.name} does not serve what {recipe.path} says: it {action.reason}", hint=hint)
+            raise UsageError(f"{action.name} does not serve what {recipe.path} says: {action.reason}", hint=hint)
     progress.say(f"{recipe.name} is in service already: it stays. Remove it: {destroy_command(recipe)}")
     return endpoint
 

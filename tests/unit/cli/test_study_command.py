@@ -9,7 +9,6 @@ import pytest
 from pairs import write_hub_pair, write_pair
 from studied import studied
 
-import toolkit
 from toolkit.api.studying import setting_of
 from toolkit.cli.main import run
 from toolkit.cli.study_command import study_text
@@ -93,17 +92,6 @@ def test_a_cluster_where_it_does_not_compile_is_told_with_the_command(tmp_path: 
     shown = " ".join(capsys.readouterr().err.split())
     assert f"toolkit render {path} --part compile" in shown
     assert "two jobs" not in shown
-
-
-def test_what_may_remain_is_told_after_the_table_with_exit_code_3(
-    monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    report = StudyReport(studied(), setting_of(load("qwen3-32b/draft-model-trn2-eks")), "sd may remain")
-    monkeypatch.setattr(toolkit, "study", lambda *_, **__: report)
-    assert run(["study", "tiny/draft-model"]) == 3
-    out, err = capsys.readouterr()
-    assert "list-numbers" in out
-    assert "sd may remain" in err
 
 
 def test_the_text_has_the_table_the_published_figures_and_whole_addresses() -> None:
