@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compilable import compilable
+from filelock import FileLock
 from loopback_registry import running
 from standin import StandIn
+from standin_user import User
 from studied import studied
 
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
+from toolkit.api.study_arms import are_there
+from toolkit.api.studying import price
 from toolkit.apply.progress import Silent
-from toolkit.errors import InvocationError, UsageError
+from toolkit.errors import ApplyError, InvocationError, StalePlanError, UsageError
 from toolkit.home import home
+from toolkit.loading import load
 from toolkit.measure.report import BenchReport
 
 ARMS = {"sd", "sd-baseline"}
@@ -52,6 +58,16 @@ class Bench:
         if self.ends:
             raise self.ends.pop()
         return studied()
+
+
+class Said(Silent):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
 
 
 def names() -> set[str]:
@@ -111,7 +127,7 @@ def test_results_of_another_k_are_not_carried_on(recipe: Path) -> None:
 def test_an_endpoint_in_service_is_measured_as_it_is_and_stays(recipe: Path, standin: StandIn) -> None:
     toolkit.compile(recipe, baseline=True, progress=Silent())
     toolkit.deploy(recipe, baseline=True, progress=Silent())
-    recipe.write_text(recipe.read_text().replace("max_num_seqs: 4", "max_num_seqs: 8"))
+    assert price(load(recipe)) is None, "nothing is started"
     standin.calls.clear()
     bench = Bench(ends=[KeyboardInterrupt()])
 
@@ -152,12 +168,102 @@ def test_both_arms_stay_where_they_are_to_be_kept(recipe: Path) -> None:
     assert names() == ARMS, "they are the user's from then on"
 
 
-def test_what_a_killed_study_deployed_is_measured_and_removed_by_the_next(recipe: Path) -> None:
+def test_an_endpoint_in_service_that_serves_another_k_is_refused(recipe: Path) -> None:
+    toolkit.compile(recipe, baseline=True, progress=Silent())
+    toolkit.deploy(recipe, baseline=True, progress=Silent())
+    recipe.write_text(recipe.read_text().replace("num_speculative_tokens: 5", "num_speculative_tokens: 7"))
+    bench = Bench()
+
+    with pytest.raises(UsageError, match=f"sd does not serve what {recipe} says: num_speculative_tokens 5 -> 7"):
+        study(recipe, bench)
+
+    assert (bench.asked, names()) == ([], ARMS)
+
+
+def test_arms_that_a_killed_study_might_have_left_stay(recipe: Path) -> None:
     toolkit.compile(recipe, baseline=True, progress=Silent())
     toolkit.deploy(recipe, baseline=True, progress=Silent())
     (home() / "studies" / "sd").mkdir(parents=True)
     (home() / "studies" / "sd" / "deployed").touch()
+    said = Said()
 
-    assert study(recipe, Bench())
+    assert toolkit.study(recipe, _steps=Steps(measure=Bench()), progress=said)
 
-    assert names() == set()
+    assert names() == ARMS
+    assert f"Remove it: toolkit destroy {recipe}" in " ".join(said.lines)
+
+
+def made(standin: StandIn) -> set[str]:
+    return {item for item in standin.leftovers() if not item.startswith("logs group")}
+
+
+def test_what_was_made_before_the_study_stays(recipe: Path, standin: StandIn) -> None:
+    toolkit.compile(recipe, baseline=True, progress=Silent())
+    before = made(standin)
+    said = Said()
+
+    assert toolkit.study(recipe, _steps=Steps(measure=Bench()), progress=said)
+
+    assert before
+    assert made(standin) == before
+    assert "not removed: Role" in "\n".join(said.lines)
+
+
+def test_what_somebody_deploys_while_it_compiles_stays(recipe: Path, standin: StandIn) -> None:
+    class Meanwhile(Silent):
+        def stage(self, name: str) -> AbstractContextManager[None]:
+            if name == "wait until compiled":
+                User(standin).create("sd", InstanceType="ml.m5.large")
+            return super().stage(name)
+
+    with pytest.raises(UsageError, match="sd was deployed by somebody else meanwhile"):
+        toolkit.study(recipe, _steps=Steps(measure=Bench()), progress=Meanwhile())
+    assert toolkit.connect("sd", platform="sagemaker").name == "sd"
+
+
+def test_an_endpoint_that_somebody_else_made_is_refused_before_anything_is_compiled(
+    recipe: Path, standin: StandIn
+) -> None:
+    User(standin).create("sd", InstanceType="ml.m5.large")
+    with pytest.raises(toolkit.ToolkitError):
+        study(recipe, Bench())
+    assert not standin.training.started
+
+
+def test_a_study_beside_another_of_the_same_recipe_is_refused(recipe: Path, standin: StandIn) -> None:
+    (home() / "studies" / "sd").mkdir(parents=True)
+    with FileLock(home() / "studies" / "sd" / "lock"), pytest.raises(UsageError, match="studied by another process"):
+        study(recipe, Bench())
+    assert not standin.training.started
+
+
+@pytest.mark.parametrize("why", [ApplyError("throttled"), KeyboardInterrupt()])
+def test_where_removing_fails_there_is_a_report_that_says_so(recipe: Path, why: BaseException) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise why
+
+    report = toolkit.study(recipe, _steps=Steps(measure=Bench(), destroy=fails), progress=Silent())
+
+    assert report.rows()
+    assert f"toolkit destroy {recipe} --platform sagemaker" in report.remains
+    assert report.remains in report.notes()
+
+
+def test_what_somebody_else_deploys_at_the_same_time_is_not_removed(recipe: Path) -> None:
+    removed: list[object] = []
+
+    def lost(*_: Any, **__: Any) -> Endpoint:
+        raise StalePlanError("sd was changed by somebody else after this was planned")
+
+    steps = Steps(deploy=lost, destroy=lambda *_, **__: removed.append(1))
+    with pytest.raises(StalePlanError):
+        toolkit.study(recipe, _steps=steps, progress=Silent())
+    assert not removed
+
+
+def test_an_endpoint_for_components_that_is_there_is_not_touched(recipe: Path, standin: StandIn) -> None:
+    User(standin).deploy_for_components("shared")
+    text = recipe.read_text().replace("role: create", "role: create, inference_component: {endpoint: shared}")
+    recipe.write_text(text)
+    with pytest.raises(UsageError, match="endpoint shared is there"):
+        are_there(load(recipe))

@@ -22,11 +22,13 @@ import toolkit
 from toolkit.api.deployment import DeploymentPlan, read_plan
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
+from toolkit.api.study_arms import are_there
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service
 from toolkit.cli.main import run
 from toolkit.errors import EndpointNotFound, StalePlanError, UsageError
+from toolkit.loading import load
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
@@ -90,6 +92,16 @@ def test_the_study_of_trainium_walks_it_with_both_arms(standin: StandInCluster, 
     assert served == [(name, "InService"), (f"{name}-baseline", "InService")]
     assert [setting for setting, *_, differs in done.setting_rows() if differs] == ["asked by"]
     assert there(standin) == ["namespaces/toolkit"]
+
+
+def test_arms_of_that_name_in_another_namespace_are_not_the_studys(
+    standin: StandInCluster, kubeconfig: Path, tmp_path: Path
+) -> None:
+    recipe = load("qwen3-32b/draft-model-trn2-eks")
+    other = tmp_path / "other.yaml"
+    other.write_text(recipe.path.read_text().replace("    neuron_devices", "    namespace: other\n    neuron_devices"))
+    toolkit.deploy(other, progress=Silent())
+    assert (are_there(load(other)), are_there(recipe)) == (True, False)
 
 
 def test_a_saved_plan_is_applied_once(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,12 +24,18 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession
 
 
+def any_action(action: Action) -> bool:
+    """Whatever is planned."""
+    return True
+
+
 def destroy(
     name: RecipeLike,
     *,
     platform: str | None = None,
     progress: Progress | None = None,
     session: AwsSession | None = None,
+    _may_go: Callable[[Action], bool] = any_action,
 ) -> Plan:
     """Remove an endpoint, its baseline and all that was made for them; returns the plan that was applied.
 
@@ -45,7 +51,7 @@ def destroy(
     if opened is None:
         done = make_plan(str(name), rules_of(platform or registry.platforms()[0]), names, (), Observed())
     else:
-        done = destroy_on(opened, str(name), names, progress or default_progress())
+        done = destroy_on(opened, str(name), names, progress or default_progress(), _may_go)
     if not (done.actions or done.not_removed or recipe):
         raise unknown_endpoint(endpoint, is_wanted=False)
     return done
@@ -80,18 +86,37 @@ def pause(
     return planned
 
 
-def destroy_on(platform: Platform, name: str, endpoints: Sequence[str], progress: Progress) -> Plan:
-    """Remove what was made for the endpoints from a platform; the first is the one that a lease is held of."""
-    planned = _removal(name, platform, endpoints)
+def destroy_on(
+    platform: Platform,
+    name: str,
+    endpoints: Sequence[str],
+    progress: Progress,
+    may_go: Callable[[Action], bool] = any_action,
+) -> Plan:
+    """Remove what was made for the endpoints from a platform; the first is the one that a lease is held of.
+
+    What `may_go` spares stays, and is told.
+    """
+    planned = _spare(_removal(name, platform, endpoints), may_go)
     if planned.actions:
         with leased(platform, endpoints[0]) as held:
-            planned = _removal(name, platform, endpoints)  # what exists once nobody else changes it, bucket included
+            planned = _spare(
+                _removal(name, platform, endpoints), may_go
+            )  # what exists once nobody else changes it, bucket included
             remove(planned, held, record_of(endpoints[0], progress), progress)
-        rest = _plan(name, platform, endpoints, platform.observe((), endpoints)).actions
+        rest = _spare(_plan(name, platform, endpoints, platform.observe((), endpoints)), may_go).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
         planned = _without_buckets_that_stay(planned, rest)
+    for line in planned.not_removed if may_go is not any_action else ():
+        progress.say(f"not removed: {line}")
     return planned
+
+
+def _spare(plan: Plan, may_go: Callable[[Action], bool]) -> Plan:
+    actions = tuple(action for action in plan.actions if may_go(action))
+    stay = [f"{action.kind} {action.name}, which was not made now" for action in plan.actions if action not in actions]
+    return replace(plan, actions=actions, not_removed=(*plan.not_removed, *stay))
 
 
 def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:

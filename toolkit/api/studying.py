@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from toolkit.api.catalogue import recipes
-from toolkit.api.context import find_platform, recipe_or_none
-from toolkit.api.endpoint import Endpoint
-from toolkit.api.jobs import compile as compile_ahead
+from toolkit.api.context import recipe_or_none
 from toolkit.api.steps import STEPS, Steps
+from toolkit.api.study_arms import Arms, are_there, in_service, require_deployable
 from toolkit.api.tracking import bench_metrics, find_trackers
 from toolkit.api.trials import circumstances, content
 from toolkit.apply.progress import Progress, default_progress
@@ -20,12 +22,11 @@ from toolkit.errors import UsageError
 from toolkit.files import make_private_folder
 from toolkit.home import home_folder
 from toolkit.loading import RecipeLike, on_platform
-from toolkit.measure.report import BenchReport
 from toolkit.measure.study import CONCURRENCY, WORKLOAD, StudyReport, published
 from toolkit.planning.artifacts import compiles_ahead
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import price_text, rules_of
+from toolkit.registry import price_text
 
 SECONDS = 1800.0
 """How long both arms are measured at most."""
@@ -46,7 +47,9 @@ def study(
     `what` is a recipe, or a model such as `qwen3-32b` with its `hardware`: then the recipe that comes with the toolkit.
     The arms, with and without speculation, are compiled if they compile ahead, deployed, asked the eight classes of
     prompts four at a time, for `seconds` at most, and removed, unless `keep`. What was measured is kept, so a repeated
-    call carries on where one was interrupted. An endpoint that was in service before is measured as it is, and stays.
+    call carries on where one was interrupted. What was there before stays, also what a killed study has left: arms in
+    service are measured as they are, if they serve what the recipe says. `remains` of the report says what could not be
+    removed.
     The result is a run where the environment names a tracker (tracking.py).
 
     Raises UsageError, RecipeError or PlatformError.
@@ -66,60 +69,42 @@ def study(
         journal=results,
         progress=progress,
     )
-    deployed = folder / "deployed"
-    if deployed.exists() or not _is_there(recipe):
-        report = _deploy_and_measure(recipe, measure, deployed, keep, _steps, progress)
-    else:
-        report = measure(_in_service(recipe, _steps, progress))
-    if report.complete:
-        results.unlink(missing_ok=True)  # or the next study would measure nothing
-    report = replace(report, setting={**report.setting, **circumstances(recipe)})
-    measured = StudyReport(report, setting_of(recipe))
-    trackers.log(f"study {recipe.name}", dict(measured.setting), bench_metrics(report), measured.to_dict())
+    with _alone(folder, recipe.name):
+        if are_there(recipe):
+            report, remains = measure(in_service(recipe, _steps, progress)), ""
+        else:
+            require_deployable(recipe)
+            report, remains = Arms(recipe, _steps, progress).measured(measure, keep=keep)
+        report = replace(report, setting={**report.setting, **circumstances(recipe)})
+        measured = StudyReport(report, setting_of(recipe), remains)
+        trackers.log(f"study {recipe.name}", dict(measured.setting), bench_metrics(report), measured.to_dict())
+        if report.complete:
+            results.unlink(missing_ok=True)  # or the next study would measure nothing
     return measured
 
 
-def _deploy_and_measure(
-    recipe: Recipe,
-    measure: Callable[[Endpoint], BenchReport],
-    deployed: Path,
-    keep: bool,
-    steps: Steps,
-    progress: Progress,
-) -> BenchReport:
-    """Both arms are removed whatever happens; the file `deployed` tells who comes after a kill that they are ours."""
-    if compiles_ahead(recipe) and rules_of(recipe.platform.name).parts.compilation:
-        # A job goes on after Ctrl-C, and the next call waits for it: nothing of it is removed.
-        compile_ahead(recipe, baseline=True, progress=progress)
-    deployed.touch()
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Raises UsageError while another process studies it."""
+    lock = FileLock(folder / "lock", timeout=0, mode=0o600)
     try:
-        return measure(steps.deploy(recipe, baseline=True, progress=progress))
+        lock.acquire()
+    except Timeout as error:
+        raise UsageError(f"{name} is being studied by another process", hint="Wait until it has ended.") from error
+    try:
+        yield
     finally:
-        if not keep:
-            steps.destroy(recipe, platform=recipe.platform.name, progress=progress)
-        deployed.unlink(missing_ok=True)
-
-
-def _is_there(recipe: Recipe) -> bool:
-    """Whether an arm serves, or is paused, that no study has deployed."""
-    opened = find_platform(recipe.name, recipe, None, None)
-    arms = (recipe.name, recipe.baseline().name)
-    return opened is not None and bool(opened.endpoints(lambda name: name in arms, False).endpoints)
-
-
-def _in_service(recipe: Recipe, steps: Steps, progress: Progress) -> Endpoint:
-    """The endpoint as it serves, which is not the study's to change. Raises UsageError if it has no baseline."""
-    endpoint = steps.connect(recipe).wait(progress=progress)
-    if endpoint.twin is None:
-        hint = f"Deploy that first: toolkit deploy {recipe.path} --baseline"
-        raise UsageError(f"{recipe.name} is in service, without its baseline", hint=hint)
-    return endpoint
+        lock.release()
 
 
 def price(recipe: Recipe) -> str | None:
-    """What a study costs while it runs, in words; None on a platform that bills nothing."""
-    if recipe.price_per_hour == 0:
+    """What a study costs while it runs, in words; None where nothing is billed, or both arms serve already.
+
+    Raises UsageError for what a study cannot deploy.
+    """
+    if recipe.price_per_hour == 0 or are_there(recipe):
         return None
+    require_deployable(recipe)
     before = "two jobs that compile, then " if compiles_ahead(recipe) else ""
     return f"{before}two endpoints, for as long as they start and are measured; each {price_text(recipe)}"
 
@@ -139,13 +124,17 @@ def studied_recipe(what: RecipeLike, hardware: str | None = None, platform: str 
 def _of_model(model: str, hardware: str | None, platform: str | None) -> Recipe:
     """The recipe of a model: that of the published pair, or else the only one on this hardware."""
     found = {name: one for name, one in recipes().matching(hardware=hardware).entries if name.split("/")[0] == model}
-    chosen = [found[name] for name in published().recipes if name in found] or [*found.values()]
-    here = [one for one in chosen if one.platform.name == (platform or chosen[0].platform.name)]
+    there = {name: one for name, one in found.items() if platform in (None, one.platform.name)}
+    chosen = [there[name] for name in published().recipes if name in there] or [*there.values()]
+    here = [one for one in chosen if one.platform.name == chosen[0].platform.name]
     if len(here) == 1:
         return here[0]
     on = f" on {hardware}" if hardware else ""
+    if there:
+        raise UsageError(f"{len(there)} recipes of {model}{on} could be meant", hint=f"Name one: {', '.join(there)}.")
     if found:
-        raise UsageError(f"{len(found)} recipes of {model}{on} could be meant", hint=f"Name one: {', '.join(found)}.")
+        known = ", ".join(f"{name} ({one.platform.name})" for name, one in found.items())
+        raise UsageError(f"no recipe of {model}{on} is for platform `{platform}`", hint=f"There are {known}.")
     hint = f"Make one, and study that: toolkit new MODEL{f' --hardware {hardware}' if hardware else ''}"
     raise UsageError(f"no recipe of {model}{on} comes with the toolkit", hint=hint)
 

@@ -39,8 +39,9 @@ def study(
     """Repeat AWS's study of draft models on Trainium: both arms, eight classes of prompts, its table beside yours.
 
     The arms are compiled, deployed, measured by turns, and removed, also after Ctrl-C; the same command then carries
-    on with what was measured. An endpoint that was in service before is measured as it is, and stays. Exit code 1 if
-    a claim fails, but that speculation need not pay on every class.
+    on with what was measured. What was there before stays, also what a killed study has left: arms in service are
+    measured as they are, if they serve what the recipe says. Exit code 1 if a claim fails, but that speculation need
+    not pay on every class; 3 if something of the arms may remain.
     """
     from toolkit.api import studying
     from toolkit.cli.bench_command import require_page, write_page
@@ -55,9 +56,12 @@ def study(
     if cost := studying.price(recipe):
         confirm(f"This starts {cost}. Go on?", yes)
     report = toolkit.study(recipe, seconds=seconds, keep=keep)
+    answer(report.to_dict(), as_json, lambda: study_text(report))  # before what may fail
     if html:
         write_page(report, html)
-    answer(report.to_dict(), as_json, lambda: study_text(report))
+    if report.remains:
+        say(report.remains)
+        raise typer.Exit(3)  # as what a platform refuses
     if report.report.interrupted:
         say("interrupted: what was measured is kept. The same command carries on.")
         raise CutShort

@@ -37,7 +37,14 @@ def require_packages() -> None:
 
 
 def require_free(path: Path) -> None:
-    """Raise UsageError for a file that is there and is no report: it shall not be lost by a slip of the hand."""
+    """Raise UsageError for a file that is there and is no report: it shall not be lost by a slip of the hand.
+
+    And for what cannot be such a file: a folder, or one in a folder that is not there.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint=f"Name a file: --html {path / 'report.html'}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent} is not a folder", hint="Make it, or name a file elsewhere.")
     if not path.is_file() or not path.stat().st_size:
         return
     with path.open("rb") as stream:

@@ -73,11 +73,13 @@ def published() -> Published:
 class StudyReport:
     """The study, measured. Truthy if no claim fails, but that speculation need not pay on every class.
 
-    `setting` is what was measured with, by the names of the published setting.
+    `setting` is what was measured with, by the names of the published setting; `remains` says what of the arms may
+    remain, where removing them failed.
     """
 
     report: BenchReport
     setting: Mapping[str, str]
+    remains: str = ""
 
     @property
     def ok(self) -> bool:
@@ -109,7 +111,7 @@ class StudyReport:
         compares = (
             f"Measured otherwise than there: {', '.join(differing)}. Figures of one setting say nothing of another."
         )
-        return [compares, *published().notes]
+        return [compares, *published().notes, *([self.remains] if self.remains else [])]
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `toolkit study --json`. Times of the report are in seconds."""
@@ -119,6 +121,7 @@ class StudyReport:
             "setting": dict(self.setting),
             "published": asdict(published()),
             "report": self.report.to_dict(),
+            "remains": self.remains,
         }
 
     def __repr__(self) -> str:

@@ -22,7 +22,10 @@ Captured = pytest.CaptureFixture[str]
     ("arguments", "message"),
     [
         (["qwen3-32b", "--hardware", "trn1"], "no recipe of qwen3-32b on trn1 comes with the toolkit"),
-        (["qwen3-32b", "--hardware", "trn2", "--platform", "local"], "4 recipes of qwen3-32b on trn2 could be meant"),
+        (
+            ["qwen3-32b", "--hardware", "trn2", "--platform", "local"],
+            "no recipe of qwen3-32b on trn2 is for platform `local`",
+        ),
         (["qwen3-8b"], "Name one: qwen3-8b/dflash, "),
         (["tiny/draft-model", "--hardware", "trn2"], "Leave out --hardware"),
         (["tiny/draft-modell"], "tiny/draft-model"),
@@ -70,6 +73,25 @@ def test_a_file_that_is_no_report_is_not_overwritten(tmp_path: Path, capsys: Cap
     page.write_text("mine")
     assert run(["study", "tiny/draft-model", "--html", str(page)]) == 2
     assert "is not a report of the toolkit" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["absent/page.html", "."])
+def test_a_page_that_could_not_be_written_is_refused_before_anything(
+    name: str, tmp_path: Path, capsys: Captured
+) -> None:
+    assert run(["study", "tiny/draft-model", "--html", str(tmp_path / name)]) == 2
+    assert "is not a folder" in (shown := " ".join(capsys.readouterr().err.split())) or "is a folder" in shown
+
+
+def test_a_cluster_where_it_does_not_compile_is_told_with_the_command(tmp_path: Path, capsys: Captured) -> None:
+    recipe = load("qwen3-32b/draft-model-trn2-eks").path.read_text()
+    lines = [line for line in recipe.splitlines() if "compile: at-start" not in line]
+    path = tmp_path / "recipe.yaml"
+    path.write_text("\n".join(lines).replace("    neuron_devices", "    artifacts_bucket: mine\n    neuron_devices"))
+    assert run(["study", str(path)]) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"toolkit render {path} --part compile" in shown
+    assert "two jobs" not in shown
 
 
 def test_the_text_has_the_table_the_published_figures_and_whole_addresses() -> None:

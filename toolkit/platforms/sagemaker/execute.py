@@ -10,7 +10,7 @@ from functools import partial
 
 from botocore.exceptions import ClientError
 
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, StalePlanError
 from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.plan import Action
 from toolkit.platforms.sagemaker.aws_errors import is_missing, message_of, unless_missing
@@ -117,4 +117,4 @@ def _require_ours(kind: AwsKind, clients: Clients, action: Action) -> None:
             hint="Give the recipe another `name:`. The toolkit only changes resources with its own tag.",
         )
     if runs := kind.runs(clients, action.request):
-        raise PlatformError(f"somebody else has just created endpoint {action.name}, which runs {runs}")
+        raise StalePlanError(f"somebody else has just created endpoint {action.name}, which runs {runs}")
