@@ -269,9 +269,9 @@ def test_a_field_that_another_manager_has_set_is_taken_over_by_the_command_that_
     refused = cluster.toolkit("plan", recipe)
     told(refused, 'Deployment chat: spec.template.spec.containers[name="engine"].image is set by kubectl-set')
 
-    (command,) = re.findall(r"toolkit render RECIPE \| kubectl (.*) -f -", " ".join(refused.err.split()))
+    ((name, command),) = re.findall(r"toolkit render (\S+) \| kubectl (.*) -f -", " ".join(refused.err.split()))
     manifests = cluster.folder / "manifests.yaml"
-    manifests.write_text(cluster.toolkit("render", recipe).out)
+    manifests.write_text(cluster.toolkit("render", name).out)
     cluster.kubectl(*command.split(), "-f", manifests)
     assert json.loads(cluster.toolkit("plan", recipe, "--json").out)["actions"]
     assert {action["verb"] for action in json.loads(cluster.toolkit("plan", recipe, "--json").out)["actions"]} == {
