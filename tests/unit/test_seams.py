@@ -18,7 +18,7 @@ MOST_BRANCHES = 5
 OF_AWS = re.compile(
     r"neuron_(cores|devices|driver)|NEURON_(LOGICAL_NC_CONFIG|RT_VIRTUAL_CORE_SIZE)|Neuron driver|aws-neuronx-dkms"
     r"|aws\.amazon\.com/neuron|neuron\.aws\.com|Neuron's (DRA driver|device plugin)|\bNEURON\b|'neurons'"
-    r"|NeuronConfig|logicalNeuronCore|neuronDriverVersion|'neuron/'"
+    r"|awsdocs-neuron\.readthedocs-hosted\.com\S*|NeuronConfig|logicalNeuronCore|neuronDriverVersion|'neuron/'"
 )
 
 

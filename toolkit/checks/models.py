@@ -19,7 +19,6 @@ from toolkit.recipe.schema import Evidence
 _DRAFTER = "speculation.model"
 # Kinds of rotary embeddings whose factor vLLM multiplies the positions by (0.33.0, _get_and_verify_max_len).
 _SCALED = ("linear", "dynamic", "ntk", "mrope")
-_GPT_OSS_METHOD_SINCE = "0.20.0"  # vLLM's `gpt_oss_mxfp4`
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -134,7 +133,8 @@ def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 
 def _has_own_method(recipe: Recipe) -> bool:
     """Whether the engine takes a method of its own for gpt-oss, whatever flag is given."""
-    return recipe.engine.name == "vllm" and not lookup.older(recipe.engine.version, _GPT_OSS_METHOD_SINCE)
+    since = recipe.engine_rules.gpt_oss_method_since
+    return bool(since) and not lookup.older(recipe.engine.version, since)
 
 
 _K = "speculation.num_speculative_tokens"

@@ -26,7 +26,7 @@ from toolkit.measure.arm import GENERAL, Arm, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design, Load
-from toolkit.measure.energy import gpu_energy
+from toolkit.measure.energy import Metered
 from toolkit.measure.journal import Journal
 from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
@@ -271,7 +271,7 @@ async def _arm(subject: Served | Server, name: str) -> AsyncIterator[Arm]:
             cache_salt=_engine(subject.engine).cache_salt,
             synthetic_acceptance_length=subject.synthetic_acceptance_length,
             expected=subject.expected,
-            energy=gpu_energy() if subject.platform.name == "local" else None,
+            energy=subject.platform.energy() if isinstance(subject.platform, Metered) else None,
         )
 
 

@@ -1,40 +1,20 @@
-"""The energy that this machine's NVIDIA GPUs have used, by NVML's counters."""
+"""The energy of an arm's answers, where its platform tells what the machine has used."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Protocol, runtime_checkable
 
 from toolkit.measure.result import RequestResult
 
 
-def gpu_energy() -> Callable[[], float | None] | None:
-    """What reads the joules of all GPUs since their driver was loaded, None if they no longer answer.
+@runtime_checkable
+class Metered(Protocol):
+    """A platform whose endpoints run on a machine with a meter."""
 
-    None without a GPU that counts them.
-
-    Source: `nvmlDeviceGetTotalEnergyConsumption` of NVML, in millijoules, for Volta and newer.
-    """
-    try:
-        import pynvml
-    except ImportError:  # without the extra `bench`
-        return None
-    try:
-        pynvml.nvmlInit()
-        gpus = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
-        for gpu in gpus:
-            pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
-    except pynvml.NVMLError:
-        return None
-
-    def read() -> float | None:
-        try:
-            millijoules: int = sum(map(pynvml.nvmlDeviceGetTotalEnergyConsumption, gpus))
-        except pynvml.NVMLError:
-            return None
-        return millijoules / 1000
-
-    return read if gpus else None
+    def energy(self) -> Callable[[], float | None] | None:
+        """What reads the joules used so far; None where nothing tells."""
 
 
 async def count_energy(read: Callable[[], float | None], block: Awaitable[list[RequestResult]]) -> list[RequestResult]:

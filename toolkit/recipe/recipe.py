@@ -354,6 +354,9 @@ class EngineParts(Protocol):
     length_variable: str = ""
     """A variable of `engine.env` that, set to 1, lets requests be longer than the target has positions."""
 
+    gpt_oss_method_since: str = ""
+    """The first version with a quantization of its own for gpt-oss, which it takes whatever the flag says."""
+
     import_settings: Callable[[str | Mapping[str, Any], str | None], Imported | None] | None = None
     """Reads a command line that starts it, or a YAML document of others for it; None for a format it cannot read.
 

@@ -118,6 +118,7 @@ class Vllm(OnVllm):
     metrics = VllmMetrics()
     cpu = VllmOnCpu()
     cache_salt = "cache_salt"
+    gpt_oss_method_since = "0.20.0"  # `gpt_oss_mxfp4`
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         known = facts()

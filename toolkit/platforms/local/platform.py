@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,6 +16,7 @@ from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon
+from toolkit.platforms.local.energy import gpu_energy
 from toolkit.platforms.local.rules import RULES
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -49,6 +50,10 @@ class LocalPlatform(SageMakerPlatform):
             variants = sagemaker.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
             models = [sagemaker.describe_model(ModelName=variant["ModelName"]) for variant in variants]
         return _SPINNING_SECONDS if any(_has_workers(model["PrimaryContainer"]) for model in models) else 0.0
+
+    def energy(self) -> Callable[[], float | None] | None:
+        """What reads the joules of this machine's GPUs; None where they do not tell."""
+        return gpu_energy()
 
     def image_exists(self, request: Mapping[str, Any]) -> bool:
         return engine.holds(request["Image"])
