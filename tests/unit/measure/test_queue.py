@@ -52,14 +52,14 @@ def test_a_full_instance_serves_what_is_reckoned(limit: dict[str, int]) -> None:
 
 
 def test_first_tokens_stray_as_far_as_they_did_however_little_a_prompt_adds() -> None:
-    """Of prompts that add 0.1 ms, and of others forty times as long, p90 is 34 ms later, and nothing by orders."""
+    """Of prompts that add 0.1 ms, and of others that are read in four steps, p90 is 34 ms later, and none by orders."""
     pace = Pace(0, ((1, 0.02),), 1e-6, (Kind(1.0, reading_stray=0.034 / 1.2816),))
-    for tokens in (100, 4000):
+    for tokens, steps in ((100, 1), (4000, 4)):
         requests = [Request(100.0 * number, tokens, 2) for number in range(4000)]
-        waited = simulate(requests, Engine(((64, pace),), 64, 8192, 10**9), ALONE)
-        assert waited.ttft.p90 == pytest.approx(0.02 + tokens * 1e-6 + 0.034, rel=0.03)
+        waited = simulate(requests, Engine(((64, pace),), 64, 1000, 10**9), ALONE)
+        assert waited.ttft.p90 == pytest.approx(steps * 0.02 + tokens * 1e-6 + 0.034, rel=0.03)
         assert waited.ttft.p99
-        assert waited.ttft.p99 < 0.1
+        assert waited.ttft.p99 < 0.2
 
 
 def test_a_request_alone_is_reckoned_by_hand() -> None:
