@@ -17,8 +17,8 @@ from state_kinds import Good
 from torch import Tensor
 
 from tests.unit.training.heads import VOCAB, job_for
+from toolkit.api.made_heads import REPORT, _told
 from toolkit.api.served_card import with_served
-from toolkit.api.training import REPORT, _told
 from toolkit.api.training_run import TrainingRun
 from toolkit.documents import parse
 from toolkit.recipe.content import CARD

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli.arguments import Json, PlatformName, Recipe
 from toolkit.cli.bench_options import slo_of
 from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer
-from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import paragraphs, table
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
+from toolkit.cli.arguments import Json, PlatformName
 from toolkit.cli.bench_options import (
     CONCURRENCY,
     SLO_TIME,
@@ -52,7 +53,6 @@ from toolkit.cli.bench_options import (
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import KeepGoing
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
-from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:

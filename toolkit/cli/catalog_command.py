@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolkit.catalog import lookup
+from toolkit.cli.arguments import Json
 from toolkit.cli.output import answer, next_step, say
-from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 
 if TYPE_CHECKING:

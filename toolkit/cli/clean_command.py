@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli.arguments import Json, PlatformName
 from toolkit.cli.output import answer, confirm, say
-from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.cli.status_command import age
 from toolkit.cli.table import table
 from toolkit.planning.retention import rules

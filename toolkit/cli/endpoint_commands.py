@@ -12,11 +12,11 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
+from toolkit.cli.arguments import Baseline, Json, PlatformName
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import Discount, KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text
-from toolkit.cli.recipe_commands import Baseline, Json, PlatformName
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 

@@ -17,8 +17,8 @@ from typing import Annotated, BinaryIO
 import typer
 
 import toolkit
+from toolkit.cli.arguments import AnyPlatform, Json
 from toolkit.cli.output import answer
-from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
 from toolkit.home import docs_dir

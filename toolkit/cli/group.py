@@ -104,7 +104,10 @@ def first_sentence(name: str) -> str:
 _MODULES: Mapping[str, tuple[str, ...]] = {
     "new_command": ("new", "import"),
     "recipes_command": ("recipes",),
-    "recipe_commands": ("check", "plan", "build", "lock", "schema", "fit", "render"),
+    "recipe_commands": ("check", "lock", "schema", "fit"),
+    "plan_command": ("plan",),
+    "build_command": ("build",),
+    "render_command": ("render",),
     "endpoint_commands": ("deploy", "invoke", "logs", "metrics", "watch", "rollback", "pause", "destroy"),
     "status_command": ("status",),
     "clean_command": ("clean",),

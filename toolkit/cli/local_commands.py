@@ -7,8 +7,8 @@ from dataclasses import asdict
 import typer
 
 import toolkit
+from toolkit.cli.arguments import Json
 from toolkit.cli.output import answer, say
-from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import table
 from toolkit.home import home
 

@@ -11,10 +11,10 @@ import typer
 
 import toolkit
 from toolkit import registry
+from toolkit.cli.arguments import Json, PlatformName, Recipe
 from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer, confirm, lines, next_step, say
 from toolkit.cli.plan_text import plan_text
-from toolkit.cli.recipe_commands import Json, PlatformName, Recipe
 from toolkit.cli.table import paragraphs, table
 from toolkit.engines import registry as engine_registry
 

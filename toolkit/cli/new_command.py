@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 import typer
 
 from toolkit.catalog import lookup
+from toolkit.cli.arguments import AnyPlatform, Json
 from toolkit.cli.output import answer, next_step, say
-from toolkit.cli.recipe_commands import AnyPlatform, Json
 from toolkit.cli.table import paragraphs, table
 from toolkit.errors import UsageError
 

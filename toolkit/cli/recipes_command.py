@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolkit.cli.arguments import Json
 from toolkit.cli.output import answer, next_step, say
-from toolkit.cli.recipe_commands import Json
 from toolkit.cli.table import paragraphs, table
 
 if TYPE_CHECKING:

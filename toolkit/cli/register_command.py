@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 import toolkit
+from toolkit.cli.arguments import Json, Recipe
 from toolkit.cli.output import answer, confirm, lines, say
 from toolkit.cli.plan_text import plan_text
-from toolkit.cli.recipe_commands import Json, Recipe
 
 if TYPE_CHECKING:
     from toolkit.planning.plan import Plan

@@ -11,10 +11,10 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
+from toolkit.cli.arguments import Json, PlatformName
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
-from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.cli.table import table
 from toolkit.endpoint.platform import PAUSED
 from toolkit.errors import UsageError

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
+from toolkit.cli.arguments import Json, PlatformName
 from toolkit.cli.bench_options import Html
 from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, say
 from toolkit.cli.plan_text import plan_text
-from toolkit.cli.recipe_commands import Json, PlatformName
 from toolkit.cli.table import table, terminal_width
 
 if TYPE_CHECKING:
