@@ -121,7 +121,8 @@ def test_the_key_has_what_the_engine_computes_with_only_where_it_reads_the_state
 
 def test_overrides_reach_the_jobs_engine_also_as_text_and_only_where_it_reads_the_states(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
-    args = {"hf-overrides": '{"rope_theta": 5}', "quantization": "fp8", "load-format": "runai_streamer"}
+    memory = {"kv-cache-memory-bytes": 10_000_000}  # else by what is free, which is another figure a moment later
+    args = {"hf-overrides": '{"rope_theta": 5}', "quantization": "fp8", "load-format": "runai_streamer", **memory}
     job = TrainingJob(name="x", method="p-eagle", target=str(tmp_path), target_name="x", data=(), engine_args=args)
     plain, engines = job_arguments(job), job_arguments(job.model_copy(update={"states": "engine"}))
     assert engines == plain | {"hf_overrides": {"rope_theta": 5}, "quantization": "fp8"}
