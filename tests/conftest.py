@@ -15,6 +15,7 @@ import hypothesis_backend
 import pytest
 from folder_times import pytest_terminal_summary as pytest_terminal_summary
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 GOLDEN = Path(__file__).parent / "golden"
 SERVING = "tests/serving/test_"
@@ -54,6 +55,19 @@ class Scheduler(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
         return "a Docker engine" if file.startswith("tests/images/") else GROUPS.get(file, file)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Of a process that died: the test that it died of is not given to another, and neither is what is done.
+
+        xdist gives out both again, and can end by waiting for ever for tests of files that have none left.
+        """
+        tests = [(unit, test) for unit in self.assigned_work[node].values() for test, done in unit.items() if not done]
+        for unit, died_of in tests[:1]:
+            unit[died_of] = True
+        given = self.assigned_work[node]
+        self.assigned_work[node] = {name: unit for name, unit in given.items() if not all(unit.values())}
+        super().remove_node(node)
+        return tests[0][1] if tests else None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.machinery
 import importlib.util
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -50,8 +53,17 @@ def test_what_trains_imports_nothing_of_the_working_folder(
     assert train.run([sys.executable, "-c", "import json"], tmp_path) == 0
 
 
+@pytest.fixture
+def _own_handlers() -> Iterator[None]:
+    """A program takes signals over for good, and here it is the tests' own process."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_own_handlers")
 def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "output").mkdir()
     ready = tmp_path / "ready"
     program = (
         "import pathlib, signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); "
@@ -63,12 +75,21 @@ def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
             time.sleep(0.02)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     thread = threading.Thread(target=stop)
     thread.start()
-    try:
-        assert train.run([sys.executable, "-c", program], tmp_path) == 143
-    finally:
-        thread.join()
-        for number, handler in zip((signal.SIGTERM, signal.SIGINT), before, strict=True):
-            signal.signal(number, handler)
+    assert train.run([sys.executable, "-c", program], tmp_path) == 143
+    thread.join()
+
+
+@pytest.mark.usefixtures("_own_handlers")
+def test_sigterm_while_it_starts_reaches_it_too(
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class StoppedAtStart(subprocess.Popen[str]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # whoever takes it too late has lost it, and no test dies of it
+    monkeypatch.setattr(subprocess, "Popen", StoppedAtStart)
+    assert train.run([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path) == 128 + signal.SIGTERM
