@@ -47,10 +47,12 @@ def hub(repositories: dict[str, Path], gated: set[str] | None = None) -> Iterato
     server = Hub(repositories, gated or set())
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _asked(path: str) -> tuple[str, str, str | None]:

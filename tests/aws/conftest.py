@@ -13,6 +13,7 @@ from botocore.client import ClientCreator
 from botocore.hooks import EventAliaser, HierarchicalEmitter
 from botocore.model import ServiceModel
 from botocore.retries.standard import ExponentialBackoff
+from hub import Hub, hub
 from loopback_registry import running
 from moto import backends
 from standin import StandIn
@@ -68,6 +69,13 @@ def user(standin: StandIn) -> User:
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with running(tmp_path_factory.mktemp("ecr")) as host:
         yield host
+
+
+@pytest.fixture
+def server(folder: Path) -> Iterator[Hub]:
+    """A hub that has one model: what lies in the test's `folder`."""
+    with hub({"org/target": folder}) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,8 @@ from typing import Any
 
 from standin import StandIn
 
+from toolkit.platforms.sagemaker.clients import Clients
+
 IMAGE = "763104351884.dkr.ecr.us-west-2.amazonaws.com/vllm:server-sagemaker-cuda-v2.5"
 TRUST = {
     "Version": "2012-10-17",
@@ -26,6 +28,14 @@ EVERYTHING = {
         },
     ],
 }
+
+
+def clients_with(standin: StandIn, bucket: str, region: str = "us-west-2") -> Clients:
+    """Clients of the product's own, of an account that has this bucket."""
+    clients = Clients(standin.session(region))
+    place: Any = {"LocationConstraint": region}
+    clients.s3.create_bucket(Bucket=bucket, CreateBucketConfiguration=place)
+    return clients
 
 
 class User:

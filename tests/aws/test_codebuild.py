@@ -6,17 +6,17 @@ What the builds do is tests/images/test_buildspec.py's affair: here the image is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cfnlint.api import lint
-from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
 from small_images import push_base, spec
 from standin import ACCOUNT, StandIn
 from standin_codebuild import BuildScript
+from standin_user import clients_with
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import BuildError, PlatformError
@@ -52,17 +52,9 @@ DOCKER_LOG = (
 Make = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(tmp_path_factory.mktemp("ecr")) as host:
-        yield host
-
-
 @pytest.fixture
 def clients(standin: StandIn) -> Clients:
-    clients = Clients(standin.session())
-    clients.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    return clients
+    return clients_with(standin, BUCKET)
 
 
 @pytest.fixture

@@ -7,13 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from compilable import RECIPE, compilable, leave
-from loopback_registry import running
 from pairs import write_pair, write_recipe
 from rights import not_allowed
 from standin import StandIn
@@ -28,12 +26,6 @@ from toolkit.platforms.sagemaker.ci_roles import reading
 
 TOOLKIT = Path(sys.executable).with_name("toolkit")
 BUCKET = "toolkit-123456789012-us-west-2"
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(tmp_path_factory.mktemp("ecr")) as host:
-        yield host
 
 
 @pytest.fixture

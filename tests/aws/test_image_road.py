@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.exceptions import EndpointConnectionError
-from loopback_registry import running
 from pairs import HUB_RECIPE, write_hub_pair
 from rights import not_allowed
 from small_images import push_base, push_index
@@ -44,12 +42,6 @@ from toolkit.platforms.sagemaker.images import layer_bytes, remove_staged
 
 KEYS = Path(__file__).parents[1] / "images" / "keys"
 KEPT = ["ecr repository toolkit/hub", "logs group /aws/sagemaker/Endpoints/hub"]
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(tmp_path_factory.mktemp("ecr")) as host:
-        yield host
 
 
 @pytest.fixture

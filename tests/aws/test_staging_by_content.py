@@ -13,6 +13,7 @@ import pytest
 from botocore.stub import Stubber
 from hub import COMMIT, Hub, hub
 from standin import ACCOUNT, StandIn
+from standin_user import clients_with
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
@@ -41,9 +42,7 @@ def numbers(size: int) -> bytes:
 
 @pytest.fixture
 def clients(standin: StandIn) -> Clients:
-    clients = Clients(standin.session())
-    clients.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
-    return clients
+    return clients_with(standin, BUCKET)
 
 
 @pytest.fixture(params=[SMALL, IN_PARTS, 8 * MIB], ids=["small", "in parts", "exactly one part"])

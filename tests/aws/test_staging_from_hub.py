@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hub import COMMIT, TOKEN, Hub, hub
 from standin import ACCOUNT, Crash, StandIn
+from standin_user import clients_with
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
@@ -39,16 +39,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Hub]:
-    with hub({"org/target": folder}) as server:
-        yield server
-
-
-@pytest.fixture
 def clients(standin: StandIn) -> Clients:
-    clients = Clients(standin.session())
-    clients.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    return clients
+    return clients_with(standin, BUCKET)
 
 
 def stage(clients: Clients, server: Hub, **changes: str) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cfnlint import lint
-from hub import COMMIT, TOKEN, Hub, hub
+from hub import COMMIT, TOKEN, Hub
 from standin import ACCOUNT, Crash, StandIn
 from standin_caller import accesses_of
 from standin_iam import Rights
 from standin_machine import Machine
 from standin_policies import Access
+from standin_user import clients_with
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import BuildError, PlatformError
@@ -63,16 +64,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server(folder: Path) -> Iterator[Hub]:
-    with hub({"org/target": folder}) as server:
-        yield server
-
-
-@pytest.fixture
 def clients(standin: StandIn) -> Clients:
-    clients = Clients(standin.session())
-    clients.s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
-    return clients
+    return clients_with(standin, BUCKET)
 
 
 @pytest.fixture

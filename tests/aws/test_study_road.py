@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from compilable import compilable
 from filelock import FileLock
-from loopback_registry import running
 from standin import StandIn
 from standin_user import User
 from studied import studied
@@ -28,12 +26,6 @@ from toolkit.loading import load
 from toolkit.measure.report import BenchReport
 
 ARMS = {"sd", "sd-baseline"}
-
-
-@pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running(tmp_path_factory.mktemp("ecr")) as host:
-        yield host
 
 
 @pytest.fixture
