@@ -19,7 +19,7 @@ from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
 
 TOKENS = 20
-STEP = 0.002
+STEP = 0.008  # long beside what a busy machine adds
 PROMPTS = "\n".join(f'{{"prompt": "Question {number}"}}' for number in range(8))
 
 # What each prompt's steps accept: some prompts are easier than others.
@@ -92,7 +92,7 @@ def test_a_head_of_which_more_is_accepted_in_as_many_seconds_a_step_is_better(me
 def test_a_head_of_which_less_is_accepted_is_worse(measure: Measure) -> None:
     found = measure(head(BEFORE), head(MORE))
     assert not found.promote
-    assert "surely slower" in found.reason
+    assert "surely slower" in found.reason or "surely fewer of its drafts" in found.reason
 
 
 def test_the_same_head_again_is_not_better(measure: Measure) -> None:
@@ -108,10 +108,10 @@ def test_more_is_accepted_but_each_step_takes_longer(measure: Measure) -> None:
 
 
 def test_noise_promotes_nothing(measure: Measure) -> None:
-    """Steps of 1 or 8 ms, so the mean of a few answers says little; of two prompts in four, a bit more is accepted."""
+    """Steps of 4 or 32 ms, so the mean of a few answers says little; of two prompts in four, a bit more is accepted."""
     chance = random.Random(1)
     slightly = [*BEFORE[:2], (1, 2, 2), (1, 2)]
-    found = measure(head(slightly, lambda: chance.choice((0.001, 0.008))), head(BEFORE))
+    found = measure(head(slightly, lambda: chance.choice((STEP / 2, 4 * STEP))), head(BEFORE))
     assert not found.promote
 
 
