@@ -23,6 +23,7 @@ from toolkit.recipe.schema import Slo
 
 TOKENS = range(12)
 PROMPTS = ["one", "two", "three", "four"]
+LONG = 0.030  # seconds of a step beside what a busy machine adds
 
 
 def model(
@@ -56,13 +57,13 @@ def with_metrics(answers: Answers, root: str = "") -> Answers:
     return more
 
 
-def baseline() -> Answers:
-    return model(0.010)
+def baseline(step: float = 0.010) -> Answers:
+    return model(step)
 
 
-def speculative() -> Answers:
+def speculative(step: float = 0.010) -> Answers:
     """Twice as fast: two tokens in the time of one, of which one was drafted."""
-    return model(0.010, histogram=[0, 6], pieces=6)
+    return model(step, histogram=[0, 6], pieces=6)
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def proved(
 
 
 def test_a_faster_arm_with_the_same_answers_pays(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
-    with served(speculative()) as arguments:
+    with served(speculative(LONG), baseline(LONG)) as arguments:
         code, found, holds = proved(capsys, prompts, arguments)
 
     expected = {"on": True, "accepted": True, "baseline": True, "pays": True, "lossless": True, "same-target": None}
@@ -105,7 +106,7 @@ def test_a_faster_arm_with_the_same_answers_pays(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arm", "other", "lie"),
     [
-        pytest.param(model(0.025, histogram=[12]), None, "pays", id="slower than the baseline"),
+        pytest.param(model(2 * LONG, histogram=[12]), None, "pays", id="slower than the baseline"),
         pytest.param(speculative(), speculative(), "baseline", id="a baseline that speculates itself"),
         pytest.param(with_metrics(model(0.005)), None, "on", id="an arm that drafts nothing"),
         pytest.param(model(0.010, histogram=[12]), None, "accepted", id="drafts of which none is accepted"),
@@ -122,7 +123,7 @@ def test_a_lie_is_caught(
 
 
 def test_drafts_that_a_server_does_not_tell_are_not_shown(capsys: pytest.CaptureFixture[str], prompts: Path) -> None:
-    with served(model(0.005)) as arguments:
+    with served(model(0.010), baseline(LONG)) as arguments:
         code, _, holds = proved(capsys, prompts, arguments)
 
     assert (code, holds["on"]) == (0, None)
@@ -219,7 +220,7 @@ def test_figures_that_cannot_be_are_a_failed_request(
 def test_tokens_that_are_counted_otherwise(
     capsys: pytest.CaptureFixture[str], prompts: Path, usage: dict[str, Any], said: str | None
 ) -> None:
-    with served(altered(usage)) as arguments:
+    with served(altered(usage), baseline(LONG)) as arguments:
         code, found, holds = proved(capsys, prompts, arguments)
     details = [verdict["detail"] for verdict in found["verdicts"] if verdict["claim"] == "same-target"]
     assert (code, holds["same-target"]) == ((1, False) if said else (0, None))
@@ -299,14 +300,14 @@ def test_bench_measures_each_load_and_writes_the_page(
     capsys: pytest.CaptureFixture[str], prompts: Path, tmp_path: Path
 ) -> None:
     page = tmp_path / "report.html"
-    with served(speculative()) as arguments:
-        loads = ["--concurrency", "1,2", "--rate", "50", "--time", "15s", "--precision", "90%"]
+    with served(speculative(0.015), baseline(0.015)) as arguments:
+        loads = ["--concurrency", "1,2", "--rate", "20", "--time", "60s", "--precision", "90%"]
         code = run(["bench", *arguments, "--prompts", str(prompts), *loads, "--html", str(page)])
 
     out = capsys.readouterr().out
     assert code == 0
     assert "Speculation pays" in out
-    assert "50/s" in out
+    assert "20/s" in out
     assert "<svg" in page.read_text()
 
 
