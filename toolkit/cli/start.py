@@ -9,7 +9,7 @@ import sys
 from types import FrameType
 
 # Imports make many objects that live on: Python's default of 700 would go through them a hundred times.
-_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 
 def main() -> None:
