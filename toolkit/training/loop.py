@@ -131,7 +131,7 @@ class Loop:
             done = step + 1
             evaluated = done % self._interval == 0 or done == len(self._batches)
             stop = self._any(self._stopping())
-            if stop or evaluated or done == end or self._any(self._is_due(clock)):
+            if stop or evaluated or done == end or self._any(clock.since_saved() > self._job.checkpoint_seconds):
                 self._require_finite(done)
                 self._save(done, clock, evaluate=evaluated)
             if stop and done < len(self._batches):
@@ -145,9 +145,6 @@ class Loop:
         if ended == "time" and clock.step not in dict(self._evaluations):
             self._save(clock.step, clock, evaluate=True)
         return self._finish(clock, ended)
-
-    def _is_due(self, clock: _Clock) -> bool:
-        return clock.since_saved() > self._job.checkpoint_seconds
 
     def _step(self, step: int, clock: _Clock) -> None:
         self._writer.require_written()
