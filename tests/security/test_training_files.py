@@ -21,7 +21,7 @@ from tests.unit.training.heads import VOCAB, job_for
 from toolkit.errors import PlatformError, UsageError
 from toolkit.training import checkpoint
 from toolkit.training.chat import Turn
-from toolkit.training.checkpoint import Checkpoint
+from toolkit.training.checkpoint import Checkpoint, Writer
 from toolkit.training.head import build_head
 from toolkit.training.launch import job_machines
 from toolkit.training.responses import Answered, Responses
@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     weights, optimizers = _trained()
     states = [optimizer.state_dict() for optimizer in optimizers]
-    checkpoint.save(tmp_path, JOB, Checkpoint(5, weights, states, [(2, 1.5)], 12.5))
-    checkpoint.save_best(tmp_path, weights)
+    with Writer(tmp_path, JOB) as writer:
+        writer.save(Checkpoint(5, weights, states, [(2, 1.5)], 12.5), best=True)
     return tmp_path
 
 

@@ -25,7 +25,7 @@ from toolkit.recipe.content import CARD
 from toolkit.training import checkpoint, progress
 from toolkit.training.__main__ import _read as read_job_of
 from toolkit.training.chat import Chat, Turn, Unmaskable, load_chat, samples_of
-from toolkit.training.checkpoint import Checkpoint
+from toolkit.training.checkpoint import Checkpoint, Writer
 from toolkit.training.data import _read_prepared, _vocab_size
 from toolkit.training.generators import FromServer, served_model
 from toolkit.training.head import build_head, layers_read
@@ -92,7 +92,8 @@ def _good_checkpoint(folder: Path) -> bytes:
     weights, optimizers = _trained()
     states = [optimizer.state_dict() for optimizer in optimizers]
     kept = Checkpoint(5, weights, states, [(2, 1.5), (4, 2.5)], 12.5)
-    checkpoint.save(folder, job_for(MODELS / "target"), kept)
+    with Writer(folder, job_for(MODELS / "target")) as writer:
+        writer.save(kept, best=True)
     return (folder / checkpoint.FILE).read_bytes()
 
 
@@ -292,7 +293,6 @@ def training_kinds(folder: Path) -> dict[str, Good]:
     _write_samples(folder / "train")
     good = _good_checkpoint(folder)
     content = _as_document(torch.load(folder / checkpoint.FILE, weights_only=True))
-    checkpoint.save_best(folder, _trained()[0])
     samples, states = (file(folder / "train", 0).read_bytes() for file in (samples_file, states_file))
     in_samples, in_states = (_in_samples(f"{name}-00000.safetensors") for name in ("samples", "states"))
     head = (MODELS / "p-eagle" / "model.safetensors").read_bytes()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.catalog.lookup import default_engine
-from toolkit.checks.training_target import check_target_memory, machines
+from toolkit.checks.training_target import check_target_memory
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -21,6 +21,7 @@ from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
 from toolkit.training.job import BLOCKS_AT_ONCE
+from toolkit.training.plan import machines, step_tokens
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""
@@ -170,9 +171,9 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         yield Finding("training.states", message, "training.states_gb", hint=hint, severity="warning")
     elif training.states_gb:
         has = f"`states_gb` is {training.states_gb:g}"
-    parts = parts_of(tokens, training, target, room)
+    parts = parts_of(recipe, tokens, training, target, room)
     if not parts:
-        message = f"a step reads hidden states of up to {training.batch_tokens:,} tokens, more than fit: {has}"
+        message = f"a step reads hidden states of up to {step_tokens(recipe, training):,} tokens, more than fit: {has}"
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
         yield Finding("training.states", message, disk.path, hint=hint, severity="warning")
     elif parts > 1:
@@ -190,13 +191,13 @@ def states_room(disk: Disk, target: ModelFacts) -> float:
     return max(0, disk.free_bytes - taken - ((file_bytes(target) or 0) if disk.empty else 0))
 
 
-def parts_of(tokens: int, training: TrainingSection, target: ModelFacts, room: float) -> int:
+def parts_of(recipe: Recipe, tokens: int, training: TrainingSection, target: ModelFacts, room: float) -> int:
     """In how many parts the job computes the states of so many tokens; 0 where not even those of a step fit."""
     each = state_bytes(target.hidden_size)
     bound = min(room, (training.states_gb or math.inf) * 1e9)
     if tokens * each <= bound:
         return 1
-    return 0 if bound < training.batch_tokens * each else math.ceil(tokens * each / bound)
+    return 0 if bound < step_tokens(recipe, training) * each else math.ceil(tokens * each / bound)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

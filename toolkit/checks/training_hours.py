@@ -19,7 +19,7 @@ from toolkit.checks.training import (
     state_bytes,
     states_room,
 )
-from toolkit.checks.training_target import machines, split_of
+from toolkit.checks.training_target import split_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
@@ -27,6 +27,7 @@ from toolkit.recipe.trained import heads_of
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import active_parameters
+from toolkit.training.plan import machines, step_tokens
 
 # Dense bfloat16 (float16 where there is none), in 10^12 operations a second: NVIDIA's data sheets.
 _PEAKS: Mapping[str, float] = {
@@ -64,7 +65,7 @@ def expected(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> E
         return None
     states = tokens * state_bytes(target.hidden_size)
     ask = recipe.platform_rules.facts.training_disk
-    parts = parts_of(tokens, training, target, states_room(ask(recipe), target) if ask else math.inf)
+    parts = parts_of(recipe, tokens, training, target, states_room(ask(recipe), target) if ask else math.inf)
     try:
         least, most = (_hours(recipe, training, target, tokens, parts, instance, one) for one in (0, 1))
     except ToolkitError:
@@ -84,7 +85,7 @@ def _hours(
     guess: int,
 ) -> float:
     shape, active = shape_of(target), active_parameters(target)
-    epochs = training.steps * training.batch_tokens / tokens if training.steps else training.epochs or EPOCHS
+    epochs = training.steps * step_tokens(recipe, training) / tokens if training.steps else training.epochs or EPOCHS
     heads = heads_of(recipe)
     embedding = shape.vocabulary * shape.hidden
     learned = sum((head_parameters(head, shape) - embedding) * kept_positions(head) for head in heads)

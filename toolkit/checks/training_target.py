@@ -12,19 +12,12 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
+from toolkit.training.plan import machines
 from toolkit.training.split import fewest, sizes, weights_room
 
 _GIB = 1024**3
 _SPLIT = "tensor-parallel-size"
 _OFFERED = 3
-
-
-def machines(recipe: Recipe, training: TrainingSection) -> list[Instance]:
-    """The instances that the job may have, as far as they are known and have accelerators."""
-    if not recipe.platform_rules.facts.has_instance_types:
-        return []
-    found = map(recipe.platform_rules.instance, training.types or recipe.platform.types[:1])
-    return [instance for instance in found if instance and instance.memory_per_accelerator_mib]
 
 
 def check_target_memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:

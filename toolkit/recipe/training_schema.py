@@ -126,7 +126,11 @@ class TrainingSection(Section):
         None, description="how often the head sees all data; default: 3, if there is no `steps`"
     )
     steps: PositiveInt | None = Field(None, description="optimizer steps, instead of `epochs`")
-    batch_tokens: PositiveInt = Field(8192, description="tokens of one optimizer step")
+    batch_tokens: PositiveInt | None = Field(
+        None,
+        description="tokens of one optimizer step; default: 8,192 for each GPU of the job's instances, on this machine "
+        "8,192",
+    )
     learning_rate: Annotated[float, Field(gt=0, lt=1)] = Field(1e-4, description="highest learning rate")
     warmup: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.05, description="share of the steps in which the learning rate rises; after them it falls to 0"
@@ -144,6 +148,11 @@ class TrainingSection(Section):
         None,
         description="the most that hidden states take of the disk, in GB; what is more is computed part by part while "
         "the head trains, in each epoch again; default: what is free",
+    )
+    checkpoint_seconds: PositiveInt = Field(
+        600,
+        description="the longest time between two checkpoints, besides those of evaluations; they are written while "
+        "the head trains, from a copy in the machine's memory",
     )
     instance_type: NonEmptyStr | None = Field(
         None, description="machine of the job, such as ml.p5.48xlarge; default: the first of platform.instance_types"

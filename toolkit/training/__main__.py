@@ -28,6 +28,7 @@ from toolkit.engines.registry import training_engine
 from toolkit.errors import PlatformError, ToolkitError, UnreadableModel, UsageError
 from toolkit.files import write_whole, writing
 from toolkit.training import launch, progress
+from toolkit.training.batches import busy_share, plan_batches
 from toolkit.training.card import report_of, write_head
 from toolkit.training.data import prepare_data, read_draft_vocabulary
 from toolkit.training.extraction import prepare_window, prepared_window
@@ -214,6 +215,7 @@ def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
 
 def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Machines) -> int:
     """Train in processes, window by window; their exit code."""
+    _tell_waiting(job, processes * len(machines.hosts))
     passed = _passed(job)
     while True:
         passed.unlink(missing_ok=True)
@@ -223,11 +225,21 @@ def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Mac
         prepare_next(job, int(passed.read_text()))
 
 
+def _tell_waiting(job: TrainingJob, processes: int) -> None:
+    """Say how much of their time processes wait for each other, and what to do where that is much."""
+    lengths = prepared_window(job)[1].train.lengths
+    busy = busy_share(plan_batches(lengths, job), lengths, processes)
+    say(f"{processes} processes learn {busy:.0%} of the tokens that they could if none waited for another")
+    if busy < _BUSY:
+        say(f"with more than {job.batch_tokens:,} tokens a step (`training.batch_tokens`) they wait less")
+
+
 def _passed(job: TrainingJob) -> Path:
     """Where the processes of this machine say from which step they go on: a checkpoint may lie on another one."""
     return Path(job.work) / "passed"
 
 
+_BUSY = 0.85
 _USER = 2
 _CODES = ((UsageError, _USER), (PlatformError, 3), (UnreadableModel, _USER))
 

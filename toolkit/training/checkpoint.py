@@ -1,5 +1,7 @@
 """Checkpoints of a training: everything that the next step depends on, in one file that is written whole or not at all.
 
+A thread writes them while the training goes on, from a copy in the machine's memory.
+
 speculators' checkpoints are in bfloat16 and not written atomically: after them, a training that was interrupted goes
 another way than one that was not.
 """
@@ -8,11 +10,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Annotated, Any
+from types import TracebackType
+from typing import Annotated, Any, Self
 from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
 import torch
@@ -57,9 +62,63 @@ class Checkpoint:
     drafted: Step = 0
 
 
-def save(folder: Path, job: TrainingJob, checkpoint: Checkpoint) -> None:
-    """Replace the folder's checkpoint. Raises PlatformError, and then the one before is still there."""
-    _write(folder / FILE, {"job": _shape(job), **vars(checkpoint)})
+class Writer:
+    """Writes a folder's checkpoints, one at a time, while the training goes on; used as a context, whose end waits.
+
+    Where one cannot be written the one before stays, and the next call raises why: PlatformError, as for a full disk.
+    """
+
+    def __init__(self, folder: Path, job: TrainingJob) -> None:
+        self._folder, self._job = folder, job
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self._thread.shutdown()
+        if kind is None:
+            self.wait()
+
+    def save(self, checkpoint: Checkpoint, *, best: bool) -> None:
+        """Replace the checkpoint, and before it the best weights, if these are the best."""
+        self.wait()
+        self._writing = self._thread.submit(self._save, _copied(checkpoint), best)
+
+    def wait(self) -> None:
+        """Until all is written."""
+        if self._writing is not None:
+            self._writing.result()
+
+    def require_written(self) -> None:
+        """Raise what went wrong by now."""
+        if self._writing is not None and self._writing.done():
+            self._writing.result()
+
+    def _save(self, checkpoint: Checkpoint, best: bool) -> None:
+        if best:
+            _write(self._folder / BEST, checkpoint.weights)
+        _write(self._folder / FILE, {"job": _shape(self._job), **vars(checkpoint)})
+
+
+def remove_unfinished(folder: Path) -> None:
+    """What a killed process was writing."""
+    for left in chain.from_iterable(folder.glob(f".{name}.*") for name in (FILE, BEST)):
+        left.unlink()
+
+
+def _copied(checkpoint: Checkpoint) -> Checkpoint:
+    """Its state in the machine's memory, which no later step changes."""
+    optimizers = [
+        {**one, "state": {number: _copies(state) for number, state in one["state"].items()}}
+        for one in checkpoint.optimizers
+    ]
+    return replace(checkpoint, weights=_copies(checkpoint.weights), optimizers=optimizers)
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.to("cpu", copy=True) for name, tensor in tensors.items()}
 
 
 def load(
@@ -142,11 +201,6 @@ def _is_known(value: Any, parameter: Tensor) -> bool:
     return _is_like(value, parameter) or _is_like(value, torch.zeros(()))
 
 
-def save_best(folder: Path, weights: dict[str, Tensor]) -> None:
-    """Keep the weights that did best on held-out data. Raises PlatformError."""
-    _write(folder / BEST, weights)
-
-
 def load_best(folder: Path, wanted: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The weights that did best, of a head that has the weights `wanted`. Raises UsageError."""
     path = folder / BEST
@@ -192,6 +246,8 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         with beside.open("wb") as file:
             torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
         beside.replace(path)
     except (OSError, RuntimeError) as error:  # torch's writer turns a full disk into a RuntimeError
         reason = getattr(error.__context__ or error, "strerror", None) or str(error).splitlines()[0]

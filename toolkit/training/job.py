@@ -80,6 +80,7 @@ class TrainingJob(BaseModel):
     learning_rate: float = 1e-4
     warmup: float = 0.05
     seed: int = 0
+    checkpoint_seconds: int = 600
     start_from: str | None = None
     dtype: Dtype = "auto"
     states: Literal["engine", "transformers"] = "transformers"

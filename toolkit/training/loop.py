@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.training import checkpoint, progress
 from toolkit.training.acceptance import Walk, acceptance_of, walk
-from toolkit.training.checkpoint import Checkpoint
+from toolkit.training.batches import deal, plan_batches
+from toolkit.training.checkpoint import Checkpoint, Writer
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Learner, Outcome, lesson
 from toolkit.training.progress import TrainingProgress
@@ -37,7 +38,6 @@ EVALUATED_CONVERSATIONS = 32
 FINAL_TIMES = 8
 PATIENCE = 5
 FLAT = 0.005
-CHECKPOINT_SECONDS = 120.0
 _STEPS_TO_JUDGE = 5
 
 
@@ -95,13 +95,14 @@ class Loop:
         device: torch.device,
         *,
         stopping: Callable[[], bool] = lambda: False,
-        checkpoint_seconds: float = CHECKPOINT_SECONDS,
     ) -> None:
         self._job, self._head, self._learner, self._data, self._device = job, head, learner, data, device
-        self._stopping, self._checkpoint_seconds = stopping, checkpoint_seconds
-        self._folder = Path(job.checkpoints)
+        self._stopping, self._folder = stopping, Path(job.checkpoints)
+        self._writer = Writer(self._folder, job)
         self._optimizers = build_optimizers(head, _optimizer_settings(job))
-        self._batches = plan_batches(data.train.lengths, job)
+        self._lengths = data.train.lengths
+        self._batches = plan_batches(self._lengths, job)
+        self._starts = list(accumulate(map(len, self._batches), initial=0))
         self._interval = max(1, len(self._batches) // EVALUATIONS)
         self._evaluations: list[tuple[int, float]] = []
         self._seconds = 0.0
@@ -114,9 +115,13 @@ class Loop:
 
         Raises TrainingDiverged, TrainingStopped, and PlatformError for a full disk: started again, it continues.
         """
+        with self._writer:
+            return self._run(end)
+
+    def _run(self, end: int | None) -> Result | None:
         first, ended = self._resume(), ""
-        if self._job.start_from and first == 0:  # training that only makes a head worse shall end with what it had
-            self._evaluate(0, _Clock(0, 0.0))
+        if self._job.start_from and not (first or self._evaluations):
+            self._save(0, _Clock(0, 0.0), evaluate=True)  # training that only makes a head worse ends with what it had
         clock = _Clock(first, self._seconds)
         for step in range(first, min(end or len(self._batches), len(self._batches))):
             ended = self._ended(clock)
@@ -126,12 +131,11 @@ class Loop:
             done = step + 1
             evaluated = done % self._interval == 0 or done == len(self._batches)
             stop = self._any(self._stopping())
-            if stop or evaluated or done == end or self._any(clock.since_saved() > self._checkpoint_seconds):
+            if stop or evaluated or done == end or self._any(clock.since_saved() > self._job.checkpoint_seconds):
                 self._require_finite(done)
-                if evaluated:
-                    self._evaluate(done, clock)
-                self._save(done, clock)
+                self._save(done, clock, evaluate=evaluated)
             if stop and done < len(self._batches):
+                self._writer.wait()
                 message = f"the training was stopped after step {done} of {len(self._batches)}"
                 raise TrainingStopped(message, hint="Start it again: it continues there.")
         if not ended and clock.step < len(self._batches):
@@ -139,33 +143,37 @@ class Loop:
             if not ended:
                 return None
         if ended == "time" and clock.step not in dict(self._evaluations):
-            self._evaluate(clock.step, clock)
-            self._save(clock.step, clock)
+            self._save(clock.step, clock, evaluate=True)
         return self._finish(clock, ended)
 
     def _step(self, step: int, clock: _Clock) -> None:
-        """One optimizer step; its random numbers depend on the seed and its own number alone."""
-        torch.manual_seed(seed_of(self._job.seed, step, self._rank, self._world))
+        self._writer.require_written()
         for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = self._job.learning_rate * rate(step, len(self._batches), self._job.warmup)
-        self._head.train()
-        outcome = self._of_all(self._learn(self._batches[step][self._rank :: self._world]))
-        norm = self._share_gradients(outcome.count)
+        outcome, norm = self.learn(step)
         if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
             raise _diverged(step + 1)
         for optimizer in self._optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        clock.count(sum(self._data.train.lengths[index] for index in self._batches[step]))
+        clock.count(sum(self._lengths[index] for index in self._batches[step]))
         self._report(step + 1, float(outcome.loss) / max(1, outcome.count), outcome.shares, clock, held_out=False)
 
-    def _learn(self, chosen: Sequence[int]) -> Outcome:
-        samples = self._data.train
+    def learn(self, step: int) -> tuple[Outcome, float]:
+        """Gradients of the mean loss of the step's tokens, their norm before it is limited, and what came out.
+
+        They do not depend on the number of processes: each sample has random numbers of its own.
+        """
+        self._head.train()
+        samples, batch = self._data.train, self._batches[step]
+        own = Outcome.none(self._job.depth, self._device)
         with computing(self._device):
-            outcomes = [
-                self._learner.learn(lesson(samples[index], samples.states(index), self._device)) for index in chosen
-            ]
-        return sum(outcomes[1:], outcomes[0]) if outcomes else Outcome.none(self._job.depth, self._device)
+            for place in deal(batch, self._lengths, self._world)[self._rank]:
+                torch.manual_seed(seed_of(self._job.seed, self._starts[step] + place))
+                index = batch[place]
+                own += self._learner.learn(lesson(samples[index], samples.states(index), self._device))
+        outcome = self._of_all(own)
+        return outcome, self._share_gradients(outcome.count)
 
     def _of_all(self, own: Outcome) -> Outcome:
         """The sum over all processes."""
@@ -181,22 +189,24 @@ class Loop:
         """Make the gradients those of the mean loss of all processes' tokens; their norm before it is limited."""
         parameters = [parameter for parameter in self._head.parameters() if parameter.requires_grad]
         if self._world > 1:
-            for parameter in parameters:
-                parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                dist.all_reduce(parameter.grad)
+            learning = torch.tensor([parameter.grad is not None for parameter in parameters], device=self._device).int()
+            dist.all_reduce(learning)  # a process without a sample has no gradients, and some weights have none at all
+            for parameter, processes in zip(parameters, learning.tolist(), strict=True):
+                if processes:
+                    parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                    dist.all_reduce(parameter.grad)
         for parameter in parameters:
             if parameter.grad is not None:
                 parameter.grad /= max(1, count)
         return float(nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT))
 
-    def _evaluate(self, done: int, clock: _Clock) -> None:
-        """Measure on held-out data, and keep the weights if they are the best so far."""
+    def _evaluate(self, done: int, clock: _Clock) -> bool:
+        """Measure on held-out data; whether the weights are the best so far."""
         walks, loss = self._held_out()
         found = acceptance_of(walks)
         self._evaluations.append((done, found.length))
-        if found.length >= max(length for _, length in self._evaluations) and self._rank == 0:
-            checkpoint.save_best(self._folder, self._weights())
         self._report(done, loss, found.per_depth, clock, held_out=True)
+        return found.length >= max(length for _, length in self._evaluations)
 
     def _held_out(self, times: int = 1) -> tuple[list[Walk], float]:
         """How an engine would go through held-out answers, and the loss of a draft token."""
@@ -213,6 +223,8 @@ class Loop:
 
     def _resume(self) -> int:
         """Take up the checkpoint, if there is one; the number of steps done."""
+        if self._rank == 0:
+            checkpoint.remove_unfinished(self._folder)
         weights = self._weights()
         found = [checkpoint.load(self._folder, self._job, weights, self._optimizers) if self._rank == 0 else None]
         if self._world > 1:
@@ -224,29 +236,40 @@ class Loop:
             self._evaluations, self._seconds = list(stored.evaluations), stored.seconds
             if stored.drafted != self._job.num_speculative_tokens:  # an earlier version's, or for another K
                 self._evaluations = []
-                self._evaluate(stored.step, _Clock(stored.step, stored.seconds))
+                self._save(stored.step, _Clock(stored.step, stored.seconds), evaluate=True)
         done = stored.step if stored else 0
         if self._rank == 0:
             self._folder.mkdir(parents=True, exist_ok=True)
             progress.forget_after(self._folder, "train", done)
         return done
 
-    def _save(self, done: int, clock: _Clock) -> None:
+    def _save(self, done: int, clock: _Clock, *, evaluate: bool) -> None:
+        best = evaluate and self._evaluate(done, clock)
         if self._rank == 0:
             states = [optimizer.state_dict() for optimizer in self._optimizers]
             drafted = self._job.num_speculative_tokens
-            stored = Checkpoint(done, self._weights(), states, self._evaluations, clock.seconds(), drafted)
-            checkpoint.save(self._folder, self._job, stored)
+            stored = Checkpoint(done, self._weights(), states, list(self._evaluations), clock.seconds(), drafted)
+            self._writer.save(stored, best=best)
         clock.saved()
 
     def _finish(self, clock: _Clock, ended: str) -> Result:
         steps = clock.step
-        self._head.load_state_dict(checkpoint.load_best(self._folder, self._weights()), strict=False)
-        tokens = sum(self._data.train.lengths[index] for batch in self._batches[:steps] for index in batch)
+        self._take_best()
+        tokens = sum(self._lengths[index] for batch in self._batches[:steps] for index in batch)
         best_step = max(self._evaluations, key=lambda evaluation: (evaluation[1], evaluation[0]))[0]
         walks, loss = self._held_out(FINAL_TIMES)
         evaluations = tuple(self._evaluations)
         return Result(steps, best_step, tuple(walks), loss, evaluations, ended, tokens, clock.seconds())
+
+    def _take_best(self) -> None:
+        """Those of the first process: other machines have no file of them."""
+        self._writer.wait()
+        weights = self._weights()
+        if self._rank == 0:
+            self._head.load_state_dict(checkpoint.load_best(self._folder, weights), strict=False)
+        if self._world > 1:
+            for tensor in weights.values():
+                dist.broadcast(tensor, 0)
 
     def _weights(self) -> dict[str, Tensor]:
         """Everything that is trained."""
@@ -327,31 +350,9 @@ class _Clock:
         return round(self._tokens / (time.monotonic() - self._started), 1)
 
 
-def seed_of(seed: int, step: int, rank: int, world: int) -> int:
-    """The seed of one process's step: no two steps or processes of a training share their random numbers."""
-    return seed * 1_000_003 + step * world + rank
-
-
-def plan_batches(lengths: Sequence[int], job: TrainingJob) -> list[list[int]]:
-    """The samples of every step, each sample once an epoch. Raises UsageError without samples."""
-    if not lengths:
-        raise UsageError("there are no samples to learn from", hint="Give more conversations in training.data.")
-    generator = torch.Generator().manual_seed(job.seed)
-    batches: list[list[int]] = []
-    epochs = 0
-    while len(batches) < job.steps if job.steps else epochs < (job.epochs or 1):
-        batches += _batches(torch.randperm(len(lengths), generator=generator).tolist(), lengths, job.batch_tokens)
-        epochs += 1
-    return batches[: job.steps]
-
-
-def _batches(order: Sequence[int], lengths: Sequence[int], tokens: int) -> list[list[int]]:
-    """The samples in that order, as many at a time as have about so many tokens."""
-    number = [(before // tokens) for before in accumulate((lengths[index] for index in order), initial=0)]
-    batches: list[list[int]] = [[] for _ in range(number[len(order) - 1] + 1)]
-    for index, batch in zip(order, number, strict=False):
-        batches[batch].append(index)
-    return [batch for batch in batches if batch]
+def seed_of(seed: int, sample: int) -> int:
+    """The seed of a sample by how many are learned before it: no two share their random numbers, also of one step."""
+    return seed * 1_000_003 + sample
 
 
 def computing(device: torch.device) -> torch.autocast:

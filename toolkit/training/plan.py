@@ -6,11 +6,15 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.training.job import ComparedHead, Method, TrainingJob
+
+GPU_TOKENS = 8192
+"""Of a step, for each GPU, without a word of the recipe."""
 
 _KEY_CHARACTERS = 10
 # With the key and the number of an attempt, a name has at most 60 of the 63 characters that jobs may have.
@@ -19,7 +23,7 @@ _DTYPES = {"half": "float16", "float": "float32"}
 # What says where a job works, and not what it makes.
 _FOLDERS = {"checkpoints", "answers", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
-_LIMITS = {"max_seconds", "engine_args", "states", "states_gb", "strict"}
+_LIMITS = {"max_seconds", "checkpoint_seconds", "engine_args", "states", "states_gb", "strict"}
 
 
 def training_job(recipe: Recipe) -> TrainingJob:
@@ -38,6 +42,7 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "target_revision": target_revision(recipe),
             "data": tuple(training.sources),
             "shares": training.shares,
+            "batch_tokens": step_tokens(recipe, training),
             "epochs": training.epochs or (None if training.steps else EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
             "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
@@ -58,6 +63,21 @@ def _depth(recipe: Recipe, training: TrainingSection, method: str) -> int:
     """A DFlash block is drafted whole, in the length that was learned."""
     assert recipe.speculation
     return recipe.speculation.num_speculative_tokens if method == "dflash" else training.depth
+
+
+def machines(recipe: Recipe, training: TrainingSection) -> list[Instance]:
+    """The instances that the job may have, as far as they are known and have accelerators."""
+    if not recipe.platform_rules.facts.has_instance_types:
+        return []
+    found = map(recipe.platform_rules.instance, training.types or recipe.platform.types[:1])
+    return [instance for instance in found if instance and instance.memory_per_accelerator_mib]
+
+
+def step_tokens(recipe: Recipe, training: TrainingSection) -> int:
+    """Tokens of one optimizer step: GPUs that share too few wait for the one with the longest sample."""
+    instance = next(iter(machines(recipe, training)), None)
+    gpus = training.machine_count * (instance.accelerator_count if instance else 1)
+    return training.batch_tokens or GPU_TOKENS * gpus
 
 
 def training_key(recipe: Recipe) -> str:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from toolkit.errors import UsageError
+from toolkit.training.batches import plan_batches
 from toolkit.training.job import TrainingJob
-from toolkit.training.loop import FINAL_TIMES, evaluated, plan_batches
+from toolkit.training.loop import FINAL_TIMES, evaluated
 from toolkit.training.samples import SHARD_TOKENS, Pieces, Samples
 
 

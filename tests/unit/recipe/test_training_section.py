@@ -8,7 +8,7 @@ import pytest
 from pairs import write_pair
 
 from toolkit.errors import RecipeError
-from toolkit.loading import load
+from toolkit.loading import load, on_platform
 from toolkit.recipe.trained import as_compared
 from toolkit.training.plan import training_job, training_key
 
@@ -79,6 +79,29 @@ def test_what_is_not_written_is_the_presets_then_the_methods(
 ) -> None:
     job = training_job(load(recipe(tmp_path, more=written, method=method)))
     assert {key: getattr(job, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("machines", "tokens"),
+    [
+        ("instance_type: ml.g6e.2xlarge", 8192),
+        ("instance_type: ml.p5.48xlarge", 8 * 8192),
+        ("instance_type: ml.p5.48xlarge, instance_count: 2", 16 * 8192),
+        ("instance_type: ml.p5.48xlarge, batch_tokens: 4096", 4096),
+        ("instance_type: ml.p5.48xlarge, preset: paper", 64 * 8192),
+        ("instance_types: [ml.p5.48xlarge, ml.g6e.2xlarge]", 8 * 8192),
+    ],
+)
+def test_a_step_has_8192_tokens_for_each_gpu_unless_it_says_how_many(
+    tmp_path: Path, machines: str, tokens: int
+) -> None:
+    on_aws = on_platform(load(recipe(tmp_path, more=f", {machines}")), "sagemaker")
+    assert training_job(on_aws).batch_tokens == tokens
+
+
+def test_how_often_a_checkpoint_is_written_makes_no_other_head(tmp_path: Path) -> None:
+    keys = {training_key(load(recipe(tmp_path, more=more))) for more in ("", ", checkpoint_seconds: 60")}
+    assert len(keys) == 1
 
 
 def test_a_comparison_has_each_methods_own_sizes_also_with_the_presets_of_the_paper(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -65,7 +66,7 @@ def random_lesson(tokens: int, seed: int = 0) -> Lesson:
     )
 
 
-def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
+def write_samples(folder: Path, lengths: Sequence[int], seed: int) -> None:
     """Samples that all follow one rule, a cycle of tokens, with random hidden states of their tokens.
 
     The last ones are such that the random target would say the next token of the cycle, too.
@@ -78,7 +79,7 @@ def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     with SampleWriter(folder, "tokenizer") as writer:
         shard = []
-        for _ in range(count):
+        for tokens in lengths:
             start = int(torch.randint(12, (), generator=random))
             shard.append(cycle[(torch.arange(tokens) + start) % 12].to(torch.int32))
             loss_mask = torch.ones(tokens, dtype=torch.uint8)
@@ -90,6 +91,6 @@ def write_samples(folder: Path, count: int, tokens: int, seed: int) -> None:
 
 
 def write_data(folder: Path) -> Data:
-    write_samples(folder / "train", 24, 20, seed=1)
-    write_samples(folder / "held-out", 4, 20, seed=2)
+    write_samples(folder / "train", [20] * 24, seed=1)
+    write_samples(folder / "held-out", [20] * 4, seed=2)
     return Data(Samples(folder / "train"), Samples(folder / "held-out"))

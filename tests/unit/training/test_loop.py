@@ -25,7 +25,6 @@ from toolkit.training.loop import (
     TrainingStopped,
     compute_dtype,
     is_flat,
-    plan_batches,
     rate,
     seed_of,
 )
@@ -61,12 +60,10 @@ def job(target: Path, folder: Path, **changes: object) -> TrainingJob:
     return job_for(target, **{**settings, "layers": 1, **changes})
 
 
-def train(job: TrainingJob, data: Data, stop_after: int = 0, checkpoint_seconds: float = 1e9) -> tuple[Head, Result]:
+def train(job: TrainingJob, data: Data, stop_after: int = 0) -> tuple[Head, Result]:
     head = build_head(job)
     learner = learner_of(head, job, 20, CPU)
-    stopping = StopAfter(stop_after)
-    loop = Loop(job, head, learner, data, CPU, stopping=stopping, checkpoint_seconds=checkpoint_seconds)
-    result = loop.run()
+    result = Loop(job, head, learner, data, CPU, stopping=StopAfter(stop_after)).run()
     assert result
     return head, result
 
@@ -94,22 +91,23 @@ def test_stopped_and_started_again_it_ends_with_the_same_weights_and_the_same_cu
         assert torch.equal(resumed.state_dict()[name], weights), name
 
 
-@pytest.mark.parametrize(("seconds", "saved"), [(0.0, True), (1e9, False)])
+@pytest.mark.parametrize(("seconds", "saved"), [(0, True), (600, False)])
 def test_between_two_evaluations_it_is_saved_after_some_time(
-    target: Path, data: Data, tmp_path: Path, seconds: float, saved: bool
+    target: Path, data: Data, tmp_path: Path, seconds: int, saved: bool
 ) -> None:
+    """The first is written when the second begins."""
     there: list[bool] = []
 
     def stopping() -> bool:
         there.append((tmp_path / checkpoint.FILE).exists())
-        return len(there) == 2
+        return len(there) == 3
 
-    long = job(target, tmp_path, steps=2 * EVALUATIONS)
+    long = job(target, tmp_path, steps=4 * EVALUATIONS, checkpoint_seconds=seconds)
     head = build_head(long)
     learner = learner_of(head, long, 20, CPU)
     with pytest.raises(TrainingStopped):
-        Loop(long, head, learner, data, CPU, stopping=stopping, checkpoint_seconds=seconds).run()
-    assert there == [False, saved]
+        Loop(long, head, learner, data, CPU, stopping=stopping).run()
+    assert (there[0], there[2]) == (False, saved)
 
 
 def test_killed_without_a_word_it_goes_on_from_the_last_checkpoint(target: Path, data: Data, tmp_path: Path) -> None:
@@ -154,7 +152,7 @@ def test_the_head_learns_what_the_target_says(target: Path, data: Data, tmp_path
     lengths = [length for _, length in result.evaluations]
 
     assert lengths[-1] > lengths[0]
-    assert lengths[-1] > 2
+    assert max(lengths) > 2
     assert acceptance_of(result.walks).length == max(lengths)
 
 
@@ -240,15 +238,6 @@ def test_it_ends_when_held_out_acceptance_is_flat() -> None:
     assert not is_flat([2.0, 2.0])
 
 
-def test_every_epoch_has_every_sample_once() -> None:
-    lengths = [5, 50, 7, 9, 30, 3]
-    batches = plan_batches(lengths, job(Path("target"), Path("folder"), steps=None, epochs=2, batch_tokens=20))
-    seen = [index for batch in batches for index in batch]
-
-    assert sorted(seen[:6]) == sorted(seen[6:]) == list(range(6))
-    assert seen[:6] != seen[6:]
-
-
 def test_a_cpu_multiplies_in_bfloat16_only_if_it_has_such_arithmetic() -> None:
     """On x86 oneDNN asks for AVX-512, or for AVX2 that converts to bfloat16."""
     assert compute_dtype(torch.device("cuda")) == torch.bfloat16
@@ -280,6 +269,6 @@ def test_progress_lines_are_json_that_a_log_and_a_file_both_have(
     assert first["tokens_per_second"] > 0
 
 
-def test_no_two_steps_or_processes_share_their_random_numbers() -> None:
-    seeds = [seed_of(seed, step, rank, 4) for seed in (0, 1) for step in range(100) for rank in range(4)]
+def test_no_two_samples_share_their_random_numbers() -> None:
+    seeds = [seed_of(seed, sample) for seed in (0, 1) for sample in range(1000)]
     assert len(set(seeds)) == len(seeds)

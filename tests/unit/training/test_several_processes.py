@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
-from tests.unit.training.heads import job_for, save_target
+from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
+from toolkit.training import checkpoint
 from toolkit.training.__main__ import main
+from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import Machines, environment_of, exit_code, job_machines
+from toolkit.training.loop import Data, Loop
+from toolkit.training.samples import Samples
+from toolkit.training.trainer import learner_of
 
+CPU = torch.device("cpu")
 STEPS = 24
 TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
@@ -95,3 +105,62 @@ def test_machines_are_those_that_sagemaker_lists(tmp_path: Path) -> None:
     config.mkdir(parents=True)
     (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"]}))
     assert job_machines(tmp_path) == (["algo-1", "algo-2"], 1)
+
+
+def in_processes(function: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
+    processes = [multiprocessing.get_context("fork").Process(target=function, args=one) for one in arguments]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * len(arguments)
+
+
+def gradients(rank: int, ranks: int, job: TrainingJob, folder: Path, meeting: Path) -> None:
+    """Those of a step, as one of so many processes, in a file."""
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=ranks)
+    data = Data(Samples(folder / "train"), Samples(folder / "held-out"))
+    head = build_head(job)
+    outcome, _ = Loop(job, head, learner_of(head, job, 64, CPU), data, CPU).learn(1)
+    found = {name: weights.grad for name, weights in head.named_parameters() if weights.grad is not None}
+    torch.save({**found, "loss": outcome.loss, "drafts": outcome.drafts}, f"{meeting}-{rank}")
+
+
+@pytest.mark.parametrize("method", ["p-eagle", "eagle3"])
+def test_two_processes_have_the_gradients_that_one_has(method: str, tmp_path: Path) -> None:
+    """Also of P-EAGLE, which leaves out positions at random; float32 sums differ in their order alone."""
+    write_samples(tmp_path / "train", [40, 6, 9, 30, 12, 21, 7, 15], seed=1)
+    write_samples(tmp_path / "held-out", [10], seed=2)
+    settings = {"method": method, "batch_tokens": 60, "steps": 2, "layers": 1, "depth": 3}
+    job = job_for(save_target(tmp_path / "target"), **settings, checkpoints=str(tmp_path))
+    for ranks in (1, 2):
+        in_processes(gradients, [(rank, ranks, job, tmp_path, tmp_path / f"of-{ranks}") for rank in range(ranks)])
+
+    alone, first, second = (torch.load(tmp_path / name) for name in ("of-1-0", "of-2-0", "of-2-1"))
+    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    torch.testing.assert_close(first, alone, rtol=1e-4, atol=1e-6)
+
+
+def whole_training(rank: int, jobs: list[TrainingJob], folder: Path) -> None:
+    """As one process of several machines, each of which has a folder of its own for checkpoints."""
+    dist.init_process_group("gloo", init_method=f"file://{folder}/met", rank=rank, world_size=len(jobs))
+    data = Data(Samples(folder / "train"), Samples(folder / "held-out"))
+    head = build_head(jobs[rank])
+    result = Loop(jobs[rank], head, learner_of(head, jobs[rank], 64, CPU), data, CPU).run()
+    assert result
+    torch.save(head.state_dict(), folder / f"head-{rank}")
+
+
+def test_machines_end_with_the_best_weights_that_the_first_one_keeps(tmp_path: Path) -> None:
+    write_samples(tmp_path / "train", [20] * 8, seed=1)
+    write_samples(tmp_path / "held-out", [10], seed=2)
+    settings = {"batch_tokens": 60, "steps": 2, "layers": 1, "depth": 3, "learning_rate": 0.01}
+    job = job_for(save_target(tmp_path / "target"), **settings)
+    jobs = [job.model_copy(update={"checkpoints": str(tmp_path / f"of-{rank}")}) for rank in range(2)]
+    in_processes(whole_training, [(rank, jobs, tmp_path) for rank in range(2)])
+
+    best = torch.load(tmp_path / "of-0" / checkpoint.BEST)
+    heads = [torch.load(tmp_path / f"head-{rank}") for rank in range(2)]
+    for head in heads:
+        torch.testing.assert_close({name: head[name] for name in best}, best, rtol=0, atol=0)
+    assert not (tmp_path / "of-1").exists()

@@ -24,9 +24,9 @@ from tests.unit.training.job_process import kept_curve, stopped_amid_training
 from toolkit.errors import UsageError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.training.__main__ import main
+from toolkit.training.batches import plan_batches
 from toolkit.training.extraction import prepare_window, prepared_window, require_exact
 from toolkit.training.job import TrainingJob
-from toolkit.training.loop import plan_batches
 from toolkit.training.samples import (
     HELD_OUT,
     TRAIN,
