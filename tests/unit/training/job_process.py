@@ -9,7 +9,7 @@ from pathlib import Path
 
 from toolkit.training import progress
 
-ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(Path(__file__).parents[3])}
 
 
 def stopped_amid_training(command: Sequence[str]) -> int:
