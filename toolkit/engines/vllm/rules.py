@@ -29,9 +29,9 @@ from toolkit.recipe.schema import EngineSection
 
 # As /proc/cpuinfo calls them.
 _BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_COMPILING = tuple(flag.upper().replace("-", "_") for flag in COMPILING_FLAGS)
 # On a CPU, vLLM 0.32 saves what it compiled ahead of time in a form that it then cannot load ("'function' object has no
 # attribute 'finalize_loading'"), and compiles again: 46 s of CPU instead of 25 for a second start of the tiny pair.
-_COMPILING = tuple(flag.upper().replace("-", "_") for flag in COMPILING_FLAGS)
 _AOT = "VLLM_USE_AOT_COMPILE"
 _BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 # vLLM drafts n-grams with numba, which sets OpenMP's threads to its own: all cores, of which each waits in a busy loop.
