@@ -125,7 +125,7 @@ class Cause:
 
 
 class NotCompiled(PlatformError):
-    """What an endpoint on Trainium starts with was not compiled, or for other settings."""
+    """What an endpoint starts with, on Trainium or warm, was not compiled, or for other settings."""
 
 
 class ContainerFailed(PlatformError):

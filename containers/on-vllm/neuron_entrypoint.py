@@ -6,31 +6,22 @@ error of the runtime. Here both end the container at once, with what to do. Stan
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shutil
 import tempfile
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+from artifacts import ARTIFACTS, KEY, PARTS, RECORD, copy_files, different, json_object, recorded, remove_files
 from entrypoint import Launch, ServeError, become_vllm, exit_code, launch, log, shown_command
 
 DRIVER = "TOOLKIT_NEURON_DRIVER"
 DRIVER_BELOW = "TOOLKIT_NEURON_DRIVER_BELOW"
 AMI = "TOOLKIT_NEURON_AMI"
-ARTIFACTS = "TOOLKIT_ARTIFACTS"
-KEY = "TOOLKIT_ARTIFACTS_KEY"
-PARTS = "TOOLKIT_ARTIFACTS_PARTS"
-RECORD = "artifacts.json"
 COMPILED = "TOOLKIT_COMPILED"
 MARK = "TOOLKIT_MARK_WHEN_HEALTHY"
-LONGEST_RECORD = 1024**2
-LONGEST_SHOWN = 500
 COMPILE = (
     "compile for this recipe, then deploy again. Do one of these, for a baseline with --baseline:\n"
     "  SageMaker: toolkit compile RECIPE\n"
@@ -112,28 +103,9 @@ def prepare(engine: Engine, places: Places) -> Launch:
     return replace(started, env={"NEURON_SKIP_EFA_AFFINITY": "1", **started.env})
 
 
-def recorded(folder: Path) -> dict[str, Any]:
-    """What `compile` wrote of the artifacts there, empty where it has not finished."""
-    try:
-        with (folder / RECORD).open("rb") as stream:
-            record = json.loads(stream.read(LONGEST_RECORD))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) and isinstance(record.get("parts", {}), dict) else {}
-
-
 def local_cache(env: Mapping[str, str]) -> Path:
     """Where an engine's cache is while it runs: VLLM_CACHE_ROOT, else a temporary folder."""
     return Path(env.get("VLLM_CACHE_ROOT") or Path(tempfile.gettempdir(), "neuron-cache"))
-
-
-def copy_files(source: Path, target: Path) -> None:
-    """Contents only: a mounted bucket knows no modes and times."""
-    for file in source.rglob("*"):
-        if file.is_file():
-            copy = target / file.relative_to(source)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
 
 
 def _serve(engine: Engine, places: Places) -> None:
@@ -220,8 +192,8 @@ def _compiled(engine: Engine, env: Mapping[str, str]) -> dict[str, str]:
     if not record:
         raise ServeError(f"no compiled artifacts in {ARTIFACTS}={folder} ({RECORD} is missing or broken): {COMPILE}")
     if record.get("key") != env.get(KEY):
-        different = _different(record.get("parts", {}), json_object(env, PARTS))
-        raise ServeError(f"the artifacts in {folder} were compiled for something else{different}: {COMPILE}")
+        differs = different(record.get("parts", {}), json_object(env, PARTS))
+        raise ServeError(f"the artifacts in {folder} were compiled for something else{differs}: {COMPILE}")
     if not place.is_dir() or not any(place.iterdir()):
         raise ServeError(f"the artifacts in {folder} have no {engine.folder}/, so another engine's: {COMPILE}")
     if engine.local:
@@ -250,30 +222,3 @@ def _compiling_at_start(engine: Engine, env: Mapping[str, str]) -> dict[str, str
         log(f"warning: the engine compiles into {folder} while it starts, which takes minutes to hours")
         remove_files(Path(folder))
     return {engine.variable: folder, MARK: str(mark)}
-
-
-def remove_files(folder: Path) -> None:
-    """Mountpoint for S3 does not let folders of the bucket be removed; such a folder is gone with its last file."""
-    for path in sorted(folder.rglob("*"), reverse=True):
-        if path.is_dir() and not path.is_symlink():
-            with suppress(OSError):
-                path.rmdir()
-        else:
-            path.unlink(missing_ok=True)
-
-
-def json_object(env: Mapping[str, str], name: str) -> dict[str, Any]:
-    """The JSON object in that variable, empty without one. Raises ServeError."""
-    try:
-        value = json.loads(env.get(name) or "{}")
-    except (ValueError, RecursionError):
-        value = None
-    if not isinstance(value, dict):
-        raise ServeError(f"{name} is not a JSON object: {env[name][:LONGEST_SHOWN]!r}")
-    return value
-
-
-def _different(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
-    """The parts that differ, as far as both are known."""
-    names = sorted(name for name in wanted if found.get(name) != wanted[name])
-    return "".join(f"\n  {name}: {found.get(name)!r}, and {wanted[name]!r} is wanted" for name in names)

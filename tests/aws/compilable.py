@@ -1,4 +1,4 @@
-"""A draft model for Trainium2 on the stand-in, with a registry that has its image, and jobs that compile it."""
+"""A recipe that compiles, on the stand-in, with a registry that has its image, and jobs that compile it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ platform: {{name: sagemaker, role: create, instance_types: [ml.trn2.48xlarge]}}
 """
 
 
-def compilable(standin: StandIn, host: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its recipe, in that folder; `host` is the registry. What compiles leaves what the container does."""
+def compilable(
+    standin: StandIn, host: str, folder: Path, monkeypatch: pytest.MonkeyPatch, recipe: str = RECIPE
+) -> Path:
+    """The recipe, in that folder; `host` is the registry. What compiles leaves what the container does."""
     for name, value in {**standin.environment(), "TOOLKIT_POLL_SECONDS": "0.01"}.items():
         monkeypatch.setenv(name, value)
     standin.account.registry.host = host
@@ -32,7 +34,7 @@ def compilable(standin: StandIn, host: str, folder: Path, monkeypatch: pytest.Mo
     with Registry(host) as registry:
         push_base(registry, "base", runs_python=True)
     write_pair(folder, "draft-model")
-    return write_recipe(folder, RECIPE.format(host=host))
+    return write_recipe(folder, recipe.format(host=host))
 
 
 def leave(environment: Mapping[str, str]) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ OF_OS = ("exec", "spawn", "posix_spawn", "fork", "system", "popen")
 NAMED = {
     "containers/on-vllm/entrypoint.py: os.execve",
     "containers/on-vllm/init.py: os.fork",
-    "containers/on-vllm/neuron_compile.py: subprocess",
+    "containers/on-vllm/compiling.py: subprocess",
     "containers/on-vllm/start_with_pth.py: runpy",
     "containers/train/train: subprocess",
     "toolkit/children.py: subprocess",
@@ -34,7 +34,7 @@ NAMED = {
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",
 }
 """Where processes are started, and by what: but for children.py, by what was started with its environment already."""
-OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/neuron_compile.py", "containers/train/train"}
+OWN_PYTHON = {"containers/on-vllm/entrypoint.py", "containers/on-vllm/compiling.py", "containers/train/train"}
 """Programs of images: they import nothing of the toolkit, and say it by a variable."""
 
 

@@ -210,6 +210,11 @@ def speculation(cases: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
     return [_speculation(case["target"], case["speculative_config"]) for case in cases]
 
 
+def config_hash(arguments: Mapping[str, Any]) -> str:
+    """By which vLLM looks up what it has compiled for that configuration."""
+    return AsyncEngineArgs(**arguments).create_engine_config().compute_hash()
+
+
 def draft_lines(ks: Sequence[int]) -> list[str]:
     """What vLLM logs of 0, 1 and K accepted tokens, for each K."""
     return [_draft_line(k) for k in ks]
@@ -279,6 +284,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         why_no_states,
         platform,
         speculation,
+        config_hash,
         draft_lines,
         trainers_answers,
     )

@@ -94,7 +94,7 @@ def compile(
     wait: bool = True,
     progress: Progress | None = None,
 ) -> Plan:
-    """Compile for Trainium, in a training job on the recipe's instance type; returns the plan that was applied.
+    """Compile ahead, in a training job on the recipe's instance type; returns the plan that was applied.
 
     Done already, it does nothing; under way already, it waits for that. `baseline` compiles for its twin without
     speculation too. Raises UsageError for a recipe that does not compile ahead, RecipeError, ApplyError or
@@ -132,7 +132,7 @@ def compilation_of(recipe: Recipe) -> Compilation:
         hint = f"Run: {run}. For a SageMaker endpoint, add: --platform sagemaker"
         raise UsageError(rules.facts.why_not_compiled, hint=hint)
     hint = "Write `platform: {name: sagemaker}`."
-    raise UsageError(f"platform `{rules.name}` cannot compile for Trainium", hint=hint)
+    raise UsageError(f"platform `{rules.name}` compiles nothing beforehand", hint=hint)
 
 
 def _plan(recipe: Recipe, account: Account, platform: Observer | None, baseline: bool) -> Plan:

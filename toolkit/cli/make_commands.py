@@ -153,7 +153,9 @@ def compile_(
     platform: PlatformName = None,
     as_json: Json = False,
 ) -> None:
-    """Compile a recipe for Trainium in a SageMaker training job, before it is deployed. Skips what is compiled already.
+    """Compile in a SageMaker training job before a recipe is deployed. Skips what is compiled already.
+
+    For Trainium, and for GPUs where the recipe has `engine: {warm_start: true}`.
 
     Run it again to wait for a job that is still running.
     """

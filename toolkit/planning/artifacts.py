@@ -1,4 +1,4 @@
-"""What compiled code depends on, and the key of it.
+"""What compiled code depends on, and the key of it: for Trainium, and what vLLM compiles when it first starts on GPUs.
 
 The engine names the parts that its compiled code depends on. Each set of parts has its own prefix in the bucket.
 """
@@ -26,18 +26,23 @@ _DIGEST_CHARACTERS = 12
 
 
 def compiles_ahead(recipe: Recipe) -> bool:
-    """Whether the recipe's engine needs code that was compiled before it starts."""
-    return recipe.engine_rules.compilation is not None and recipe.engine.compile_ahead
+    """Whether the recipe's engine gets code that was compiled before it starts."""
+    return wants_compiled(recipe) and not recipe.platform_rules.facts.keeps_caches
+
+
+def wants_compiled(recipe: Recipe) -> bool:
+    """Whether the recipe's containers are to take what an earlier start has compiled."""
+    made = recipe.engine_rules.artifacts
+    return made is not None and made.wanted(recipe)
 
 
 def require_compiles_ahead(recipe: Recipe) -> None:
-    """Raise UsageError for a recipe that does not need code compiled beforehand."""
-    if recipe.engine_rules.compilation is None:
-        hint = "Only engines for Trainium have."
-        raise UsageError(f"{recipe.engine.name} has nothing to compile beforehand", hint=hint)
-    if not recipe.engine.compile_ahead:
-        hint = "Remove `engine: {compile: at-start}`."
-        raise UsageError(f"{recipe.name} is compiled when its containers start", hint=hint)
+    """Raise UsageError for a recipe whose containers compile by themselves."""
+    made = recipe.engine_rules.artifacts
+    if made is None:
+        raise UsageError(f"{recipe.engine.name} has nothing to compile beforehand", hint="Deploy it as it is.")
+    if not made.wanted(recipe):
+        raise UsageError(f"{recipe.name} is compiled when its containers start", hint=made.how_to_want)
 
 
 def parts(recipe: Recipe) -> dict[str, str]:
@@ -46,11 +51,11 @@ def parts(recipe: Recipe) -> dict[str, str]:
     `recipe` is a completed one: without revisions, a moved branch of the hub is not noticed. Nor is a base image whose
     tag has moved; one that is named by digest cannot. Raises UsageError for a Dockerfile that cannot be read.
     """
-    compilation = recipe.engine_rules.compilation
-    if compilation is None:
+    made = recipe.engine_rules.artifacts
+    if made is None:
         return {}
     image, drafter = _image(recipe.container or ContainerSection()), recipe.drafter
-    compiled = compilation.parts(recipe, image, _identity(recipe.target), _identity(drafter) if drafter else "")
+    compiled = made.parts(recipe, image, _identity(recipe.target), _identity(drafter) if drafter else "")
     return {
         name: part if isinstance(part, str) else digest(part)[:_DIGEST_CHARACTERS] for name, part in compiled.items()
     }
@@ -69,10 +74,13 @@ def prefix(artifacts_key: str) -> str:
 def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict[str, str]:
     """Environment variables that tell the container where its artifacts are. None for a recipe that compiles at start.
 
-    The list of parts, by which the container explains differences, is left out if it is longer than `longest`.
+    Only the key where its platform keeps them anyway. The list of parts, by which the container explains differences,
+    is left out if it is longer than `longest`.
     """
-    if not compiles_ahead(recipe):
+    if not wants_compiled(recipe):
         return {}
+    if not compiles_ahead(recipe):
+        return {KEY: key(recipe)}
     named_parts = parts(recipe)
     text = json.dumps(named_parts, separators=(",", ":"))
     known = {PARTS: text} if len(text) <= longest else {}
@@ -81,8 +89,8 @@ def variables(recipe: Recipe, folder: str, longest: int = LONGEST_VALUE) -> dict
 
 def expected_seconds(recipe: Recipe) -> int:
     """Expected seconds of compiling, estimated from the size of the weights; 0 if unknown."""
-    compilation = recipe.engine_rules.compilation
-    return compilation.seconds(recipe) if compilation else 0
+    made = recipe.engine_rules.artifacts
+    return made.seconds(recipe) if made else 0
 
 
 def _image(section: ContainerSection) -> str:

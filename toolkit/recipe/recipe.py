@@ -307,17 +307,30 @@ class Metrics(Protocol):
         """CloudWatch's pattern of its log line on speculation, with the fields `accepted` and `drafted`."""
 
 
-class Compilation(Protocol):
-    """Of an engine that compiles for its accelerators, ahead of its start or at it."""
+class Artifacts(Protocol):
+    """Of an engine that can be given what an earlier start has compiled."""
 
-    def published(self, method: str) -> Published | None:
-        """Settings to begin from; None where none were published."""
+    how_to_want: str
+    """The edit for a recipe that does not ask for that."""
+
+    how_to_do_without: str
+    """The edit for one that does, as the end of a sentence."""
+
+    def wanted(self, recipe: Recipe) -> bool:
+        """Whether the recipe asks for that."""
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """All that the compiled code depends on; `image`, `target` and `drafter` tell those apart."""
 
     def seconds(self, recipe: Recipe) -> int:
         """How long compiling is thought to take; 0 where that is not known."""
+
+
+class Compilation(Artifacts, Protocol):
+    """Of an engine that compiles whole models for its accelerators, ahead of its start or at it."""
+
+    def published(self, method: str) -> Published | None:
+        """Settings to begin from; None where none were published."""
 
     def disk_bytes(self, recipe: Recipe, fetched: int, *, ahead: bool) -> int:
         """What a container writes to its disk besides the `fetched` weights, when it compiles ahead or else serves."""
@@ -343,6 +356,7 @@ class EngineParts(Protocol):
     """Sizes models on its hardware: a `sizing.fit.MemoryModel`, which names what stands above this room."""
 
     metrics: Metrics | None = None
+    artifacts: Artifacts | None = None
     compilation: Compilation | None = None
     hardware: HardwareRules | None = None
     cpu: CpuBuild | None = None
@@ -432,8 +446,9 @@ class PlatformFacts:
         longest_variable: characters that the value of an environment variable may have; longer flags go by file. None:
             any number.
         price_option: with it, `toolkit catalog update` reads this platform's prices too; empty if it needs none.
-        compile_command: the command that compiles RECIPE for Trainium ahead of its endpoint.
+        compile_command: the command that compiles RECIPE ahead of its endpoint.
         why_not_compiled: why `toolkit compile` does not work, where `compile_command` is another one.
+        keeps_caches: what engines find out when they first start outlives their containers.
         builds: whether an image is built for the recipe. None: images run as they are.
         price_per_hour: US dollars per hour of the recipe's endpoint with its initial instances; None if unknown.
         training_disk: the disk on which a training job keeps hidden states.
@@ -448,6 +463,7 @@ class PlatformFacts:
     price_option: str = ""
     compile_command: str = "toolkit compile RECIPE"
     why_not_compiled: str = ""
+    keeps_caches: bool = False
     builds: Callable[[Recipe], bool] | None = None
     price_per_hour: Callable[[Recipe], float | None] | None = None
     training_disk: Callable[[Recipe], Disk] | None = None

@@ -54,7 +54,7 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {shared!r})
-from neuron_compile import compile_artifacts
+from neuron_compile import compile_for
 from neuron_entrypoint import {engine}, Places, serve
 host = Path({host!r})
 places = Places(host / "version", host / "dev", host / "infiniband", host / "status")
@@ -148,7 +148,7 @@ class Machine:
     def start(
         self, function: str, engine: Engine, env: Mapping[str, str], before: Sequence[str] = ()
     ) -> subprocess.Popen[str]:
-        """Start `serve` or `compile_artifacts` of that engine."""
+        """Start `serve` or `compile_for` of that engine."""
         text = _PROGRAM.format(shared=str(SHARED), host=str(self.host), engine=engine.constant, function=function)
         return subprocess.Popen(
             [*before, sys.executable, "-c", text],

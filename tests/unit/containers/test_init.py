@@ -55,7 +55,7 @@ def start(request: pytest.FixtureRequest, machine: Machine) -> Start:
             )
         engine: Engine = NXD_INFERENCE if request.param == "compile NxD" else VLLM_NEURON
         variables = ARTIFACT_VARIABLES | {"TOOLKIT_ARTIFACTS": str(machine.artifacts)}
-        return machine.start("compile_artifacts", engine, variables, before=ALONE)
+        return machine.start("compile_for", engine, variables, before=ALONE)
 
     return run
 

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from compiling import failure_text, wait_until_healthy
 from entrypoint import ServeError
-from neuron_compile import failure_text, wait_until_healthy
 from neuron_machine import ARTIFACT_VARIABLES, KEY, NXD_INFERENCE, PARTS, VLLM_NEURON, Engine, Machine, said
 
 
 def compiled(machine: Machine, engine: Engine, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     variables = ARTIFACT_VARIABLES | {"TOOLKIT_ARTIFACTS": str(machine.artifacts)}
-    return machine.run("compile_artifacts", engine, variables | (env or {}))
+    return machine.run("compile_for", engine, variables | (env or {}))
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -159,7 +159,7 @@ def test_sigterm_ends_the_engine_and_records_nothing(machine: Machine, engine: E
         "TOOLKIT_ARTIFACTS": str(machine.artifacts),
         "STAND_IN_REASONS": json.dumps(["the first generation has not finished"] * 1000),
     }
-    with machine.start("compile_artifacts", engine, env) as process:
+    with machine.start("compile_for", engine, env) as process:
         assert process.stdout is not None
         child = json.loads(process.stdout.readline())["pid"]
         process.terminate()

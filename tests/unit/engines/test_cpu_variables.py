@@ -36,6 +36,10 @@ def test_a_cpu_with_bfloat16_and_much_memory() -> None:
     assert (found["SM_VLLM_DTYPE"], found["SM_VLLM_KV_CACHE_MEMORY_BYTES"]) == ("bfloat16", str(8 * GIB))
 
 
+def test_vllm_that_compiles_keeps_it_in_the_form_that_it_can_load() -> None:
+    assert VllmOnCpu().variables({"SM_VLLM_NO_ENFORCE_EAGER"}, GIB, (), cores=8)["VLLM_USE_AOT_COMPILE"] == "0"
+
+
 @pytest.mark.parametrize(
     ("given", "not_set"),
     [

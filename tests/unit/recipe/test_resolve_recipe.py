@@ -40,6 +40,7 @@ def test_five_lines_suffice(tmp_path: Path) -> None:
             "max_model_len": None,
             "max_num_seqs": 128,
             "max_num_batched_tokens": 32768,
+            "warm_start": False,
             "compile": "ahead",
             "args": {},
             "env": {},

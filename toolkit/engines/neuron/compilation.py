@@ -10,50 +10,37 @@ from __future__ import annotations
 from math import ceil
 from typing import Any
 
-from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, family, grouped_cores
+from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, grouped_cores
 from toolkit.engines.neuron.generations import facts, generation_of
+from toolkit.engines.vllm.artifacts import settings_parts
 from toolkit.recipe.recipe import Compilation, Recipe
 from toolkit.recipe.rules import Published
 
-# Flags that are parts themselves, and flags with paths or names of the models.
-_NO_SETTINGS = (
-    "max-model-len",
-    "max-num-seqs",
-    "model",
-    "revision",
-    "served-model-name",
-    "tensor-parallel-size",
-    "tokenizer-revision",
-)
-_NO_SPECULATIVE_SETTINGS = ("model", "num_speculative_tokens", "revision")
 # Both models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
 _FLOAT32_COPY = 2
 
 
 class NeuronCompilation(Compilation):
+    how_to_want = "Remove `engine: {compile: at-start}`."
+    how_to_do_without = (
+        "write `engine: {compile: at-start}`: then the container compiles when it starts, for which SageMaker allows "
+        "60 min at most."
+    )
+
+    def wanted(self, recipe: Recipe) -> bool:
+        return recipe.engine.compile_ahead
+
     def published(self, method: str) -> Published | None:
         return facts().published.get(method)
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """Of the recipe's first instance type."""
-        engine, speculation, generation = recipe.engine, recipe.speculation, generation_of(recipe.engine)
-        parts: dict[str, Any] = {
-            "engine": engine.name,
-            "version": engine.version,
+        generation = generation_of(recipe.engine)
+        return {
+            **settings_parts(recipe, image, target, drafter, LOGICAL_CORES_VARIABLES),
             "sdk": generation.sdk if generation else "unknown",
-            "image": image,
-            "instance_family": family(recipe.platform.types[0]),
-            "logical_cores": grouped_cores(engine.env) or "default",
-            "tensor_parallel": str(engine.args.get("tensor-parallel-size", 1)),
-            "max_num_seqs": str(engine.max_num_seqs),
-            "max_model_len": str(engine.max_model_len or "the target's"),
-            "method": recipe.method,
-            "target": target,
+            "logical_cores": grouped_cores(recipe.engine.env) or "default",
         }
-        if speculation:
-            parts["drafter"] = drafter
-            parts["num_speculative_tokens"] = str(speculation.num_speculative_tokens)
-        return {**parts, "settings": _settings(recipe)}
 
     def seconds(self, recipe: Recipe) -> int:
         """Estimated from the size of the weights."""
@@ -68,15 +55,3 @@ class NeuronCompilation(Compilation):
         if recipe.engine.name != "nxd-inference" or (recipe.engine.compile_ahead and not ahead):
             return 0
         return _FLOAT32_COPY * fetched + (0 if recipe.engine.compile_ahead else recipe.weight_bytes or 0)
-
-
-def _settings(recipe: Recipe) -> dict[str, Any]:
-    """All other flags and environment variables of the engine."""
-    flags = {flag: value for flag, value in recipe.flags.items() if flag not in _NO_SETTINGS}
-    if "speculative-config" in flags:
-        config: dict[str, Any] = flags["speculative-config"]
-        flags["speculative-config"] = {
-            name: value for name, value in config.items() if name not in _NO_SPECULATIVE_SETTINGS
-        }
-    env = {name: value for name, value in recipe.engine.env.items() if name not in LOGICAL_CORES_VARIABLES}
-    return {"flags": flags, "env": env}

@@ -64,7 +64,7 @@ class Neuron(OnVllm):
     sections = SECTIONS
     memory = NeuronMemory()
     metrics = NeuronMetrics()
-    compilation = NeuronCompilation()
+    artifacts = compilation = NeuronCompilation()
     hardware = NeuronHardware()
     causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), *OnVllm.causes)
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
 from toolkit.engines.vllm.facts import flag_known, flag_removed, flags, short_for, subtracts_draft_slots
-from toolkit.engines.vllm.flags import draft_slots
+from toolkit.engines.vllm.flags import COMPILING_FLAGS, draft_slots
 from toolkit.engines.vllm.hidden_states import STATES_SINCE
+from toolkit.engines.vllm.keys import VllmEngine
 from toolkit.engines.vllm.setting_checks import check_combinations, check_settings, check_speculation
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
@@ -29,12 +30,29 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from check_speculation(recipe)
     yield from check_settings(recipe)
     yield from check_combinations(recipe)
+    yield from _warm_start(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
     if subtracts_draft_slots(recipe.engine.version):
         yield from _subtracted_budget(recipe, recipe.engine.max_num_batched_tokens)
     else:
         yield from _token_budget(recipe, recipe.engine.max_num_batched_tokens)
+
+
+def _warm_start(recipe: Recipe) -> Iterator[Finding]:
+    args, path = recipe.engine.args, "engine.warm_start"
+    if not VllmEngine.of(recipe.engine).warm_start:
+        return
+    if recipe.target.kind == "jumpstart":
+        message = "JumpStart's own container starts vLLM, and takes nothing of an earlier start"
+        yield Finding("engine.warm-start", message, path, hint="Remove it, or serve the model from the hub or from S3.")
+        return
+    compiles_by_default = recipe.platform_rules.facts.has_instance_types
+    if args.get("enforce-eager") is True or not (compiles_by_default or args.keys() & {*COMPILING_FLAGS}):
+        why = "`enforce-eager`" if "enforce-eager" in args else "this machine's default"
+        message = f"with {why} vLLM compiles no model, so that there is nearly nothing to keep"
+        hint = "Remove it, or let vLLM compile: `args: {no-enforce-eager: true}`, without `enforce-eager`."
+        yield Finding("engine.warm-start", message, path, hint=hint, severity="warning")
 
 
 def _version(recipe: Recipe) -> Iterator[Finding]:

@@ -28,6 +28,10 @@ OWN_FLAGS: Mapping[str, str] = lookup.read("engines/vllm.json")["own_flags"]
 """Flags that the toolkit sets itself, and the recipe key to use instead."""
 
 
+COMPILING_FLAGS = ("no-enforce-eager", "compilation-config", "optimization-level")
+"""Where a recipe has one of these, vLLM on this machine's CPU compiles too."""
+
+
 def limits(recipe: Recipe) -> dict[str, Any]:
     """Flags common to all engines with vLLM's command line: the model's name and path, and the limits."""
     engine = recipe.engine

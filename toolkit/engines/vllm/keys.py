@@ -18,6 +18,16 @@ BackendName = Annotated[StrictStr, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$"
 BatchSizeRange = tuple[PositiveInt, PositiveInt, Annotated[StrictInt, Field(ge=0)]]
 
 
+class VllmEngine(EngineSection):
+    """vLLM on GPUs, or on this machine."""
+
+    warm_start: StrictBool = Field(
+        False,
+        description="vLLM starts with what an earlier start compiled and tuned: `toolkit compile` makes that on "
+        "SageMaker, in a container of the toolkit's; this machine keeps it from the first start on",
+    )
+
+
 class VllmSpeculation(SpeculationSection):
     """How vLLM drafts."""
 
@@ -92,4 +102,4 @@ class VllmSpeculation(SpeculationSection):
         return self
 
 
-SECTIONS: Sections = {"engine": EngineSection, "speculation": VllmSpeculation}
+SECTIONS: Sections = {"engine": VllmEngine, "speculation": VllmSpeculation}

@@ -8,10 +8,11 @@ from typing import Any
 
 from toolkit.catalog.lookup import FOLDER, Instance, older, read
 from toolkit.engines.vllm import fork_plugin
+from toolkit.engines.vllm.artifacts import VllmArtifacts
 from toolkit.engines.vllm.budget import kv_cache_bytes, reserved_bytes
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.facts import facts
-from toolkit.engines.vllm.flags import OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
+from toolkit.engines.vllm.flags import COMPILING_FLAGS, OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.keys import SECTIONS
 from toolkit.engines.vllm.memory import VllmMemory, runs_on
@@ -28,6 +29,10 @@ from toolkit.recipe.schema import EngineSection
 
 # As /proc/cpuinfo calls them.
 _BFLOAT16_FEATURES = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
+_COMPILING = tuple(flag.upper().replace("-", "_") for flag in COMPILING_FLAGS)
+# On a CPU, vLLM 0.32 saves what it compiled ahead of time in a form that it then cannot load ("'function' object has no
+# attribute 'finalize_loading'"), and compiles again: 46 s of CPU instead of 25 for a second start of the tiny pair.
+_AOT = "VLLM_USE_AOT_COMPILE"
 _BINDING, _THREADS = "VLLM_CPU_OMP_THREADS_BIND", "OMP_NUM_THREADS"
 # vLLM drafts n-grams with numba, which sets OpenMP's threads to its own: all cores, of which each waits in a busy loop.
 _NUMBA_THREADS = "NUMBA_NUM_THREADS"
@@ -73,13 +78,15 @@ class VllmOnCpu(CpuBuild):
         wanted = (
             ("KV_CACHE_MEMORY_BYTES", str(kv_cache_bytes(free_bytes)), ("GPU_MEMORY_UTILIZATION", "KV_CACHE_MEMORY")),
             ("DTYPE", dtype, ()),
-            ("ENFORCE_EAGER", "true", ("NO_ENFORCE_EAGER", "COMPILATION_CONFIG", "OPTIMIZATION_LEVEL")),
+            ("ENFORCE_EAGER", "true", _COMPILING),
         )
         flags = {
             f"{PREFIX}{flag}": value
             for flag, value, others in wanted
             if not any(f"{PREFIX}{name}" in given for name in (flag, *others))
         }
+        if any(f"{PREFIX}{name}" in given for name in _COMPILING):
+            flags[_AOT] = "0"
         count = str(max(1, cores - 1))
         threads = {_BINDING: "nobind", _THREADS: count, _NUMBA_THREADS: count, fork_plugin.VARIABLE: "1"}
         return flags if self.binds_threads(given) else {**flags, **threads}
@@ -116,6 +123,7 @@ class Vllm(OnVllm):
 
     memory = VllmMemory()
     metrics = VllmMetrics()
+    artifacts = VllmArtifacts()
     cpu = VllmOnCpu()
     cache_salt = "cache_salt"
     gpt_oss_method_since = "0.20.0"  # `gpt_oss_mxfp4`

@@ -67,6 +67,9 @@ def _training_disk(recipe: Recipe) -> Disk:
 _FACTS = PlatformFacts(
     gated_models="set `weights: s3`: the toolkit stages it with your own hub token",
     has_settings_by_type=True,
+    compile_command="toolkit deploy RECIPE",
+    why_not_compiled="`toolkit compile` has nothing to do here: this machine keeps what an engine's first start makes",
+    keeps_caches=True,
     builds=_builds,
     price_per_hour=_price_per_hour,
     training_disk=_training_disk,

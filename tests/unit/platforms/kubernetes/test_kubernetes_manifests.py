@@ -262,7 +262,7 @@ def test_only_the_job_may_write_what_is_compiled(trn2: Recipe) -> None:
 
 def test_what_compiles_has_time_to_end_its_engine(trn2: Recipe) -> None:
     (job,) = parts([ahead(trn2)])["compile"]
-    ends = re.search(r"^END_SECONDS = (\d+)", (containers_dir() / "on-vllm/neuron_compile.py").read_text(), re.M)
+    ends = re.search(r"^END_SECONDS = (\d+)", (containers_dir() / "on-vllm/compiling.py").read_text(), re.M)
     assert ends
     assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > int(ends[1])
 

@@ -11,6 +11,7 @@ from toolkit.catalog.trainium import UNSIZED, family
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.findings import Finding
+from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import devices
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
@@ -153,6 +154,9 @@ def _may_be_gated(source: ModelSource) -> bool:
 def _artifacts(recipe: Recipe) -> Iterator[Finding]:
     settings = cluster(recipe)
     if recipe.engine_rules.compilation is None:
+        if wants_compiled(recipe):
+            message = "a cluster's pods take nothing of an earlier start yet; one that is started again in its pod does"
+            yield Finding("kubernetes.warm-start", message, "engine.warm_start", hint="Remove it.")
         for key in _OF_TRAINIUM:
             if getattr(settings, key):
                 message = f"`{key}` is for Trainium, and has no effect with engine `{recipe.engine.name}`"

@@ -36,7 +36,7 @@ _PULL_SECONDS = 1800
 # The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
 # serve_middleware.py drains, and the engine ends its processes.
 _PRE_STOP_SECONDS, _END_SECONDS = 10, 35
-# What compiles ends the engine that it has started (neuron_compile.py, END_SECONDS).
+# What compiles ends the engine that it has started (compiling.py, END_SECONDS).
 _COMPILE_GRACE_SECONDS = 70
 # A slow stream: a guess, as a longer drain costs only time. The cluster autoscaler kills what has not ended after 600 s
 # (its --max-graceful-termination-sec), from the first of the three steps to the last.

@@ -15,6 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from toolkit.engines.arguments import LONGEST_VALUE
+from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.sagemaker.keys import SECTIONS
 from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
@@ -29,8 +30,9 @@ __all__ = ["RULES"]
 
 
 def _builds(recipe: Recipe) -> bool:
-    """Also for every engine that compiles: its public image does not start here without the toolkit's entrypoint."""
-    return recipe.engine_rules.compilation is not None or recipe.container is not None
+    """Also where the public image does not do without the toolkit's programs: on Trainium, and for warm starts."""
+    compiles = recipe.engine_rules.compilation is not None or wants_compiled(recipe)
+    return compiles or recipe.container is not None
 
 
 def _training_disk(recipe: Recipe) -> Disk:

@@ -1,4 +1,4 @@
-"""Compiling for Trainium before deployment: its job, its notes in plans, and the error if it was not done.
+"""Compiling before deployment, for Trainium or for warm starts: its job, its notes, and the error if it was not done.
 
 SageMaker allows a container an hour to start, and compiling may take longer. Of its jobs, only training jobs run on
 Trainium. A job runs the recipe's image with the recipe's environment on the same instance type. Unverified: nothing
@@ -19,6 +19,7 @@ from toolkit.engines.arguments import (
     fetched_by_container,
     variable,
 )
+from toolkit.engines.registry import engine_rules
 from toolkit.errors import NotCompiled, UsageError
 from toolkit.planning import artifacts
 from toolkit.planning.kinds import in_order
@@ -33,11 +34,11 @@ from toolkit.platforms.sagemaker.kinds.image import image_uri, images, repositor
 from toolkit.platforms.sagemaker.kinds.model import network
 from toolkit.platforms.sagemaker.kinds.role import job_role, role_arn
 from toolkit.platforms.sagemaker.kinds.training_job import needed
+from toolkit.platforms.sagemaker.rules import price
 from toolkit.platforms.sagemaker.rules.model_data import COMPILED_CHANNEL, ModelData, model_data, settings_data
 from toolkit.platforms.sagemaker.rules.names import bucket_name, compiler, tags
 from toolkit.recipe.recipe import Recipe
 
-AT_START = "then the container compiles when it starts, for which SageMaker allows 60 min at most."
 # botocore 1.44.5, service model of SageMaker: TrainingEnvironmentValue.
 LONGEST_VALUE = 512
 # The manifests of AWS's samples allow an engine 4 h 45 min to compile and start.
@@ -70,16 +71,23 @@ def compile_resources(recipes: Sequence[Recipe], account: Account) -> tuple[Reso
 def notes(recipe: Recipe) -> Iterator[str]:
     """Notes on compiling for the plan of an endpoint."""
     takes = f"which takes {_takes(recipe)}"
+    command = f"`toolkit compile {recipe.path}`"
     if artifacts.compiles_ahead(recipe):
         twin = "; add `--baseline` to compile for the baseline too" if recipe.speculation else ""
-        yield f"Its containers need compiled code to start: `toolkit compile {recipe.path}` creates it, {takes}{twin}"
+        if recipe.engine_rules.compilation:
+            yield f"Its containers need compiled code to start: {command} creates it, {takes}{twin}"
+        else:
+            yield (
+                f"Its containers start with what {command} compiles before, in a job that takes as long as a start of "
+                f"the endpoint{twin}. {_job_price(recipe)}"
+            )
     elif recipe.engine_rules.compilation:
         yield f"Every container compiles when it starts, {takes}; SageMaker allows 60 min at most"
 
 
 def job_notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan of `toolkit compile`."""
-    yield f"Price of the training instance unknown ({recipe.platform.types[0]}); it is billed by the second"
+    yield _job_price(recipe)
     if aws(recipe).capacity_reservation:
         yield "The job does not use platform.capacity_reservation, which is for endpoints"
     longest = f"{LONGEST_SECONDS // 3600} h"
@@ -97,8 +105,22 @@ def require_compiled(plan: Plan) -> None:
     twin = " --baseline" if len(plan.endpoints) > 1 else ""
     raise NotCompiled(
         f"compiled code is missing: {what}",
-        hint=f"Run: toolkit compile {plan.recipe}{twin}{takes}. Or write `engine: {{compile: at-start}}`: {AT_START}",
+        hint=f"Run: toolkit compile {plan.recipe}{twin}{takes}. Or {_without(lacking[0].request['Parts']['engine'])}",
     )
+
+
+def _without(engine: str) -> str:
+    made = engine_rules(engine).artifacts
+    return made.how_to_do_without if made else ""
+
+
+def _job_price(recipe: Recipe) -> str:
+    """AWS asks the price of hosting for training too."""
+    first = recipe.platform.types[0]
+    hourly = recipe.discounted(price.price_of(first, recipe.region))
+    if hourly is None:
+        return f"Price of the training instance unknown ({first}); it is billed by the second"
+    return f"The job's {first} costs {hourly:.2f} $/h, as for hosting, and is billed by the second"
 
 
 def _takes(recipe: Recipe) -> str:
