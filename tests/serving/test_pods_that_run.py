@@ -150,7 +150,7 @@ def test_an_update_cuts_none_of_eight_open_streams(served: Recipe, node: Node) -
         finally:
             over.set()
         answers = [answer for caller in callers for answer in caller.result()]
-    (drained,) = [line for line in node.lines(old) if line.startswith("serve: SIGTERM")]
-    assert drained == f"serve: SIGTERM: {STREAMS} open requests get up to 500 s to finish"
     assert {answer[-1] for answer in answers} == {"[DONE]"}
     assert len(answers) > STREAMS
+    (drained,) = [line for line in node.lines(old) if line.startswith("serve: SIGTERM")]
+    assert drained == f"serve: SIGTERM: {STREAMS} open requests get up to 500 s to finish"
