@@ -1,7 +1,7 @@
 """Stands for vLLM's server inside a test image: says what it was started as, and ends on SIGTERM with 0.
 
 A request that says `wait` is answered when the process gets SIGUSR1, one with `import` says where that module lies.
-With DIES in its environment it dies at once.
+With DIES in its environment it dies at once, with PING its health check has that status.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ TOLD = threading.Event()
 
 class Answers(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        self._answer({})
+        self._answer({}, int(os.environ.get("PING", "200")))
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -37,9 +37,9 @@ class Answers(BaseHTTPRequestHandler):
             said["imported"] = importlib.import_module(asked["import"]).__file__
         self._answer({**said, "files": files, "mounted": mounted})
 
-    def _answer(self, document: object) -> None:
+    def _answer(self, document: object, status: int = 200) -> None:
         body = json.dumps(document).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from container import why_not
 from fakes import FakeClock
+from node import Node
 from real_server import ASSETS, real_server, write_kubeconfig
 from rendering import Kubectl
 from standin_cluster import StandInCluster
@@ -21,6 +23,7 @@ from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.session import SESSION
 
 NAMESPACE = "ml"
+STANDIN_VLLM = Path(__file__).parents[1] / "images" / "standin_vllm.py"
 
 
 @pytest.fixture
@@ -65,6 +68,23 @@ def kubectl(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 @pytest.fixture
 def namespace() -> str:
     return f"rendered-{os.urandom(4).hex()}"
+
+
+@pytest.fixture
+def node(
+    request: pytest.FixtureRequest, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Node]:
+    """Runs the pods of the namespace on the genuine server; vLLM is its stand-in. Buckets are in `tmp_path`."""
+    if not ASSETS or why_not():
+        pytest.skip(why_not() or "NOT TESTED: KUBEBUILDER_ASSETS names no kube-apiserver")
+    write_kubeconfig(request.getfixturevalue("_real"), tmp_path, monkeypatch)
+    python_path = tmp_path / "python-path"
+    for package in ("vllm", "vllm/entrypoints", "vllm/entrypoints/openai"):
+        (python_path / package).mkdir(parents=True)
+        (python_path / package / "__init__.py").touch()
+    shutil.copy(STANDIN_VLLM, python_path / "vllm/entrypoints/openai/api_server.py")
+    with Node(SESSION.open(f"/{namespace}").cluster, tmp_path / "buckets", 20.0, python_path) as node:
+        yield node
 
 
 @pytest.fixture(params=["stand-in", "kube-apiserver"])

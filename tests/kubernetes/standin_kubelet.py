@@ -83,9 +83,9 @@ def exited(code: int, *lines: str, name: str = CONTAINER) -> Step:
     return Step({"phase": phase, "containerStatuses": [container(state, name=name)]}, (), lines)
 
 
-def probe_killed(message: str) -> Step:
+def probe_killed(message: str, code: int = 137) -> Step:
     events = [("Unhealthy", f"Startup probe failed: {message}"), ("Killing", "Container engine failed startup probe")]
-    return Step(crashed(137).status, events)
+    return Step(crashed(code).status, events)
 
 
 HEALTHY = (scheduled(), started("INFO non-default args: {}"), ready("INFO Application startup complete."))

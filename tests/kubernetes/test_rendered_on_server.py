@@ -12,14 +12,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
-from rendering import RECIPES, Kubectl, rendered
+from container import NETWORK
+from node import Node
+from rendering import RECIPES, Kubectl, recipe_file, rendered
 
+import toolkit
 from toolkit.cli.main import run
+from toolkit.platforms.kubernetes.pods import is_ready
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE
-from toolkit.platforms.kubernetes.rules.rollback import references
+from toolkit.platforms.kubernetes.rules.storage import bucket_folders
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 120.0
 HOWTO = Path(__file__).parents[2] / "docs/howto/kubernetes.md"
 
 
@@ -155,34 +160,42 @@ def pruned(kubectl: Kubectl, namespace: str, name: str, wanted: list[Mapping[str
     return gone
 
 
-def test_a_rollback_after_a_prune_finds_all_that_it_needs(kubectl: Kubectl, namespace: str, tmp_path: Path) -> None:
-    old = rendered(tmp_path, "chat", namespace, weights_bucket="first-bucket", pod={"annotations": {"version": "1"}})
+def version(namespace: str, folder: Path, number: str) -> Path:
+    """The rendered folder of a version of `chat` whose models have a bucket of their own."""
+    settings: dict[str, Any] = {"weights_bucket": f"bucket-{number}", "pod": {"annotations": {"version": number}}}
+    recipe = toolkit.load(recipe_file(folder, "chat", namespace, **settings))
+    for found in bucket_folders(recipe).values():
+        model = folder / "buckets" / found.bucket / found.prefix
+        model.mkdir(parents=True)
+        (model / "config.json").write_text("{}")
+    return rendered(folder, "chat", namespace, **settings)
+
+
+@pytest.mark.allow_hosts(["127.0.0.1", NETWORK])
+def test_a_rollback_after_a_prune_starts_the_version_before(
+    kubectl: Kubectl, node: Node, namespace: str, tmp_path: Path
+) -> None:
+    old = version(namespace, tmp_path, "1")
     apply(kubectl, old / "namespace")
+    kubectl("create", "secret", "generic", "hub", "-n", namespace, "--from-literal=token=hf_token")
     apply(kubectl, old)
     kubectl("create", "service", "clusterip", "chat-extra", "-n", namespace, "--tcp=80")
     kubectl("label", "service", "chat-extra", "-n", namespace, "app.kubernetes.io/instance=chat", "--overwrite")
-    _wait_for_revision(kubectl, namespace, "1")
-    new = rendered(tmp_path, "chat", namespace, weights_bucket="second-bucket")
+    wait_served(node, "1")
+    new = version(namespace, tmp_path, "2")
     apply(kubectl, new)
-    _wait_for_revision(kubectl, namespace, "2")
+    wait_served(node, "2")
     assert pruned(kubectl, namespace, "chat", documents(new)) == ["chat-extra"]
 
     kubectl("rollout", "undo", "deployment/chat", "-n", namespace)
-    (spec,) = [
-        item["spec"]["template"]
-        for item in json.loads(kubectl("get", "deployment", "-n", namespace, "-o", "json"))["items"]
-    ]
-    assert spec["metadata"]["annotations"]["version"] == "1"
-    needed = [(kind, name) for kind, name in references(spec["spec"]) if kind != "Weights"]
-    assert len(needed) == 5
-    for kind, name in needed:
-        assert kubectl("get", kind, "-n", namespace, name, "-o", "name")
+    wait_served(node, "1")
 
 
-def _wait_for_revision(kubectl: Kubectl, namespace: str, revision: str) -> None:
-    """Until the controller has written the version down."""
+def wait_served(node: Node, number: str) -> None:
+    """Until pods of that version alone are there, and ready."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    place = "jsonpath={.metadata.annotations.deployment\\.kubernetes\\.io/revision}"
-    while kubectl("get", "deployment", "chat", "-n", namespace, "-o", place) != revision:
-        assert time.monotonic() < deadline, f"revision {revision} does not come"
+    while [(item["metadata"]["annotations"]["version"], is_ready(item)) for item in [*node.pods.values()]] != [
+        (number, True)
+    ]:
+        assert time.monotonic() < deadline, f"version {number} does not come"
         time.sleep(0.05)

@@ -122,6 +122,8 @@ def test_why_no_node_takes_it_is_told_while_it_waits(standin: StandInCluster, pl
         ([waits("CreateContainerConfigError", 'secret "hub" not found')], "container-config", 'secret "hub" not found'),
         ([waits("CreateContainerConfigError", "couldn't find key token")], "container-config", "couldn't find key"),
         ([scheduled(), started(), probe_killed("statuscode: 503")], "startup-probe", "statuscode: 503"),
+        # One that drains ends by itself.
+        ([scheduled(), started(), probe_killed("statuscode: 503", code=0)], "startup-probe", "statuscode: 503"),
         (
             [scheduled(), started(), crashed(137, reason="OOMKilled", restarts=1)],
             "memory-limit",

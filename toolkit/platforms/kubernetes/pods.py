@@ -100,7 +100,7 @@ def _of_container(container: Document, events: Sequence[Document]) -> Trouble | 
         return Trouble(f"{reason}: container {container['name']}: {message}", certain)
     if ended.get("reason") == "OOMKilled":
         return Trouble(f"OOMKilled: container {container['name']} used up its memory limit", restarts > 0)
-    if ended.get("exitCode") and (probe := _failed_probe(events)):
+    if ended and (probe := _failed_probe(events)):  # an engine that drains ends with 0
         return Trouble(f"Unhealthy: {probe}", certain=True)
     if ended.get("exitCode"):
         times = f", started {restarts + 1} times" if restarts else ""
