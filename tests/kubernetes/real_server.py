@@ -90,7 +90,7 @@ def _program(folder: Path, name: str, *arguments: str) -> Iterator[None]:
     try:
         yield
     finally:
-        process.terminate()
+        process.kill()  # nothing of it is kept, and an API server whose etcd is gone does not heed SIGTERM
         process.wait()
 
 
