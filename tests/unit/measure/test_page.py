@@ -6,13 +6,14 @@ import re
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from reports import example, verdict, what_if_example, with_verdicts
 
 from toolkit.errors import UsageError
 from toolkit.measure.figures import figures
-from toolkit.measure.page import page_html
+from toolkit.measure.page import page_html, require_free
 from toolkit.measure.report import BenchReport
 
 
@@ -138,3 +139,15 @@ def test_a_point_without_an_interval_is_not_drawn(title: str) -> None:
         for report in (whole, fewer)
     ]
     assert points[0] - points[1] == 1
+
+
+def test_a_page_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    page, other = tmp_path / "report.html", tmp_path / "notes.html"
+    require_free(page)
+    page.touch()
+    require_free(page)
+    page.write_text(page_html(example()))
+    require_free(page)
+    other.write_text("<p>mine</p>")
+    with pytest.raises(UsageError, match="is not a report of the toolkit"):
+        require_free(other)

@@ -91,6 +91,11 @@ def test_the_baseline_of_a_baseline_is_itself(recipe: Recipe) -> None:
     assert recipe.baseline().baseline() == recipe.baseline()
 
 
+def test_a_discount_comes_off_every_price_that_is_known(recipe: Recipe) -> None:
+    less = replace(recipe, discount_percent=25)
+    assert (recipe.discounted(8.0), less.discounted(8.0), less.discounted(None)) == (8.0, 6.0, None)
+
+
 def test_loading_a_recipe_gives_it_back(recipe: Recipe) -> None:
     assert load(recipe) is recipe
 
