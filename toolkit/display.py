@@ -111,6 +111,12 @@ def fold(summary: object, content: str) -> Fragment:
     return Fragment(f"<details><summary>{html(summary)}</summary>{shown}</details>" if content else "")
 
 
+def minutes(seconds: float) -> str:
+    """Minutes and seconds, as in 2:10."""
+    whole = max(0, round(seconds))
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
 def dollars_per_hour(price: float | None) -> str:
     """A price per hour in US dollars."""
     return "no price: see toolkit plan" if price is None else f"{price:.2f} $/h"

@@ -57,6 +57,14 @@ def test_one_edit_is_told_in_the_recipes_words(standin: StandIn, tmp_path: Path)
     assert of_kind(recipe, "Endpoint").changes == ()
 
 
+def test_the_next_plan_knows_how_long_the_last_start_took(standin: StandIn, tmp_path: Path) -> None:
+    assert not any("as at its last start" in note for note in toolkit.plan(write_hub_pair(tmp_path, FROM_HUB)).notes)
+    recipe = updated(tmp_path, FROM_HUB, ("num_speculative_tokens: 7", "num_speculative_tokens: 4"))
+    assert any("as at its last start" in note for note in toolkit.plan(recipe).notes)
+    toolkit.deploy(recipe, progress=Silent())
+    assert not any("Its containers answer" in note for note in toolkit.plan(recipe).notes)
+
+
 def test_many_edits_are_counted_and_all_of_them_are_in_the_diff(standin: StandIn, tmp_path: Path) -> None:
     recipe = updated(
         tmp_path,

@@ -21,7 +21,7 @@ from toolkit.api.context import (
     recipe_or_none,
     record_of,
 )
-from toolkit.apply.progress import Progress, default_progress
+from toolkit.apply.progress import Progress, Silent, default_progress
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
@@ -32,6 +32,7 @@ from toolkit.planning.plan import Plan, differences, same_scope, unapproved
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Existing, Observed, Resource
 from toolkit.planning.retention import stays_in_words
+from toolkit.planning.starts import MeasuredStart, expected_seconds, start_notes, what_starts
 from toolkit.recipe.recipe import Recipe
 from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
@@ -262,6 +263,9 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         price_before=recipe.discounted(price_now(observed, recipe.region)) if price_now else None,
         notes=notes,
     )
+    if configs(replace(plan, actions=tuple(plan.changes)), rules.kinds):
+        last = record_of(recipe.name, Silent()).last_start(what_starts(recipe))
+        plan = replace(plan, notes=(*plan.notes, *start_notes(recipe, last)))
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
     unpinned = tuple(find_unpinned(recipe, deployment.account))
@@ -295,13 +299,14 @@ def _apply(
         if wait:
             with progress.stage("wait until in service"):
                 longest = parts.wait_seconds(plan) if parts.wait_seconds else _WAIT_SECONDS
+                expected = expected_seconds(recipe) if recipe else {}
                 try:
-                    wait_in_service(
-                        platform, configs(plan, rules.kinds), progress, longest, expected=_expected_seconds(recipe)
-                    )
+                    took = wait_in_service(platform, configs(plan, rules.kinds), progress, longest, expected=expected)
                 except EndpointFailed:
                     held.confirm()  # somebody else may have deployed since: then it is no failure of ours
                     raise
+            if recipe and plan.changes and took.get(name):
+                record.write_start(plan, name, MeasuredStart(what_starts(recipe), took[name]))
             complete(plan, rules.kinds, held, record, progress)
             remove(plan, held, record, progress)
 
@@ -313,15 +318,6 @@ def _approved(approved: Plan, now: Plan) -> Plan:
         message = f"{approved.endpoints[0]} was changed by somebody else after this was planned; now it would be{lines}"
         raise StalePlanError(message, hint="Run the same command again: it plans anew.")
     return now
-
-
-def _expected_seconds(recipe: Recipe | None) -> dict[str, float]:
-    """By stage of a container's start; nothing on this machine, or where the size of the weights is not known."""
-    from toolkit.apply.stages import expected_seconds
-    from toolkit.recipe.lock import download_seconds, load_seconds
-
-    size = recipe.weight_bytes if recipe and recipe.platform_rules.facts.has_instance_types else None
-    return expected_seconds(download_seconds(size), load_seconds(recipe, size)) if recipe and size else {}
 
 
 def _sweep(deployment: _Deployment, platform: Platform, progress: Progress) -> None:

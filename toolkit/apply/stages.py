@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from toolkit.apply.causes import Words, words
 from toolkit.apply.condense import LONGEST_LINE
-
-PROVISIONING = "waiting for an instance, weights and image"
-"""The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""
+from toolkit.display import minutes
+from toolkit.planning.starts import COMPILING, LOADING, PROVISIONING
 
 QUEUED = "waiting for its turn to start"
 
@@ -18,8 +17,6 @@ PULLING = "pulling the image"
 STARTING = "starting"
 CONFIGURING = "reading its configuration, starting the engine's core"
 STARTING_CORE = "starting the core's workers"
-LOADING = "loading the target"
-COMPILING = "compiling and capturing graphs"
 ANSWERING = "answering"
 _NAMES = {
     "provisioning": PROVISIONING,
@@ -38,27 +35,23 @@ _NAMES = {
 
 STAGES = tuple(_NAMES.values())
 
-# From published logs: instance and image take three to six minutes, compiling and graphs one to three.
-_INSTANCE_SECONDS, _COMPILE_SECONDS = 270.0, 120.0
-
 # In logs of vLLM 0.32 with one server on two CPU cores: each imports the engine in a new process (16 to 25 s).
 _USUAL_SECONDS = {STARTING: 20.0, CONFIGURING: 20.0, STARTING_CORE: 20.0}
 _SLOW = 2.0
 _BEFORE_LOADING = (PROVISIONING, QUEUED, PULLING, STARTING, CONFIGURING, STARTING_CORE)
 
 
-def expected_seconds(download: float, load: float) -> dict[str, float]:
-    """Expected seconds of the long stages, given the seconds to download and to load the weights."""
-    return {PROVISIONING: _INSTANCE_SECONDS + download, LOADING: load, COMPILING: _COMPILE_SECONDS}
-
-
 @dataclass
 class Start:
-    """A container's start as shown by its log. `entered` is when the stage began, by the caller's clock."""
+    """A container's start as shown by its log. `entered` is when the stage began, by the caller's clock.
+
+    `took` are the seconds of the stages that have ended, since its last beginning.
+    """
 
     stage: str = PROVISIONING
     entered: float = 0.0
     count: str = ""
+    took: dict[str, float] = field(default_factory=dict)
     words: Words = field(default_factory=words, repr=False)
 
     def read(self, line: str, now: float) -> str:
@@ -72,10 +65,15 @@ class Start:
         again = self.stage not in _BEFORE_LOADING and self.words.starts.search(line)
         if not again and STAGES.index(stage) <= STAGES.index(self.stage):
             return ""
+        self.took = {} if again else self.took_until(now)
         took = f"{self.stage} took {minutes(now - self.entered)}" if now >= self.entered else ""
         said = f"it restarts, after {self.stage}" if again else took
         self.stage, self.entered, self.count = stage, now, ""
         return said
+
+    def took_until(self, now: float) -> dict[str, float]:
+        """Seconds of each stage so far."""
+        return {**self.took, self.stage: max(0.0, now - self.entered)}
 
     def describe(self, now: float, expected: float | None) -> str:
         """The stage with its elapsed time, expected time and counter, and whether it takes unusually long."""
@@ -92,12 +90,6 @@ def stage_of(lines: Iterable[str]) -> str:
     for line in lines:
         start.read(line, 0.0)
     return start.stage
-
-
-def minutes(seconds: float) -> str:
-    """Minutes and seconds, as in 2:10."""
-    whole = max(0, round(seconds))
-    return f"{whole // 60}:{whole % 60:02d}"
 
 
 def _roughly(seconds: float) -> str:

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
-from toolkit.apply.stages import minutes
 from toolkit.apply.waiter import LogLine
+from toolkit.display import minutes
 from toolkit.errors import PlatformError, TrainingJobFailed
 from toolkit.training.progress import parse
 

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
-from toolkit.apply.stages import STARTING, Start, minutes
+from toolkit.apply.stages import STARTING, Start
+from toolkit.display import minutes
 from toolkit.errors import Cause, EndpointFailed, EndpointNotFound, PlatformError, Unavailable, WaitTimeout
 from toolkit.planning.resources import UNDER_WAY
 from toolkit.text import without_colours
@@ -98,15 +99,18 @@ def wait_in_service(
     sleep: Callable[[float], None] = time.sleep,
     *,
     expected: Mapping[str, float] = MappingProxyType({}),
-) -> None:
+) -> dict[str, dict[str, float]]:
     """Return when every endpoint is InService with its EndpointConfig. `configs` maps endpoints to configs.
+
+    The answer has for each endpoint the seconds that stages of its start took; none where its log says nothing of them.
 
     `expected` are the expected seconds of stages (names of stages.STAGES). Raises EndpointFailed, with cause and last
     lines, as soon as one has failed, was rolled back, or cannot start however often it is tried; WaitTimeout after
     `timeout` seconds; EndpointNotFound if one disappears; Unavailable if the platform does not answer for five minutes.
     """
     deadline = clock() + timeout
-    watches = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
+    every = [_Watch(platform, endpoint, config, progress, clock()) for endpoint, config in configs.items()]
+    watches = every
     answering: list[str] = []
     while watches := [watch for watch in watches if not watch.in_service(clock())]:
         if not answering and len(watches) < len(configs):
@@ -117,6 +121,7 @@ def wait_in_service(
             raise _timed_out(watches, timeout)
         progress.update(", ".join(watch.describe(now, expected) for watch in watches), watches[0].last_line)
         sleep(platform.poll_seconds)
+    return {watch.endpoint: watch.took for watch in every}
 
 
 def wait_settled(
@@ -185,6 +190,7 @@ class _Watch:
         self._certain: Cause | None = None
         self._certain_since = 0.0
         self._said: set[str] = set()
+        self.took: dict[str, float] = {}
 
     def in_service(self, now: float) -> bool:
         """Poll it and report what is new. Raises EndpointFailed, EndpointNotFound or Unavailable."""
@@ -199,6 +205,8 @@ class _Watch:
         self._status, self._began = status, status.began or self._began
         if status.status == "InService" and status.config == self._config:
             self._progress.say(f"{self.endpoint} is in service")
+            if first := next(iter(self._containers.values()), None):
+                self.took = first.start.took_until(now)
             return True
         news = self._read(now)
         if ended := _ENDED.get(status.status):

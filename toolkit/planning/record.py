@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,17 +19,24 @@ from toolkit import documents
 from toolkit.errors import PlatformError
 from toolkit.files import for_owner, make_private_folder, write_whole
 from toolkit.planning.plan import Action, Plan
+from toolkit.planning.starts import MeasuredStart
 from toolkit.text import hide_secrets
 
 # A longer record is cut to its newest half: some 25,000 events.
 _MOST_BYTES = 8 * 1024**2
+
+# No platform waits for a day.
+_LONGEST_START = 86_400.0
 
 Step = Literal["started", "done", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a record. `time` is UTC, ISO 8601; `detail` holds the error of a failure, `recipe` its file."""
+    """One line of a record. `time` is UTC, ISO 8601; `recipe` is a file.
+
+    `detail` holds the error of a failure, and of a start how long its stages took.
+    """
 
     time: str
     plan: str
@@ -54,12 +61,30 @@ class Record:
 
     def write(self, plan: Plan, action: Action, step: Step, detail: str = "") -> None:
         """Append one event and force it to disk before anything else happens."""
+        self._write(plan, action.kind, action.name, action.verb, step, detail)
+
+    def _write(self, plan: Plan, kind: str, name: str, verb: str, step: Step, detail: str) -> None:
         time, made_from = self._now().isoformat(timespec="milliseconds"), plan.fingerprint[:12]
-        event = Event(time, made_from, action.kind, action.name, action.verb, step, detail, plan.recipe)
+        event = Event(time, made_from, kind, name, verb, step, detail, plan.recipe)
         try:
             self._append(json.dumps(asdict(event)))
         except OSError as error:
             self._say(f"this command is not recorded in {self.path}: {error.strerror}. It goes on all the same")
+
+    def write_start(self, plan: Plan, endpoint: str, start: MeasuredStart) -> None:
+        """Append how long the endpoint's start took, once it is in service."""
+        self._write(plan, "Start", endpoint, "start", "done", json.dumps({"of": start.of, "seconds": start.seconds}))
+
+    def last_start(self, of: str) -> MeasuredStart | None:
+        """The newest start of that, with its day."""
+        for event in reversed(self.events()):
+            if event.kind != "Start":
+                continue
+            with suppress(documents.Unfit):
+                start = documents.parse(MeasuredStart, event.detail)
+                if start.of == of and all(0 <= seconds <= _LONGEST_START for seconds in start.seconds.values()):
+                    return replace(start, day=event.time[:10])
+        return None
 
     def events(self) -> list[Event]:
         """All events, oldest first, without lines that are not events, such as a last line that a crash cut short."""

@@ -87,6 +87,16 @@ def test_an_endpoint_comes_up() -> None:
     assert told.said == ["e is in service"]
 
 
+def test_it_says_how_long_each_stage_took() -> None:
+    log = (LOGS / "healthy" / "draft-model.txt").read_text().splitlines()
+    looks = [[], [], *([line] for line in lines("v/1", log))]
+    platform, clock = Scripted({"e": [*[CREATING] * len(looks), IN_SERVICE]}, *looks), FakeClock()
+    took = wait_in_service(platform, {"e": NEW}, Told(), 3600, clock, clock.sleep)["e"]
+    assert next(iter(took)) == "waiting for an instance, weights and image"
+    assert "loading the target" in took
+    assert sum(took.values()) == clock.seconds
+
+
 def test_an_update_counts_only_when_the_new_configuration_runs() -> None:
     clock, _ = wait(Scripted({"e": [UPDATING, UPDATING, IN_SERVICE]}))
     assert clock.seconds == 4.0

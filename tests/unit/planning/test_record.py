@@ -11,6 +11,7 @@ import pytest
 
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Event, Record, Step
+from toolkit.planning.starts import MeasuredStart
 
 MODEL = Action("Model", "m", "create", "does not exist", {})
 ENDPOINT = Action("Endpoint", "e", "create", "does not exist", {})
@@ -156,3 +157,17 @@ def test_a_record_of_years_keeps_its_newest_half(record: Record, warned: list[st
     before = record.path.stat().st_size
     record.write(PLAN, ENDPOINT, "done")
     assert record.path.stat().st_size > before, "it is cut once, not with every event"
+
+
+def test_the_newest_start_of_the_same_is_remembered(record: Record) -> None:
+    for of, seconds in (("a", 50.0), ("a", 60.0), ("b", 70.0)):
+        record.write_start(PLAN, "e", MeasuredStart(of, {"loading the target": seconds}))
+    assert record.last_start("a") == MeasuredStart("a", {"loading the target": 60.0}, "2026-11-21")
+    assert record.last_start("c") is None
+    assert steps(record) == [("Start", "done")] * 3
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 1e9, float("inf"), "soon"])
+def test_a_start_that_cannot_be_is_none(record: Record, seconds: float) -> None:
+    record.write_start(PLAN, "e", MeasuredStart("a", {"loading the target": seconds}))
+    assert record.last_start("a") is None
