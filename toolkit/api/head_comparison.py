@@ -176,7 +176,8 @@ def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None
     share = None
     with suppress(ToolkitError):  # a config without sizes
         passes = 1 if methods.method(method).parallel else report.num_speculative_tokens
-        share = passes * read_bytes(facts) / read_bytes(target) if target else None
+        read = passes * read_bytes(facts) + report.num_speculative_tokens * _markov_bytes(facts)
+        share = read / read_bytes(target) if target else None
     return HeadFigures(
         method,
         report.acceptance_length,
@@ -191,6 +192,12 @@ def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None
         file_bytes(facts) or 0,
         share,
     )  # fmt: skip
+
+
+def _markov_bytes(head: ModelFacts) -> int:
+    """What a DSpark head reads for each draft token, besides what it reads once for all; 0 of other heads."""
+    rank, drafted = head.config.get("markov_rank", 0), head.config.get("draft_vocab_size") or head.vocab_size
+    return 2 * int(rank) * int(drafted)
 
 
 def _pairs(best: _Report, other: _Report) -> list[Pair]:
