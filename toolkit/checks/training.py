@@ -272,7 +272,7 @@ def training_bytes(recipe: Recipe, target: Shape) -> float:
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
     hidden states are computed before the head trains. Of a head that drafts in blocks embedding and output layer are
-    the target's, and not trained; its blocks go through it so many at a time, beside the keys and values of all the text.
+    the target's, and not trained; its blocks go through it so many at a time, beside keys and values of all the text.
     """
     training = recipe.training
     assert training

@@ -5,9 +5,9 @@ see the target's hidden states before the anchor, which every layer of the head 
 another (arXiv 2602.06036). Blocks see nothing of each other, so as many go through the head at a time as memory holds.
 
 A DFlash head drafts at the mask tokens, each for its own position. A DSpark head (arXiv 2607.05147) drafts at the
-anchor, too, each for the next position; it adds to a draft's logits what the token before it speaks for, and learns how
-sure it can be. Here that token is the text's own one; an engine has the draft before instead. Both are the same up to the
-first wrong draft, behind which an engine keeps none: so runs of right drafts are those of an engine.
+anchor, too, each for the next position; it adds to a draft's logits what the token before it speaks for, and learns
+how sure it can be. Here that token is the text's own one; an engine has the draft before instead. Both are the same up
+to the first wrong draft, behind which an engine keeps none: so runs of right drafts are those of an engine.
 """
 
 from __future__ import annotations

@@ -157,11 +157,12 @@ def _require_computed(job: TrainingJob, former: PretrainedConfig) -> None:
             message = f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute, "
             raise UsageError(f"{message}and training does not", hint=_ANOTHER)
     windows = getattr(former, "layer_types", None) or ()
-    at_anchor = job.method == "dspark"
-    other = getattr(former, "sample_from_anchor", None) not in (None, at_anchor)
+    at_anchor = getattr(former, "sample_from_anchor", None)
+    other = at_anchor not in (None, job.method == "dspark")
     if job.method in IN_BLOCKS and ("sliding_attention" in windows or other):
-        message = f"training.start_from: {job.start_from} is a head with sliding windows, or whose `sample_from_anchor` "
-        raise UsageError(f"{message}is {str(not at_anchor).lower()}: no {job.method} head is trained so", hint=_ANOTHER)
+        how = "drafts at other positions of a block (`sample_from_anchor`)" if other else "has sliding windows"
+        message = f"training.start_from: {job.start_from} {how}, as no {job.method} head that is trained here"
+        raise UsageError(message, hint=_ANOTHER)
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:

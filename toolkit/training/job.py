@@ -16,7 +16,7 @@ from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
 IN_BLOCKS = ("dflash", "dspark")
-"""Methods whose heads learn the blocks that they draft, and take embedding and output layer from the target as they are."""
+"""Methods whose heads learn the blocks that they draft; embedding and output layer are the target's, as they are."""
 BLOCKS_AT_ONCE = 128
 """Of such a head's blocks that go through it together."""
 MARKOV_RANK = 256

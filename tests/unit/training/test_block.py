@@ -1,8 +1,7 @@
-"""Heads that draft in blocks learn what they learn in speculators' own forward pass, however many blocks go at a time."""
+"""Heads that draft in blocks learn what they learn in speculators' own forward pass, whatever goes at a time."""
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
