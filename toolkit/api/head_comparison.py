@@ -201,8 +201,8 @@ def drafting_bytes(method: str, head: ModelFacts, drafts: int) -> float:
     """
     if not methods.method(method).parallel:
         return drafts * read_bytes(head)
-    rank, drafted = head.config.get("markov_rank", 0), head.config.get("draft_vocab_size") or head.vocab_size
-    return read_bytes(head) + drafts * rank * drafted * _BFLOAT16
+    rank, drafted = head.config.get("markov_rank") or 0, head.config.get("draft_vocab_size") or head.vocab_size
+    return read_bytes(head) + float(drafts * rank * drafted * _BFLOAT16)
 
 
 def _pairs(best: _Report, other: _Report) -> list[Pair]:

@@ -1,4 +1,4 @@
-"""A DFlash or DSpark head to continue from, in its authors' layout: which layers it reads, and what is not continued."""
+"""A DFlash or DSpark head to continue from, in its authors' layout: which layers it reads, what is not continued."""
 
 from __future__ import annotations
 
