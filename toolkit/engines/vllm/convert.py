@@ -213,7 +213,7 @@ def _from_blocks(draft: _Draft, method: str) -> None:
         edit = "Export the head again with speculators 0.9 or newer."
         raise draft.cannot("`aux_hidden_state_layer_ids` or `mask_token_id` is missing", edit)
     at_anchor = method == "dspark"
-    if config.get("sample_from_anchor", False) != at_anchor or "sliding_attention" in (layer.get("layer_types") or ()):
+    if bool(config.get("sample_from_anchor")) != at_anchor or "sliding_attention" in (layer.get("layer_types") or ()):
         edit = "Serve the export itself, which vLLM reads."
         problem = f"a {method} head with sliding windows, or with `sample_from_anchor: {str(not at_anchor).lower()}`,"
         raise draft.cannot(f"{problem} is not converted", edit)
