@@ -11,12 +11,13 @@ from speculators.models.dspark import DSparkDraftModel
 from torch import Tensor
 from torch.nn import functional
 
-from tests.unit.training.heads import job_for, random_lesson, save_target
+from tests.unit.training.heads import VOCAB, job_for, random_lesson, save_target
 from toolkit.training.block import MOST_BLOCKS, BlockLearner
 from toolkit.training.head import build_head
 from toolkit.training.job import IN_BLOCKS, TrainingJob
 from toolkit.training.learn import Lesson
 from toolkit.training.trainer import learner_of
+from toolkit.training.vocabulary import Vocabulary
 
 DEPTHS, TOKENS = 5, 48
 
@@ -31,9 +32,9 @@ def head(job: TrainingJob) -> DFlashDraftModel:
     return built(job)
 
 
-def built(job: TrainingJob) -> DFlashDraftModel:
+def built(job: TrainingJob, vocabulary: Vocabulary | None = None) -> DFlashDraftModel:
     """With all that depends on the token before a draft in the order of all else: a new head hardly heeds it."""
-    head = build_head(job)
+    head = build_head(job, vocabulary)
     assert isinstance(head, DFlashDraftModel)
     if isinstance(head, DSparkDraftModel):
         assert head.markov_head
@@ -70,8 +71,13 @@ def in_speculators(head: DFlashDraftModel, sequence: Lesson) -> Tensor:
     return loss
 
 
-def test_loss_and_gradients_are_those_of_speculators(head: DFlashDraftModel) -> None:
+@pytest.mark.parametrize("drafted", [VOCAB, VOCAB // 3])
+def test_loss_and_gradients_are_those_of_speculators(job: TrainingJob, drafted: int) -> None:
+    ids = torch.arange(0, VOCAB, VOCAB // drafted)
+    t2d = torch.zeros(VOCAB, dtype=torch.bool).index_fill(0, ids, value=True)
+    head = built(job, Vocabulary(t2d=t2d, d2t=ids - torch.arange(drafted)) if drafted < VOCAB else None)
     sequence = random_lesson(TOKENS)
+    sequence.loss_mask[20:24] = 0  # between two answers
     learner = BlockLearner(head, kl_div_loss, DEPTHS)
     torch.manual_seed(1)
     found = learner.learn(sequence)
