@@ -23,13 +23,27 @@ import vllm
 from judged_in_vllm import judged
 from safetensors.torch import load_file, save_file
 from vllm import LLM, ModelRegistry, SamplingParams, TokensPrompt, platforms
-from vllm.config import CacheConfig, ModelConfig, ParallelConfig, SpeculativeConfig, VllmConfig
-from vllm.distributed import cleanup_dist_env_and_memory
+from vllm.config import (
+    CacheConfig,
+    ModelConfig,
+    ParallelConfig,
+    SpeculativeConfig,
+    VllmConfig,
+    set_current_vllm_config,
+)
+from vllm.distributed import (
+    cleanup_dist_env_and_memory,
+    init_distributed_environment,
+    initialize_model_parallel,
+)
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.model_executor.layers import utils
+from vllm.model_executor.model_loader.utils import initialize_model, process_weights_after_loading
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.spec_decode.metrics import SpecDecodingLogging, SpecDecodingStats
+from vllm.v1.worker.gpu.spec_decode.eagle.eagle3_utils import get_eagle3_aux_layers_from_config
+from vllm.v1.worker.gpu.spec_decode.utils import get_parallel_drafting_token_id
 
 from toolkit.engines.vllm.training import TRAINING
 from toolkit.errors import UsageError
@@ -215,6 +229,36 @@ def config_hash(arguments: Mapping[str, Any]) -> str:
     return AsyncEngineArgs(**arguments).create_engine_config().compute_hash()
 
 
+def dspark_head(target: str, drafter: str, tokens: Sequence[int], hidden: Sequence[Any]) -> dict[str, Any]:
+    """How vLLM reads a DSpark head, and what its heads make of tokens and hidden states.
+
+    Its V2 model runner, which alone drafts with it, needs a GPU; its model does not.
+    """
+    name, model = "Qwen3DSparkModel", ModelConfig(target, skip_tokenizer_init=True, dtype="float32")
+    ModelRegistry.register_model(name, ModelRegistry.models[name].load_model_cls())
+    speculative = SpeculativeConfig(
+        method="dspark", model=drafter, target_model_config=model, target_parallel_config=ParallelConfig()
+    )
+    config, drafting = VllmConfig(model_config=model), speculative.draft_model_config
+    config.speculative_config = speculative
+    with set_current_vllm_config(config):
+        init_distributed_environment(1, 0, f"file://{drafter}/meeting", 0, "gloo")
+        initialize_model_parallel(1, 1)
+        head: Any = initialize_model(config, model_config=drafting)
+        head.load_weights(load_file(Path(drafter) / "model.safetensors").items())
+        process_weights_after_loading(head, drafting, torch.device("cpu"))
+    with torch.no_grad():
+        embedded = head.markov_embed(torch.tensor(tokens))
+        return {
+            "block": speculative.num_speculative_tokens,
+            "layers": list(get_eagle3_aux_layers_from_config(speculative) or ()),
+            "mask_token": get_parallel_drafting_token_id(drafting.hf_config),
+            "causal": head.get_draft_attn_causal(),
+            "bias": head.markov_bias(embedded).tolist(),
+            "confidence": head.compute_confidence(torch.tensor(hidden), embedded).tolist(),
+        }
+
+
 def draft_lines(ks: Sequence[int]) -> list[str]:
     """What vLLM logs of 0, 1 and K accepted tokens, for each K."""
     return [_draft_line(k) for k in ks]
@@ -285,6 +329,7 @@ JOBS: Mapping[str, Callable[..., Any]] = {
         platform,
         speculation,
         config_hash,
+        dspark_head,
         draft_lines,
         trainers_answers,
     )

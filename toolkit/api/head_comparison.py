@@ -17,6 +17,8 @@ from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
 from toolkit.sizing.weights import file_bytes, read_bytes
 
+_BFLOAT16 = 2
+"""Bytes of a weight, as heads are written."""
 COLUMNS = ("method", "tokens a step", "by source", "trained", "steps", "size", "read to draft", "expected speed")
 NOTE = (
     "Expected speed is arithmetic, not measured: tokens a step for what is read for it, target and head, in tokens of "
@@ -175,8 +177,7 @@ def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None
     facts = read_folder(head)
     share = None
     with suppress(ToolkitError):  # a config without sizes
-        passes = 1 if methods.method(method).parallel else report.num_speculative_tokens
-        share = passes * read_bytes(facts) / read_bytes(target) if target else None
+        share = drafting_bytes(method, facts, report.num_speculative_tokens) / read_bytes(target) if target else None
     return HeadFigures(
         method,
         report.acceptance_length,
@@ -191,6 +192,17 @@ def _figures(method: str, report: _Report, head: Path, target: ModelFacts | None
         file_bytes(facts) or 0,
         share,
     )  # fmt: skip
+
+
+def drafting_bytes(method: str, head: ModelFacts, drafts: int) -> float:
+    """What a step reads of the head: all once, or for each draft; of DSpark what corrects a draft for each.
+
+    Raises ToolkitError for a config without sizes.
+    """
+    if not methods.method(method).parallel:
+        return drafts * read_bytes(head)
+    rank, drafted = head.config.get("markov_rank") or 0, head.config.get("draft_vocab_size") or head.vocab_size
+    return read_bytes(head) + float(drafts * rank * drafted * _BFLOAT16)
 
 
 def _pairs(best: _Report, other: _Report) -> list[Pair]:

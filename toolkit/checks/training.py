@@ -20,15 +20,13 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
-from toolkit.training.job import BLOCKS_AT_ONCE
+from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, MARKOV_RANK, block_size
 from toolkit.training.plan import machines, step_tokens
 
 NOT_TRAINED = "training.not-trained"
 """The code of the finding that only `toolkit train` may ignore."""
 
 _GIB = 1024**3
-IN_BLOCKS = "dflash"
-"""The method whose head learns blocks, and takes embedding and output layer from the target as they are."""
 _LOOKED_AT_BYTES = 1024**2
 # What the job leaves of its disk for checkpoints and logs, and for the tokens of a file that is being written.
 _SPARE_BYTES, _SPARE_TOKENS = 1024**3, 32_768
@@ -83,7 +81,7 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
     """P-EAGLE trains to a greater depth than it drafts (arXiv 2602.01469: K_train 8 for K 5)."""
     assert recipe.speculation
     tokens = recipe.speculation.num_speculative_tokens
-    if recipe.method == IN_BLOCKS:  # what it learns are the blocks that it drafts
+    if recipe.method in IN_BLOCKS:  # what it learns are the blocks that it drafts
         return
     if training.depth < tokens:
         message = f"a head trained to depth {training.depth} cannot draft {tokens} tokens (num_speculative_tokens)"
@@ -150,6 +148,8 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
 def _method_of(head: ModelFacts) -> str:
     if "mask_hidden" in (head.tensors or ()):
         return "p-eagle"
+    if "markov_rank" in head.config:
+        return "dspark"
     return "dflash" if "dflash_config" in head.config else "eagle3"
 
 
@@ -246,7 +246,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
         parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
-        hint = f"Set {'' if recipe.method == IN_BLOCKS else parts}a shorter `max_length`, or another `instance_type`."
+        hint = f"Set {'' if recipe.method in IN_BLOCKS else parts}a shorter `max_length`, or another `instance_type`."
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
@@ -271,15 +271,15 @@ def training_bytes(recipe: Recipe, target: Shape) -> float:
     """Bytes on one accelerator while the recipe's head trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains. DFlash's embedding and output layer are copied from the target,
-    and not trained; its blocks go through the head so many at a time, beside the keys and values of all the text.
+    hidden states are computed before the head trains. Of a head that drafts in blocks embedding and output layer are
+    the target's, and not trained; its blocks go through it so many at a time, beside keys and values of all the text.
     """
     training = recipe.training
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
     states = training.max_length * state_bytes(hidden)
-    if recipe.method == IN_BLOCKS:
+    if recipe.method in IN_BLOCKS:
         positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
         around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
         frozen = (target.vocabulary + drafted) * hidden
@@ -293,8 +293,8 @@ def kept_positions(recipe: Recipe) -> float:
     """Positions that go through the recipe's head for each token of a sequence that is learned."""
     assert recipe.training
     assert recipe.speculation
-    if recipe.method == IN_BLOCKS:  # a block at each, or at fewer in a long text
-        return recipe.speculation.num_speculative_tokens + 1
+    if recipe.method in IN_BLOCKS:  # a block at each, or at fewer in a long text
+        return block_size(recipe.method, recipe.speculation.num_speculative_tokens)
     return sum(_KEPT**depth for depth in range(recipe.training.depth))
 
 
@@ -307,8 +307,10 @@ def head_parameters(recipe: Recipe, target: Shape) -> int:
     attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
     intermediate = target.intermediate or 4 * hidden
     per_layer = attention + 3 * hidden * intermediate
-    # Layer 0 reads the token's embedding beside the hidden state, but not DFlash's.
-    beside = 0 if recipe.method == IN_BLOCKS else hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
+    # Layer 0 reads the token's embedding beside the hidden state, but not in blocks.
+    beside = 0 if recipe.method in IN_BLOCKS else hidden * (target.heads + 2 * layer.kv_heads) * layer.key_size
+    if recipe.method == "dspark":
+        beside += MARKOV_RANK * (target.vocabulary + drafted)
     return training.layers * per_layer + beside + _TAPS * hidden * hidden + (target.vocabulary + drafted) * hidden
 
 

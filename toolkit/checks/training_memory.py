@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from toolkit.checks.training import IN_BLOCKS, training_bytes
+from toolkit.checks.training import training_bytes
 from toolkit.errors import PlatformError, ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.trained import heads_of
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
+from toolkit.training.job import IN_BLOCKS
 
 _GIB = 1024**3
 # The job and its engine with their libraries: two processes.
@@ -41,5 +42,5 @@ def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[
         raise PlatformError(f"{message}for programs), and {room}", hint=hint)
     if trained > free:
         estimate = f"training may need {trained / _GIB:.1f} GiB (an estimate, for sequences of training.max_length)"
-        parts = "" if all(head.method == IN_BLOCKS for head in heads) else ", or more `partitions`,"
+        parts = "" if all(head.method in IN_BLOCKS for head in heads) else ", or more `partitions`,"
         say(f"{estimate}, and {room}: a smaller `max_length` or `draft_vocab_size`{parts} takes less")

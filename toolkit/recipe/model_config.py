@@ -58,6 +58,7 @@ class _Config(_Section):
     intermediate_size: _Size = None
     kv_lora_rank: _Size = None
     layer_types: list[StrictStr] | None = None
+    markov_rank: _Count = None
     mask_token_id: _Token = None
     max_position_embeddings: _Size = None
     mlp_only_layers: list[StrictInt] | None = None

@@ -22,14 +22,18 @@ DataSource = Annotated[
 # The user's key for it is not in it: recipes are shown and shared.
 Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https?://[^\s@]+)$")]
 
-TRAINED_METHODS = ("p-eagle", "eagle3", "dflash")
+TRAINED_METHODS = ("p-eagle", "eagle3", "dflash", "dspark")
 
 EPOCHS = 3
 """Without a word of the recipe."""
 
 # EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
-# DFlash heads have five layers (arXiv 2602.06036).
-_OF_METHODS: Mapping[str, Mapping[str, Any]] = {"eagle3": {"layers": 1, "depth": 7}, "dflash": {"layers": 5}}
+# DFlash heads have five layers (arXiv 2602.06036), and so have DSpark heads (speculators' default).
+_OF_METHODS: Mapping[str, Mapping[str, Any]] = {
+    "eagle3": {"layers": 1, "depth": 7},
+    "dflash": {"layers": 5},
+    "dspark": {"layers": 5},
+}
 
 # `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %; its
 # sizes, 4 layers and depth 8, are P-EAGLE's own, and not those of other methods.
@@ -105,12 +109,14 @@ class TrainingSection(Section):
         "one layer, one epoch of sequences of 2,048 tokens; `tiny`, minutes on a CPU, for models of a few million "
         "parameters",
     )
-    layers: PositiveInt = Field(4, description="decoder layers of the head; default: 4, of `eagle3` 1, of `dflash` 5")
+    layers: PositiveInt = Field(
+        4, description="decoder layers of the head; default: 4, of `eagle3` 1, of `dflash` and `dspark` 5"
+    )
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
         8,
         description="draft tokens that the head learns to predict; of P-EAGLE more than "
-        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7; not read of `dflash`, which learns the blocks "
-        "that it drafts",
+        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7; not read of `dflash` and `dspark`, which learn "
+        "the blocks that they draft",
     )
     draft_vocab_size: PositiveInt | None = Field(
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"

@@ -1,1 +1,1 @@
-"""Train P-EAGLE, EAGLE-3 and DFlash heads, and convert heads that other tools trained."""
+"""Train P-EAGLE, EAGLE-3, DFlash and DSpark heads, and convert heads that other tools trained."""

@@ -32,7 +32,7 @@ from toolkit.training.conversations import Conversation, Skipped, distinct, held
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.extraction import prepare_window, require_exact
 from toolkit.training.generators import FromServer, InTransformers, served_model, server_client
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import IN_BLOCKS, TrainingJob, block_size
 from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.reading import reading
 from toolkit.training.responses import Answered, Generator, Lengths, Responses, respond
@@ -91,22 +91,22 @@ def prepare_data(
         say(_told(prepared))
     for name in (TRAIN, HELD_OUT):
         Samples(work / name).require_vocabulary(_vocab_size(job))
-    if job.method == "dflash":
+    if job.method in IN_BLOCKS:
         _require_blocks(job, say)
     prepare_window(job, layers, steps_done(Path(job.checkpoints)), report, say, engine)
     return prepared
 
 
 def _require_blocks(job: TrainingJob, say: Callable[[str], None]) -> None:
-    """Raise UsageError if no sample has a place for a whole block of a DFlash head; `say` if some have none."""
-    samples, block = Samples(Path(job.work) / TRAIN), job.depth + 1
+    """Raise UsageError if no sample has a place for a whole block of the head; `say` if some have none."""
+    samples, block = Samples(Path(job.work) / TRAIN), block_size(job.method, job.depth)
     # Behind the first token, which has no hidden state before it, and as `select_anchors` chooses.
     able = sum(bool(sample.loss_mask[2:-block].any()) for sample in samples)
     if not able:
         hint = "Set speculation.num_speculative_tokens to fewer, or give data with longer answers."
-        raise UsageError(f"no answer of the data is as long as a DFlash block of {block} tokens", hint=hint)
+        raise UsageError(f"no answer of the data is as long as a {job.method} block of {block} tokens", hint=hint)
     if able < len(samples):
-        say(f"{able:,} of {len(samples):,} samples are long enough for a DFlash block of {block} tokens")
+        say(f"{able:,} of {len(samples):,} samples are long enough for a {job.method} block of {block} tokens")
 
 
 def read_draft_vocabulary(job: TrainingJob) -> Vocabulary | None:

@@ -19,7 +19,7 @@ class Conversion:
     """A head in the engine's format.
 
     `format` is the exporter (`speculators`, `nemo-automodel`, `specforge`) or the engine, whose format it had already.
-    `method` is the method to write in a recipe (`p-eagle`, `eagle3` or `dflash`), `changes` a sentence for each change,
+    `method` is the method to write in a recipe (one of `TRAINED_METHODS`), `changes` a sentence for each change,
     `out` the new folder.
     """
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from speculators.config import SpeculatorsConfig, VerifierConfig
 from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig
+from speculators.models.dspark import DSparkDraftModel, DSparkSpeculatorConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
 from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
 from speculators.models.utils import get_verifier_config, resolve_draft_intermediate_size
@@ -17,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
 from toolkit.errors import UsageError
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import IN_BLOCKS, MARKOV_RANK, TrainingJob, block_size
 from toolkit.training.reading import reading
 from toolkit.training.samples import read_tensors, tensor_names
 from toolkit.training.shards import read_shards
@@ -36,8 +37,8 @@ def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
 def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
 
-    Embedding and output layer start as copies of the target's, and are trained; DFlash's are the target's own, and stay
-    as they are. Raises UsageError.
+    Embedding and output layer start as copies of the target's, and are trained; of heads that draft in blocks they are
+    the target's own, and stay as they are. Raises UsageError.
     """
     torch.manual_seed(job.seed)
     head = _new_head(job, _former(job), vocabulary)
@@ -71,10 +72,13 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
             ),
         }
         layers = list(layers_read(job))
-        if job.method == "dflash":
-            token = _mask_token(job, former, target)
-            block: dict[str, Any] = {"mask_token_id": token, "block_size": job.depth + 1}
-            return DFlashDraftModel(DFlashSpeculatorConfig(aux_hidden_state_layer_ids=layers, **block, **common))
+        if job.method in IN_BLOCKS:
+            token, size = _mask_token(job, former, target), block_size(job.method, job.depth)
+            common |= {"aux_hidden_state_layer_ids": layers, "mask_token_id": token, "block_size": size}
+            if job.method == "dflash":
+                return DFlashDraftModel(DFlashSpeculatorConfig(**common))
+            rank = getattr(former, "markov_rank", MARKOV_RANK)
+            return DSparkDraftModel(DSparkSpeculatorConfig(markov_rank=rank, **common))
         options = {key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None}
         common |= {"eagle_aux_hidden_state_layer_ids": layers, **options, "embed_requires_grad": True}
         if job.method == "eagle3":
@@ -110,9 +114,9 @@ def layers_read(job: TrainingJob) -> tuple[int, ...]:
     former = _former(job)
     key, more = _LAYERS, 0
     ids = _option(former, key)
-    if not ids:  # DFlash's authors count the layers, and not the states before them
-        key, more = "dflash_config.target_layer_ids", 1
-        ids = _in_blocks(former).get("target_layer_ids")
+    if not ids:  # DFlash's and DSpark's authors count the layers, and not the states before them
+        key, more = "target_layer_ids", 1
+        ids = _in_blocks(former).get(key) or getattr(former, key, None)
     if not ids:
         layers = aux_layers(target_config(job).num_hidden_layers)
     elif not isinstance(ids, list | tuple) or not all(isinstance(one, int) for one in ids):
@@ -153,9 +157,12 @@ def _require_computed(job: TrainingJob, former: PretrainedConfig) -> None:
             message = f"training.start_from: `{key}` of {job.start_from} is {str(found)[:80]}, which engines compute, "
             raise UsageError(f"{message}and training does not", hint=_ANOTHER)
     windows = getattr(former, "layer_types", None) or ()
-    if job.method == "dflash" and ("sliding_attention" in windows or getattr(former, "sample_from_anchor", None)):
-        message = f"training.start_from: {job.start_from} is a DFlash head with sliding windows, or samples from its "
-        raise UsageError(f"{message}anchor, which is not trained", hint=_ANOTHER)
+    at_anchor = getattr(former, "sample_from_anchor", None)
+    other = at_anchor not in (None, job.method == "dspark")
+    if job.method in IN_BLOCKS and ("sliding_attention" in windows or other):
+        how = "drafts at other positions of a block (`sample_from_anchor`)" if other else "has sliding windows"
+        message = f"training.start_from: {job.start_from} {how}, as no {job.method} head that is trained here"
+        raise UsageError(message, hint=_ANOTHER)
 
 
 def _former(job: TrainingJob) -> PretrainedConfig | None:
@@ -185,7 +192,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
 _ANOTHER = "Start from another head, or anew: remove it."
 _HINT = "Name the folder of a head with config.json and weights, or remove it."
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "norm_epsilon")
-_ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash"}
+_ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 _MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
 # Values with which it makes no difference.
@@ -200,11 +207,11 @@ _OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 def layer_config(target: PretrainedConfig, job: TrainingJob) -> PretrainedConfig:
     """Layers as wide as the target's, with plain rotary positions: Llama's, which all engines that draft can run.
 
-    DFlash is defined with Qwen3's.
+    Those that draft in blocks are defined with Qwen3's.
     """
     rope = getattr(target, "rope_parameters", None) or {}
     head_dim = getattr(target, "head_dim", None) or target.hidden_size // target.num_attention_heads
-    kind = Qwen3Config if job.method == "dflash" else LlamaConfig
+    kind = Qwen3Config if job.method in IN_BLOCKS else LlamaConfig
     config = kind(
         vocab_size=target.vocab_size,
         hidden_size=target.hidden_size,

@@ -15,10 +15,14 @@ from toolkit import documents
 from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
+IN_BLOCKS = ("dflash", "dspark")
+"""Methods whose heads learn the blocks that they draft; embedding and output layer are the target's, as they are."""
 BLOCKS_AT_ONCE = 128
-"""Of a DFlash head's blocks that go through it together."""
+"""Of such a head's blocks that go through it together."""
+MARKOV_RANK = 256
+"""Of a DSpark head's map from one token to the next; speculators' default."""
 
-Method = Literal["p-eagle", "eagle3", "dflash"]
+Method = Literal["p-eagle", "eagle3", "dflash", "dspark"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _AS_SERVED = (
@@ -136,6 +140,11 @@ class TrainingJob(BaseModel):
         with open(path, "w", opener=for_owner) as stream:
             stream.write(self.model_dump_json(indent=2) + "\n")
         return path
+
+
+def block_size(method: str, drafts: int) -> int:
+    """Positions of a block: a DSpark head drafts at each, a DFlash head at all but the first, the last known token."""
+    return drafts if method == "dspark" else drafts + 1
 
 
 def is_head(folder: Path) -> bool:

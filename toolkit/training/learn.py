@@ -111,10 +111,10 @@ class Learner(Protocol):
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
-def loss_function(device: torch.device) -> LossFunction:
-    """speculators' default, the Kullback-Leibler divergence from the target; its Triton kernel needs a GPU."""
-    config = resolve_loss_config("kl_div", "fused" if device.type == "cuda" else "eager")
-    function: LossFunction = config["kl_div"][0]
+def loss_function(device: torch.device, name: str = "kl_div") -> LossFunction:
+    """speculators' default, the Kullback-Leibler divergence from the target, or another; Triton kernels need a GPU."""
+    config = resolve_loss_config(name, "fused" if device.type == "cuda" else "eager")
+    function: LossFunction = config[name][0]
     return function
 
 

@@ -11,7 +11,7 @@ from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
-from toolkit.training.job import ComparedHead, Method, TrainingJob
+from toolkit.training.job import IN_BLOCKS, ComparedHead, Method, TrainingJob
 
 GPU_TOKENS = 8192
 """Of a step, for each GPU, without a word of the recipe."""
@@ -60,9 +60,9 @@ def _compared(recipe: Recipe, training: TrainingSection, method: str) -> Compare
 
 
 def _depth(recipe: Recipe, training: TrainingSection, method: str) -> int:
-    """A DFlash block is drafted whole, in the length that was learned."""
+    """A block is drafted whole, in the length that was learned."""
     assert recipe.speculation
-    return recipe.speculation.num_speculative_tokens if method == "dflash" else training.depth
+    return recipe.speculation.num_speculative_tokens if method in IN_BLOCKS else training.depth
 
 
 def machines(recipe: Recipe, training: TrainingSection) -> list[Instance]:

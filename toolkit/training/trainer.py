@@ -13,7 +13,7 @@ from speculators.models.dflash import DFlashDraftModel
 from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
-from toolkit.training.block import DFlashLearner
+from toolkit.training.block import BlockLearner
 from toolkit.training.head import Head, build_head, layers_read, target_config
 from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
@@ -64,7 +64,7 @@ def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device)
         learner = PEagleLearner(head, masks, loss, job.depth, job.partitions)
         return _on_cpu(learner) if device.type == "cpu" else learner
     if isinstance(head, DFlashDraftModel):
-        blocks = DFlashLearner(head, loss, job.depth)
+        blocks = BlockLearner(head, loss, job.depth)
         return _blocks_on_cpu(blocks) if device.type == "cpu" else blocks
     return Eagle3Learner(head, loss, job.depth)
 
@@ -75,7 +75,7 @@ def _on_cpu(learner: PEagleLearner) -> PEagleLearner:
     return replace(learner, longest_segment=_CPU_SEGMENT, rows=_CPU_ROWS)
 
 
-def _blocks_on_cpu(learner: DFlashLearner) -> DFlashLearner:
+def _blocks_on_cpu(learner: BlockLearner) -> BlockLearner:
     _attend_plainly(learner.head)
     return replace(learner, rows=_CPU_ROWS)
 

@@ -49,6 +49,7 @@ EAGLE3 = ("p-eagle", "eagle3")
 _DRAFTER = "method: p-eagle\n  model: org/drafter"
 NGRAM, SUFFIX, MTP, DSPARK = ((_DRAFTER, f"method: {name}") for name in ("ngram", "suffix", "mtp", "dspark"))
 OTHER_VOCABULARY = ("tokens: 7", "tokens: 7\n  use_heterogeneous_vocab: true")
+LOCAL = ("name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600", "name: local")
 V2_RUNNER = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_model_len')
 ADAPTIVE = ("method: dspark", "method: dspark\n  enable_adaptive_verification: true")
 DEEPSEEK_V4_ALONE = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
@@ -423,9 +424,18 @@ def test_an_instance_type_that_is_written_for_jumpstart_is_judged(tmp_path: Path
     assert finding.code == "sagemaker.accelerator"
 
 
+@pytest.mark.parametrize(("training", "severity"), [("", "error"), ("training: {data: [hf://org/chats]}\n", "warning")])
+def test_a_method_of_the_v2_runner_is_not_served_on_this_machine_but_its_head_is_trained(
+    tmp_path: Path, training: str, severity: str
+) -> None:
+    edits = (("method: p-eagle", "method: dspark"), LOCAL, ("platform: {", training + "platform: {"))
+    (finding,) = (one for one in findings(tmp_path, *edits) if one.code == "engine.runner")
+    assert (finding.severity, finding.path) == (severity, "speculation.method")
+    assert "needs a GPU" in finding.message
+
+
 def test_jumpstart_is_not_on_this_machine(tmp_path: Path) -> None:
-    local = ("name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600", "name: local")
-    both = (JUMPSTART, ("org/drafter", "jumpstart:drafter"), local)
+    both = (JUMPSTART, ("org/drafter", "jumpstart:drafter"), LOCAL)
     found = findings(tmp_path, *both, target=OF_JUMPSTART, drafter={"model": "jumpstart:drafter", "revision": ""})
     assert [(finding.code, finding.path) for finding in found if finding.code == "local.not-here"] == [
         ("local.not-here", "target.model"),

@@ -39,6 +39,14 @@ from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
 from toolkit.training.engine import Conversion
 
+DSPARK: dict[str, Any] = {
+    "speculators_model_type": "dspark",
+    "aux_hidden_state_layer_ids": [2, 4, 5],
+    "mask_token_id": 3,
+    "sample_from_anchor": True,
+    "markov_head_type": "vanilla",
+}
+
 
 def write_target(folder: Path) -> Path:
     config = {"hidden_size": HIDDEN, "vocab_size": VOCAB, "num_hidden_layers": 8}
@@ -265,7 +273,20 @@ def test_a_header_that_is_none_is_no_traceback(tmp_path: Path, header: bytes) ->
         (nemo, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (speculators, {"mask_token_id": None}, "names no mask token", "Add `mask_token_id`"),
         (specforge_eagle3, {"norm_output": False}, "vLLM normalizes them", "without `norm_output`"),
-        (speculators, {"speculators_model_type": "mtp"}, "is `mtp`", "Only `eagle3`, `peagle` and `dflash`"),
+        (speculators, {"speculators_model_type": "mtp"}, "is `mtp`", "Only `eagle3`, `peagle`, `dflash` and `dspark`"),
+        (
+            speculators,
+            {**DSPARK, "markov_head_type": "rnn"},
+            "`markov_head_type` is `rnn`",
+            "`--markov-head-type vanilla`",
+        ),
+        (
+            speculators,
+            {**DSPARK, "sample_from_anchor": False},
+            "`sample_from_anchor: false`",
+            "Serve the export itself",
+        ),
+        (speculators, {**DSPARK, "mask_token_id": None}, "or `mask_token_id` is missing", "speculators 0.9"),
         (speculators, {"transformer_layer_config": None}, "`transformer_layer_config` is missing", "speculators 0.6"),
         (
             speculators,

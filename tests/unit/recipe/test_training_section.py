@@ -62,6 +62,7 @@ def test_what_cannot_be_mixed_is_refused_at_its_line(tmp_path: Path, data: str, 
         ("eagle3", ", preset: paper", {"layers": 1, "depth": 7, "epochs": 20}),
         ("dflash", ", preset: paper", {"layers": 5, "epochs": 20}),
         ("dflash", ", preset: quick", {"layers": 1}),
+        ("dspark", "", {"layers": 5, "depth": 7}),
         (
             "p-eagle",
             ", preset: paper",

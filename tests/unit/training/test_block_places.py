@@ -45,10 +45,10 @@ def test_a_sample_counts_exactly_where_training_finds_a_place_in_it(tmp_path: Pa
     if has_anchor(answer):
         assert said(tmp_path, answer) == []
     else:
-        with pytest.raises(UsageError, match="no answer of the data is as long as a DFlash block of 6 tokens"):
+        with pytest.raises(UsageError, match="no answer of the data is as long as a dflash block of 6 tokens"):
             said(tmp_path, answer, answer)
 
 
 def test_how_many_are_long_enough_is_told(tmp_path: Path) -> None:
     (line,) = said(tmp_path, 2, 20, 3, 30)
-    assert line == "2 of 4 samples are long enough for a DFlash block of 6 tokens"
+    assert line == "2 of 4 samples are long enough for a dflash block of 6 tokens"

@@ -19,7 +19,7 @@ from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_amid_training
 from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
-from toolkit.training.job import ComparedHead, TrainingJob, read_job
+from toolkit.training.job import MARKOV_RANK, ComparedHead, TrainingJob, read_job
 from toolkit.training.progress import FILE
 from toolkit.training.responses import Answered
 from toolkit.training.states import with_local_target
@@ -28,6 +28,7 @@ HEADS = (
     ComparedHead(method="p-eagle", layers=2, depth=4),
     ComparedHead(method="eagle3", layers=1, depth=3),
     ComparedHead(method="dflash", layers=2, depth=2),
+    ComparedHead(method="dspark", layers=2, depth=2),
 )
 
 
@@ -92,13 +93,27 @@ def test_a_dflash_head_is_written_as_its_authors_write_theirs_without_what_is_th
     assert not [name for name in names if name.startswith(("verifier_", "embed_tokens", "lm_head"))]
 
 
+def test_a_dspark_head_is_written_as_its_authors_write_theirs_with_what_it_adds_to_dflash(compared: Path) -> None:
+    """Without a word of it vLLM leaves the confidence head out."""
+    config = json.loads((compared / "head" / "dspark" / "config.json").read_text())
+    assert config["architectures"] == ["Qwen3DSparkModel"]
+    assert (config["mask_token_id"], config["target_layer_ids"]) == (3, [1, 2, 4])
+    assert (config["block_size"], config["sample_from_anchor"], config["num_depths"]) == (2, True, 2)
+    assert (config["markov_rank"], config["enable_confidence_head"]) == (MARKOV_RANK, True)
+    assert "GPUs alone" in (compared / "head" / "dspark" / "README.md").read_text()
+    with safe_open(compared / "head" / "dspark" / "model.safetensors", framework="pt") as file:
+        names = set(file.keys())
+    assert {"markov_head.markov_w1.weight", "markov_head.markov_w2.weight", "confidence_head.proj.bias"} <= names
+    assert not [name for name in names if name.startswith(("verifier_", "embed_tokens", "lm_head"))]
+
+
 def test_samples_and_states_are_made_once(compared: Path) -> None:
     """Samples are told of for the first head alone, and no states are newer than its checkpoint."""
     stages = [
         {json.loads(line)["stage"] for line in (compared / "checkpoints" / head.method / FILE).read_text().splitlines()}
         for head in HEADS
     ]
-    assert stages == [{"data", "states", "train", "head"}, *[{"states", "train", "head"}] * 2]
+    assert stages == [{"data", "states", "train", "head"}, *[{"states", "train", "head"}] * (len(HEADS) - 1)]
     trained = (compared / "checkpoints" / "p-eagle" / "checkpoint.pt").stat().st_mtime_ns
     states = list((compared / "work").rglob("states-*"))
     assert states
@@ -145,12 +160,12 @@ def test_a_head_of_which_a_part_came_back_is_written_again(compared: Path, tmp_p
     shutil.copytree(compared, tmp_path, dirs_exist_ok=True)
     shutil.rmtree(tmp_path / "head")
     head = tmp_path / "checkpoints" / "eagle3" / "head"
-    assert [one.is_done for one in read_job(tmp_path).heads] == [True, True, True]
+    assert [one.is_done for one in read_job(tmp_path).heads] == [True] * len(HEADS)
     if lost:
         (head / lost).unlink()
     else:
         (head / "model.safetensors").write_bytes(b"half")
-    assert [one.is_done for one in read_job(tmp_path).heads] == [True, False, True]
+    assert [head.method for head in read_job(tmp_path).heads if not head.is_done] == ["eagle3"]
 
     assert main(tmp_path) == 0
 
@@ -205,5 +220,5 @@ def test_what_a_head_had_on_the_gpus_is_free_before_the_target_is_loaded_for_the
 
 
 def test_the_time_of_the_job_is_shared_among_the_heads(job: TrainingJob) -> None:
-    shared = job.model_copy(update={"compare": HEADS, "max_seconds": 3601})
-    assert [(head.method, head.max_seconds) for head in shared.heads] == [(one.method, 1200) for one in HEADS]
+    shared = job.model_copy(update={"compare": HEADS, "max_seconds": 3602})
+    assert [(head.method, head.max_seconds) for head in shared.heads] == [(one.method, 900) for one in HEADS]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from toolkit.api.head_comparison import COLUMNS, HeadComparison, compare_heads
+from toolkit.api.head_comparison import COLUMNS, HeadComparison, compare_heads, drafting_bytes
 from toolkit.errors import ToolkitError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.recipe.model_files import read_folder
+from toolkit.sizing.weights import read_bytes
 from toolkit.student import student
 
 MODELS = catalogue_dir() / "tiny" / "models"
@@ -90,6 +92,14 @@ def test_what_is_read_for_a_token_are_all_matrices_but_an_embedding_that_is_look
     found = compared({"eagle3": report([(4, 1), (4, 1)]), "p-eagle": report([(4, 1), (4, 1)])})
     (head,) = (one for one in found.heads if one.method == "eagle3")
     assert head.read_share == pytest.approx(7 * matrices("eagle3") / matrices("target"), rel=1e-3)
+
+
+def test_a_dspark_head_reads_its_block_once_and_what_corrects_a_draft_for_each() -> None:
+    """The same weights as another head that drafts in parallel, and a rank of 64 for 1,440 tokens."""
+    head = read_folder(MODELS / "p-eagle")
+    corrected = replace(head, config={**head.config, "markov_rank": 64})
+    assert drafting_bytes("p-eagle", head, 7) == read_bytes(head)
+    assert drafting_bytes("dspark", corrected, 7) == read_bytes(head) + 7 * 64 * 1440 * 2
 
 
 def matrices(model: str) -> int:

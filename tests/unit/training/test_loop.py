@@ -12,6 +12,7 @@ import torch
 
 from tests.unit.training.heads import job_for, save_target, write_data
 from toolkit.errors import PlatformError, UsageError
+from toolkit.recipe.training_schema import TRAINED_METHODS
 from toolkit.training import checkpoint, progress
 from toolkit.training.acceptance import acceptance_of
 from toolkit.training.head import Head, build_head
@@ -74,7 +75,7 @@ def curve(folder: Path) -> list[tuple[int, bool, float | None, tuple[float, ...]
     return [(line.done, line.held_out, line.loss, line.accuracy) for line in found if line]
 
 
-@pytest.mark.parametrize("method", ["p-eagle", "eagle3", "dflash"])
+@pytest.mark.parametrize("method", TRAINED_METHODS)
 def test_stopped_and_started_again_it_ends_with_the_same_weights_and_the_same_curve(
     method: str, target: Path, data: Data, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.trained import as_compared, with_method
 from toolkit.sizing.shape import shape_of
 from toolkit.training.head import build_head
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import IN_BLOCKS, Method, TrainingJob
 
 GIB = 1024**3
 TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
@@ -58,11 +58,12 @@ def test_a_training_that_may_not_fit_is_said() -> None:
     assert "4.0 are free: a smaller `max_length`" in said[0]
 
 
-def test_a_dflash_head_keeps_no_optimizer_state_of_what_is_the_targets() -> None:
+@pytest.mark.parametrize("method", IN_BLOCKS)
+def test_a_head_that_drafts_in_blocks_keeps_no_optimizer_state_of_what_is_the_targets(method: Method) -> None:
     """The same numbers as the head that is trained has: its weights, of which only some learn."""
     recipe, shape = load("tiny/train-p-eagle").edit(training={"layers": 2}), shape_of(read_folder(TARGET))
-    blocks = with_method(recipe, "dflash")
-    job = TrainingJob(name="x", method="dflash", target=str(TARGET), target_name="x", data=(), layers=2)
+    blocks = with_method(recipe, method)
+    job = TrainingJob(name="x", method=method, target=str(TARGET), target_name="x", data=(), layers=2)
     head = build_head(job)
     learned = sum(weight.numel() for weight in head.parameters() if weight.requires_grad)
     there = sum(weight.numel() for name, weight in head.named_parameters() if not name.startswith("verifier_"))
@@ -72,7 +73,7 @@ def test_a_dflash_head_keeps_no_optimizer_state_of_what_is_the_targets() -> None
     assert training_bytes(blocks, shape) < training_bytes(recipe, shape)
 
 
-@pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("dflash", False)])
+@pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("dflash", False), ("dspark", False)])
 def test_partitions_are_offered_to_the_method_that_reads_them(method: str, offered: bool) -> None:
     recipe, said = with_method(load("tiny/train-p-eagle"), method), list[str]()
     require_memory(recipe.edit(training={"max_length": 1_000_000}), read_folder(TARGET), 2 * GIB + 2**27, said.append)

@@ -1,4 +1,4 @@
-"""A DFlash head to continue from, in its authors' layout: which layers it reads, and what is not continued."""
+"""A DFlash or DSpark head to continue from, in its authors' layout: which layers it reads, what is not continued."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from speculators.models.dspark import DSparkDraftModel
 
 from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
 from toolkit.errors import UsageError
-from toolkit.training.head import layers_read
+from toolkit.training.head import _former, _new_head, layers_read
 from toolkit.training.job import TrainingJob
 
 
@@ -49,9 +50,9 @@ def test_the_key_that_engines_read_comes_first(target: Path, tmp_path: Path) -> 
     [
         (3, {}, f"has {3 * HIDDEN} columns, and the 2 layers that its config names have {2 * HIDDEN}"),
         (2, {"dflash_config": {}}, "the 3 layers"),
-        (2, {"dflash_config": {"target_layer_ids": "all"}}, "`dflash_config.target_layer_ids` of "),
-        (2, {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}, "with sliding windows"),
-        (2, {"sample_from_anchor": True}, "samples from its anchor"),
+        (2, {"dflash_config": {"target_layer_ids": "all"}}, "`target_layer_ids` of "),
+        (2, {"layer_types": ["full_attention", "sliding_attention"], "sliding_window": 8}, "has sliding windows"),
+        (2, {"sample_from_anchor": True}, "drafts at other positions of a block"),
     ],
 )
 def test_what_cannot_be_continued_is_said_before_anything_is_computed(
@@ -60,3 +61,20 @@ def test_what_cannot_be_continued_is_said_before_anything_is_computed(
     with pytest.raises(UsageError) as error:
         layers_read(continued(target, tmp_path, columns, **config))
     assert said in error.value.message
+
+
+def test_of_a_dspark_head_layers_and_rank_are_its_own(target: Path, tmp_path: Path) -> None:
+    """Its authors write at the top of the config what DFlash's write below `dflash_config`."""
+    own = {"dflash_config": None, "mask_token_id": 3, "target_layer_ids": [0, 3], "markov_rank": 8}
+    job = continued(target, tmp_path, 2, **own).model_copy(update={"method": "dspark"})
+    assert layers_read(job) == (1, 4)
+    head = _new_head(job, _former(job), None)
+    assert isinstance(head, DSparkDraftModel)
+    assert head.markov_head
+    assert head.markov_head.markov_rank == 8
+
+
+def test_a_dspark_head_that_does_not_draft_at_its_anchor_is_not_continued(target: Path, tmp_path: Path) -> None:
+    job = continued(target, tmp_path, 2, sample_from_anchor=False).model_copy(update={"method": "dspark"})
+    with pytest.raises(UsageError, match="drafts at other positions of a block"):
+        layers_read(job)

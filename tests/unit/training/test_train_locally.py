@@ -236,6 +236,11 @@ def test_before_it_is_trained_it_cannot_be_deployed(desk: Desk) -> None:
         toolkit.plan(desk.recipe)
 
 
+def test_a_dspark_head_that_is_not_there_yet_is_not_looked_for_in_the_target(desk: Desk) -> None:
+    desk.recipe.write_text(RECIPE.replace("method: p-eagle", "method: dspark"))
+    assert {finding.code for finding in check(desk.recipe).findings} == {"training.not-trained", "engine.runner"}
+
+
 def test_an_arm_that_is_not_there_is_found_before_anything_is_trained(
     desk: Desk, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,8 @@
 
 What each exporter writes was read in its source: SpecForge 0.2.0 (export/to_hf.py, modeling/draft), NeMo AutoModel
 0.7.0 (components/speculative/serve_vllm.py and eagle/, recipes/llm/train_eagle3.py) and speculators 0.9.0
-(models/eagle3, models/peagle, models/dflash). What vLLM reads: model_executor/models/llama_eagle3.py, qwen3_eagle3.py
-and qwen3_dflash.py of 0.32.0.
+(models/eagle3, models/peagle, models/dflash, models/dspark). What vLLM reads: model_executor/models/llama_eagle3.py,
+qwen3_eagle3.py, qwen3_dflash.py and qwen3_dspark.py of 0.32.0.
 All of them store `d2t` as offsets and the layers in one order, so tensors keep their bytes: names and config change.
 
 `fc_norm` and `norm_output` are kept: vLLM reads them in a config without `speculators_config` (`fc_norm` since 0.22.0),
@@ -52,6 +52,10 @@ _SPECULATORS_KEYS = (
     "mask_token_id",
     "dtype",
 )
+_DSPARK_KEYS = (
+    *("sample_from_anchor", "markov_rank", "markov_head_type"),
+    *("enable_confidence_head", "confidence_head_with_markov"),
+)
 # Tensors that vLLM's loaders accept; they fail on any other.
 _KNOWN_TENSOR = re.compile(
     r"d2t|t2d|mask_hidden|(embed_tokens|fc|fc_norm\.\d+|input_norm|norm|lm_head)\.weight"
@@ -68,10 +72,10 @@ def convert(head: Path, out: Path, *, target: Path | None = None) -> Conversion:
     """
     _require_free(out, head)
     draft = _read(head)
-    if draft.config.get("speculators_model_type") == "dflash":
-        _from_dflash(draft)
+    if (method := draft.config.get("speculators_model_type")) in ("dflash", "dspark"):
+        _from_blocks(draft, method)
         _write(draft, out)
-        return Conversion("speculators", "dflash", tuple(draft.changes), out)
+        return Conversion("speculators", method, tuple(draft.changes), out)
     name, adapt = _format(draft)
     parallel = adapt(draft)
     if name != "vllm":
@@ -177,7 +181,7 @@ def _format(draft: _Draft) -> tuple[str, Callable[[_Draft], bool]]:
 def _from_speculators(draft: _Draft) -> bool:
     kind, layer = draft.config["speculators_model_type"], draft.config.get("transformer_layer_config")
     if kind not in ("eagle3", "peagle"):
-        edit = "Only `eagle3`, `peagle` and `dflash` heads can be converted."
+        edit = "Only `eagle3`, `peagle`, `dflash` and `dspark` heads can be converted."
         raise draft.cannot(f"`speculators_model_type` is `{kind}`", edit)
     if not isinstance(layer, dict):
         edit = "Export the head again with speculators 0.6 or newer."
@@ -197,9 +201,9 @@ def _from_speculators(draft: _Draft) -> bool:
     return bool(kind == "peagle")
 
 
-def _from_dflash(draft: _Draft) -> None:
-    """As the heads of DFlash's authors are, whose layers see a whole block: of an export vLLM 0.32 reads the
-    `sliding_window_non_causal: false`, also without windows, as layers that see only what comes before.
+def _from_blocks(draft: _Draft, method: str) -> None:
+    """As the heads of DFlash's and DSpark's authors are, whose layers see a whole block: of a DFlash export vLLM 0.32
+    reads the `sliding_window_non_causal: false`, also without windows, as layers that see only what comes before.
     """
     config, layer = draft.config, draft.config.get("transformer_layer_config")
     if not isinstance(layer, dict) or layer.get("model_type") != "qwen3":
@@ -208,16 +212,25 @@ def _from_dflash(draft: _Draft) -> None:
     if not ids or token is None:
         edit = "Export the head again with speculators 0.9 or newer."
         raise draft.cannot("`aux_hidden_state_layer_ids` or `mask_token_id` is missing", edit)
-    if config.get("sample_from_anchor") or "sliding_attention" in (layer.get("layer_types") or ()):
+    at_anchor = method == "dspark"
+    if bool(config.get("sample_from_anchor")) != at_anchor or "sliding_attention" in (layer.get("layer_types") or ()):
         edit = "Serve the export itself, which vLLM reads."
-        raise draft.cannot("a head with sliding windows, or that samples from its anchor, is not converted", edit)
-    draft.config = {
+        problem = f"a {method} head with sliding windows, or with `sample_from_anchor: {str(not at_anchor).lower()}`,"
+        raise draft.cannot(f"{problem} is not converted", edit)
+    common = {
         **layer,
         **{key: config[key] for key in ("draft_vocab_size", "block_size", "dtype") if config.get(key) is not None},
-        "architectures": ["DFlashDraftModel"],
         "eagle_aux_hidden_state_layer_ids": ids,
-        "dflash_config": {"mask_token_id": token, "target_layer_ids": [one - 1 for one in ids]},
     }
+    layers = {"mask_token_id": token, "target_layer_ids": [one - 1 for one in ids]}
+    if method == "dflash":
+        draft.config = {**common, "architectures": ["DFlashDraftModel"], "dflash_config": layers}
+    else:
+        if config.get("markov_head_type") != "vanilla":
+            problem = f"`markov_head_type` is `{config.get('markov_head_type')}`, and vLLM computes `vanilla` alone"
+            raise draft.cannot(problem, "Train it with `--markov-head-type vanilla`.")
+        own = {key: config[key] for key in _DSPARK_KEYS if key in config}
+        draft.config = {**common, "architectures": ["Qwen3DSparkModel"], **layers, **own}
     draft.changes.append("Moved the keys of `transformer_layer_config` to the top level.")
     for tensor in ("verifier_lm_head.weight", "verifier_norm.weight"):
         draft.leave_out(tensor, "it belongs to the target and was only used for training")

@@ -37,7 +37,8 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
         return
     drafting = recipe.speculation.facts
     if models.drafter is None:
-        yield from _own_layers(recipe, models.target)
+        if recipe.drafter is None:
+            yield from _own_layers(recipe, models.target)
     else:
         if drafting.format == HEAD_FORMAT:
             yield from check_head(recipe, models.target, models.drafter)

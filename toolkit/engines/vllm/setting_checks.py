@@ -14,7 +14,7 @@ from toolkit.engines.arguments import builds
 from toolkit.engines.vllm.flags import only_runner
 from toolkit.engines.vllm.installed import is_for_cpu
 from toolkit.engines.vllm.keys import VllmSpeculation
-from toolkit.findings import Finding
+from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 
@@ -306,6 +306,11 @@ def _adaptive(recipe: Recipe, speculation: SpeculationSection) -> Iterator[Findi
 
 def _runner_of_method(recipe: Recipe, drafting: EngineMethod) -> Iterator[Finding]:
     written, runner = recipe.engine.env.get(RUNNER_VARIABLE), only_runner(recipe)
+    if runner == "V2" and not recipe.platform_rules.facts.has_instance_types:
+        message = f"method `{recipe.method}` runs on vLLM's V2 model runner only, which needs a GPU"
+        hint = "Serve it on a platform with GPUs, or use another method here."
+        severity: Severity = "warning" if recipe.training else "error"  # its head can be trained here all the same
+        yield Finding("engine.runner", message, "speculation.method", hint=hint, severity=severity)
     if written is None or not runner:
         return
     if (runner == "V1") != (written in _OFF):
