@@ -30,7 +30,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.trained import as_compared, as_trained, with_method
 from toolkit.recipe.training_schema import TRAINED_METHODS
 from toolkit.registry import rules_of, session_of
-from toolkit.training.plan import section
+from toolkit.training.plan import section, step_tokens
 
 if TYPE_CHECKING:
     from toolkit.platforms.parts import HeadTraining
@@ -140,6 +140,7 @@ def _track(trackers: Trackers, run: TrainingRun, made: Sequence[MadeHead]) -> No
     for one in made:
         own = one.recipe
         parameters = {"recipe": own.name, "job": run.job, **section(own).model_dump(exclude_none=True)}
+        parameters["batch_tokens"] = step_tokens(own, section(own))
         curve = one.metrics.get("evaluations", ())
         name = f"train {own.name}{f' {own.method}' if run.comparison else ''}"
         trackers.log(name, parameters, train_metrics(one.metrics), run.to_dict(), curve)

@@ -184,7 +184,7 @@ class TrainingSection(Section):
 
     @property
     def machine_count(self) -> int:
-        """Machines that train together, at least."""
+        """Machines that train together, of the type that is preferred."""
         return 1
 
     @property

@@ -9,7 +9,7 @@ another way than one that was not.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ from torch.optim import AdamW, Muon, Optimizer
 
 from toolkit import documents
 from toolkit.errors import PlatformError, UsageError
+from toolkit.memory import free_bytes
 from toolkit.training.job import TrainingJob
 
 FILE = "checkpoint.pt"
@@ -40,6 +41,9 @@ _UNREADABLE = (
     ArithmeticError, AssertionError, AttributeError, BadZipFile, EOFError, LookupError, MemoryError, OSError,
     RuntimeError, TypeError, UnpicklingError, ValueError,
 )  # fmt: skip
+
+# Of the memory that is free: others want some of it, too.
+_SHARE = 0.8
 
 Step = Annotated[int, Field(ge=0)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -68,8 +72,8 @@ class Writer:
     Where one cannot be written the one before stays, and the next call raises why: PlatformError, as for a full disk.
     """
 
-    def __init__(self, folder: Path, job: TrainingJob) -> None:
-        self._folder, self._job = folder, job
+    def __init__(self, folder: Path, job: TrainingJob, free: Callable[[], int] = free_bytes) -> None:
+        self._folder, self._job, self._free = folder, job, free
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
@@ -82,9 +86,15 @@ class Writer:
             self.wait()
 
     def save(self, checkpoint: Checkpoint, *, best: bool) -> None:
-        """Replace the checkpoint, and before it the best weights, if these are the best."""
+        """Replace the checkpoint, and before it the best weights, if these are the best.
+
+        Where memory has no room for a copy, the training waits until all is written.
+        """
         self.wait()
-        self._writing = self._thread.submit(self._save, _copied(checkpoint), best)
+        if _bytes(checkpoint) > _SHARE * self._free():
+            self._save(checkpoint, best)
+        else:
+            self._writing = self._thread.submit(self._save, _copied(checkpoint), best)
 
     def wait(self) -> None:
         """Until all is written."""
@@ -103,9 +113,18 @@ class Writer:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """What a killed process was writing."""
+    """What a killed process was writing. Raises PlatformError."""
     for left in chain.from_iterable(folder.glob(f".{name}.*") for name in (FILE, BEST)):
-        left.unlink()
+        try:
+            left.unlink()
+        except OSError as error:
+            raise PlatformError(f"{left} cannot be removed: {error.strerror}", hint="Remove it yourself.") from error
+
+
+def _bytes(checkpoint: Checkpoint) -> int:
+    states = (state for one in checkpoint.optimizers for state in one["state"].values())
+    tensors = chain(checkpoint.weights.values(), *(state.values() for state in states))
+    return sum(tensor.nbytes for tensor in tensors)
 
 
 def _copied(checkpoint: Checkpoint) -> Checkpoint:

@@ -74,10 +74,14 @@ def machines(recipe: Recipe, training: TrainingSection) -> list[Instance]:
 
 
 def step_tokens(recipe: Recipe, training: TrainingSection) -> int:
-    """Tokens of one optimizer step: GPUs that share too few wait for the one with the longest sample."""
-    instance = next(iter(machines(recipe, training)), None)
-    gpus = training.machine_count * (instance.accelerator_count if instance else 1)
-    return training.batch_tokens or GPU_TOKENS * gpus
+    """Tokens of one optimizer step: GPUs that share too few wait for the one with the longest sample.
+
+    Where the recipe does not say, those of the machines that it prefers count, if their GPUs are known.
+    """
+    first = next(iter(training.types or recipe.platform.types), "")
+    instance = recipe.platform_rules.instance(first) if recipe.platform_rules.facts.has_instance_types else None
+    gpus = training.machine_count * instance.accelerator_count if instance else 1
+    return training.batch_tokens or GPU_TOKENS * max(1, gpus)
 
 
 def training_key(recipe: Recipe) -> str:

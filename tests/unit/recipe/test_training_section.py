@@ -91,6 +91,9 @@ def test_what_is_not_written_is_the_presets_then_the_methods(
         ("instance_type: ml.p5.48xlarge, batch_tokens: 4096", 4096),
         ("instance_type: ml.p5.48xlarge, preset: paper", 64 * 8192),
         ("instance_types: [ml.p5.48xlarge, ml.g6e.2xlarge]", 8 * 8192),
+        ("instance_types: [ml.p5.48xlarge, {type: ml.p4d.24xlarge, count: 2}]", 8 * 8192),
+        ("instance_types: [{type: ml.g6.12xlarge, count: 8}, {type: ml.p5.48xlarge, count: 1}]", 32 * 8192),
+        ("instance_types: [ml.of-tomorrow.xlarge, ml.g6.12xlarge]", 8192),
     ],
 )
 def test_a_step_has_8192_tokens_for_each_gpu_unless_it_says_how_many(
@@ -98,6 +101,12 @@ def test_a_step_has_8192_tokens_for_each_gpu_unless_it_says_how_many(
 ) -> None:
     on_aws = on_platform(load(recipe(tmp_path, more=f", {machines}")), "sagemaker")
     assert training_job(on_aws).batch_tokens == tokens
+
+
+def test_a_clusters_machine_may_be_named_as_sagemaker_names_it(tmp_path: Path) -> None:
+    for name in ("ml.p5.48xlarge", "p5.48xlarge"):
+        on_cluster = on_platform(load(recipe(tmp_path, more=f", instance_type: {name}")), "kubernetes")
+        assert training_job(on_cluster).batch_tokens == 8 * 8192
 
 
 def test_how_often_a_checkpoint_is_written_makes_no_other_head(tmp_path: Path) -> None:

@@ -137,3 +137,20 @@ def test_a_training_that_is_stopped_says_so_only_with_its_checkpoint_on_the_disk
 
     with pytest.raises(PlatformError, match=r"checkpoint\.pt could not be written: Is a directory"):
         train(job(target, tmp_path), data, after_step)
+
+
+def test_without_memory_for_a_copy_the_training_waits_until_all_is_written(target: Path, tmp_path: Path) -> None:
+    """A pipe cannot be brought to the disk: who waits for the write hears of it at once."""
+    os.mkfifo(pipe(tmp_path))
+    reader = threading.Thread(target=pipe(tmp_path).read_bytes)
+    reader.start()
+    writer = checkpoint.Writer(tmp_path, job(target, tmp_path), lambda: 0)
+    with pytest.raises(PlatformError):
+        writer.save(checkpoint.Checkpoint(1, {"weight": torch.ones(3)}, [], [], 1.0), best=False)
+    reader.join()
+
+
+def test_what_cannot_be_removed_is_named(tmp_path: Path) -> None:
+    (tmp_path / f".{checkpoint.FILE}.1").mkdir()
+    with pytest.raises(PlatformError, match="cannot be removed"):
+        checkpoint.remove_unfinished(tmp_path)

@@ -100,7 +100,9 @@ def _of_container(container: Document, events: Sequence[Document]) -> Trouble | 
         return Trouble(f"{reason}: container {container['name']}: {message}", certain)
     if ended.get("reason") == "OOMKilled":
         return Trouble(f"OOMKilled: container {container['name']} used up its memory limit", restarts > 0)
-    if ended and (probe := _failed_probe(events)):  # an engine that drains ends with 0
+    # An engine that drains ends with 0, and so does what initializes a pod, which then stays ended.
+    was_ended = ended and not container.get("started") and (ended.get("exitCode") or "terminated" not in state)
+    if was_ended and (probe := _failed_probe(events)):
         return Trouble(f"Unhealthy: {probe}", certain=True)
     if ended.get("exitCode"):
         times = f", started {restarts + 1} times" if restarts else ""

@@ -215,9 +215,9 @@ class AwsTraining(TrainingSection):
 
     @property
     def machine_count(self) -> int:
-        """Machines that train together, at least."""
-        counts = [item.count for item in self.instance_types or () if isinstance(item, JobInstances) and item.count]
-        return min(counts, default=self.instance_count)
+        """Machines that train together, of the type that is preferred."""
+        first = next(iter(self.instance_types or ()), None)
+        return (first.count if isinstance(first, JobInstances) else None) or self.instance_count
 
     @property
     def types_key(self) -> str:

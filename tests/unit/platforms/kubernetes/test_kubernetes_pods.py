@@ -25,3 +25,32 @@ def test_a_pod_that_failed_as_a_whole_tells_why(reason: str, message: str, cause
     found = diagnose((), trouble.text, "kubernetes")
     assert found
     assert found.code == cause
+
+
+KILLED = [
+    {"reason": "Unhealthy", "message": "Startup probe failed: statuscode: 503"},
+    {"reason": "Killing", "message": "Container engine failed startup probe, will be restarted"},
+]
+DRAINED = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+
+
+AGAIN = {"state": {"running": {}}, "lastState": DRAINED, "restartCount": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "certain"),
+    [
+        ({**AGAIN, "started": False}, "Unhealthy: Startup probe failed", True),
+        ({**AGAIN, "started": True}, "Unhealthy: Startup probe failed", False),
+        ({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "slow"}}}, "ImagePullBackOff: slow", False),
+    ],
+    ids=["ended by the probe", "started again", "another trouble"],
+)
+def test_a_probe_that_failed_once_hides_nothing_of_now(status: dict[str, object], said: str, certain: bool) -> None:
+    """Its event is kept for an hour; what initializes a pod always ends with 0."""
+    initialized = {"name": "cache", "state": DRAINED, "restartCount": 0, "started": False}
+    statuses = {"initContainerStatuses": [initialized], "containerStatuses": [{"name": "engine", **status}]}
+    trouble = trouble_of({"status": statuses}, KILLED)
+    assert trouble
+    assert trouble.text.startswith(said)
+    assert trouble.certain == certain
