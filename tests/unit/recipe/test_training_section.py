@@ -103,12 +103,6 @@ def test_a_step_has_8192_tokens_for_each_gpu_unless_it_says_how_many(
     assert training_job(on_aws).batch_tokens == tokens
 
 
-def test_a_clusters_machine_may_be_named_as_sagemaker_names_it(tmp_path: Path) -> None:
-    for name in ("ml.p5.48xlarge", "p5.48xlarge"):
-        on_cluster = on_platform(load(recipe(tmp_path, more=f", instance_type: {name}")), "kubernetes")
-        assert training_job(on_cluster).batch_tokens == 8 * 8192
-
-
 def test_how_often_a_checkpoint_is_written_makes_no_other_head(tmp_path: Path) -> None:
     keys = {training_key(load(recipe(tmp_path, more=more))) for more in ("", ", checkpoint_seconds: 60")}
     assert len(keys) == 1

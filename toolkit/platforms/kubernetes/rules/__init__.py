@@ -78,7 +78,7 @@ class KubernetesRules:
         return written.edit(kubernetes=settings, weights=written.weights or weights)
 
     def instance(self, name: str) -> lookup.Instance | None:
-        return devices.node_type(devices.ec2_name(name))
+        return devices.node_type(name)
 
     def instances(self) -> Sequence[lookup.Instance]:
         return devices.node_types()
