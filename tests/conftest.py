@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -80,6 +81,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("serving") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(1200))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    """A training, as other programs, takes signals over for good. The process of the tests gives them back."""
+    taken = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    before = {number: signal.getsignal(number) for number in taken}
+    try:
+        return (yield)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def pytest_collection_finish() -> None:

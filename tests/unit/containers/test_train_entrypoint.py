@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -53,16 +52,6 @@ def test_what_trains_imports_nothing_of_the_working_folder(
     assert train.run([sys.executable, "-c", "import json"], tmp_path) == 0
 
 
-@pytest.fixture
-def _own_handlers() -> Iterator[None]:
-    """A program takes signals over for good, and here it is the tests' own process."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_own_handlers")
 def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     program = (
@@ -81,7 +70,6 @@ def test_sigterm_reaches_what_trains(train: ModuleType, tmp_path: Path) -> None:
     thread.join()
 
 
-@pytest.mark.usefixtures("_own_handlers")
 def test_sigterm_while_it_starts_reaches_it_too(
     train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

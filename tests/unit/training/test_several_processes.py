@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from toolkit.training.trainer import learner_of
 
 CPU = torch.device("cpu")
 STEPS = 24
-TAKEN_OVER = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +51,6 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
     )
 
 
-@pytest.fixture
-def _signals_as_before() -> Iterator[None]:
-    """A training takes some over, as befits a process of its own."""
-    before = {number: signal.getsignal(number) for number in TAKEN_OVER}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
-@pytest.mark.usefixtures("_signals_as_before")
 def test_two_processes_stopped_and_resumed_learn_what_one_learns(job: TrainingJob, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     job.write(one)

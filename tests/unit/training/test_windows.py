@@ -280,15 +280,6 @@ def test_states_that_are_not_numbers_are_refused(tmp_path: Path, target: Path) -
         prepare(job_in(tmp_path, target, states="engine"), 0, Broken())
 
 
-@pytest.fixture
-def _signals_as_before() -> Iterator[None]:
-    """A training takes some over, as befits a process of its own."""
-    before = {number: signal.getsignal(number) for number in SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory: pytest.TempPathFactory, target: Path) -> TrainingJob:
     """EAGLE-3 drops no position at random, so that its curve does not depend on who learns which sample."""
@@ -317,7 +308,6 @@ def in_windows(job: TrainingJob, folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.usefixtures("_signals_as_before")
 def test_in_windows_stopped_and_resumed_a_head_is_the_same_to_the_last_byte(
     counting: TrainingJob, at_once: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -330,7 +320,6 @@ def test_in_windows_stopped_and_resumed_a_head_is_the_same_to_the_last_byte(
     assert weights[0] == weights[1]
 
 
-@pytest.mark.usefixtures("_signals_as_before")
 def test_several_processes_go_through_the_windows_together(
     counting: TrainingJob, at_once: Path, tmp_path: Path
 ) -> None:
