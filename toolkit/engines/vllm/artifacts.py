@@ -7,6 +7,7 @@ its entries fit.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from toolkit.catalog.trainium import family
@@ -32,6 +33,9 @@ class VllmArtifacts(Artifacts):
 
     def wanted(self, recipe: Recipe) -> bool:
         return VllmEngine.of(recipe.engine).warm_start
+
+    def without(self, recipe: Recipe) -> Recipe:
+        return replace(recipe, engine=recipe.engine.edit(warm_start=False))
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         return settings_parts(recipe, image, target, drafter)
