@@ -115,6 +115,8 @@ def test_what_changes_the_code_changes_its_name(recipe: Recipe, change: Callable
     "change",
     [
         lambda recipe: replace(recipe, name="another"),
+        with_engine(env={"VLLM_LOGGING_LEVEL": "DEBUG"}),
+        with_engine(args={"uvicorn-log-level": "debug", "enable-auto-tool-choice": True, "tool-call-parser": "hermes"}),
         lambda recipe: recipe_with(recipe, tags={"team": "x"}),
         lambda recipe: recipe_with(recipe, weights="hub"),
         lambda recipe: recipe_with(recipe, instance_types=("ml.g6.12xlarge",)),
