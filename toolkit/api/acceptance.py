@@ -63,7 +63,7 @@ def what_if(
     reports: list[BenchReport] = []
     try:
         for one in tried:
-            endpoint = _steps.deploy(one, baseline=baseline is None, progress=progress)
+            endpoint = _steps.deploy_uncompiled(one, baseline=baseline is None, progress=progress)
             reports.append(measure(endpoint, seconds=seconds / len(tried), fixed_length=True))
     finally:
         _steps.destroy(tried[0], progress=progress)

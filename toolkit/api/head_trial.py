@@ -22,7 +22,9 @@ class OwnEndpoint:
 
     def begin(self) -> tuple[Endpoint, Endpoint]:
         """The new head, and the one that serves, once both answer."""
-        return self.steps.deploy(replace(self.candidate, training=None), progress=self.progress), self.running
+        return self.steps.deploy_uncompiled(
+            replace(self.candidate, training=None), progress=self.progress
+        ), self.running
 
     def disturbed(self) -> bool:
         """Whether somebody else has changed the endpoint since."""
@@ -50,7 +52,7 @@ class OnVariant:
 
     def begin(self) -> tuple[Endpoint, Endpoint]:
         tried = replace(self.recipe, candidate=self.candidate.speculation, training=None)
-        endpoint = self.steps.deploy(tried, progress=self.progress)
+        endpoint = self.steps.deploy_uncompiled(tried, progress=self.progress)
         self._tried = endpoint, endpoint.status().config
         return replace(endpoint, variant=self.trial.candidate), replace(endpoint, variant=self.trial.live)
 
@@ -66,4 +68,4 @@ class OnVariant:
         self.progress.say(
             f"{self.recipe.name}: back to the head before. If this stops: toolkit deploy {self.recipe.path}"
         )
-        self.steps.deploy(replace(self.recipe, training=None), progress=self.progress)
+        self.steps.deploy_uncompiled(replace(self.recipe, training=None), progress=self.progress)

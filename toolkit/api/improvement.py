@@ -5,9 +5,9 @@ Until the new head has won, the one before answers: alone, or beside the new one
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.measure.measurement import ArmReport, Gain, Interval
 from toolkit.measure.pays import Decision, decide
 from toolkit.measure.report import BenchReport
+from toolkit.planning.artifacts import compiling_at_start
 from toolkit.planning.plan import Plan
 from toolkit.platforms.parts import Trial
 from toolkit.recipe.assemble import section_of
@@ -273,9 +274,20 @@ def _plan(live: _Live) -> ImprovementPlan:
         live.running.name,
         tuple(section(live.recipe).sources),
         None if live.up_to_date else train_plan(live.candidate),
-        _trial_of(live.recipe).note,
+        f"{_trial_of(live.recipe).note}{_uncompiled(live.recipe)}",
         _price(live),
         live.traffic.left_out,
+    )
+
+
+def _uncompiled(recipe: Recipe) -> str:
+    """What is without effect for a new head, for which nothing is compiled, as further sentences."""
+    if compiling_at_start(recipe) is recipe:
+        return ""
+    path = shlex.quote(str(recipe.path))
+    return (
+        ". Its containers compile when they start, also once it is promoted: `toolkit compile "
+        f"{path}` and then `toolkit deploy {path}` end that"
     )
 
 
@@ -386,7 +398,10 @@ def _promote(recipe: Recipe, head: str, steps: Steps, progress: Progress) -> Non
     before = recipe.path.read_text(encoding="utf-8")
     named = from_folder(recipe.path.parent, Path(head))
     write_whole(recipe.path, with_speculation(before, {"model": named}))
-    roll_out = partial(steps.deploy, recipe.path, platform=recipe.platform.name, progress=progress)
+
+    def roll_out() -> None:
+        steps.deploy_uncompiled(on_platform(load(recipe.path), recipe.platform.name), progress=progress)
+
     try:
         roll_out()
     except BaseException:

@@ -118,7 +118,7 @@ class Trials:
 
     def _deploy(self, recipe: Recipe) -> Endpoint:
         (self._deployed / recipe.name).touch()
-        return self._steps.deploy(recipe, progress=self._progress)
+        return self._steps.deploy_uncompiled(recipe, progress=self._progress)
 
     def _remove(self, recipe: Recipe) -> None:
         self._steps.destroy(recipe, platform=recipe.platform.name, progress=self._progress)

@@ -36,6 +36,12 @@ def wants_compiled(recipe: Recipe) -> bool:
     return made is not None and made.wanted(recipe)
 
 
+def compiling_at_start(recipe: Recipe) -> Recipe:
+    """The recipe with containers that take nothing compiled; itself if they have to, or would not anyway."""
+    made = recipe.engine_rules.artifacts
+    return made.without(recipe) if made and compiles_ahead(recipe) else recipe
+
+
 def require_compiles_ahead(recipe: Recipe) -> None:
     """Raise UsageError for a recipe whose containers compile by themselves."""
     made = recipe.engine_rules.artifacts

@@ -319,6 +319,9 @@ class Artifacts(Protocol):
     def wanted(self, recipe: Recipe) -> bool:
         """Whether the recipe asks for that."""
 
+    def without(self, recipe: Recipe) -> Recipe:
+        """The recipe with containers that compile when they start; itself where that may take too long."""
+
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """All that the compiled code depends on; `image`, `target` and `drafter` tell those apart."""
 

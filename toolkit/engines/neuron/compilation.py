@@ -30,6 +30,9 @@ class NeuronCompilation(Compilation):
     def wanted(self, recipe: Recipe) -> bool:
         return recipe.engine.compile_ahead
 
+    def without(self, recipe: Recipe) -> Recipe:
+        return recipe
+
     def published(self, method: str) -> Published | None:
         return facts().published.get(method)
 

@@ -115,6 +115,8 @@ def test_what_changes_the_code_changes_its_name(recipe: Recipe, change: Callable
     "change",
     [
         lambda recipe: replace(recipe, name="another"),
+        with_engine(env={"VLLM_LOGGING_LEVEL": "DEBUG"}),
+        with_engine(args={"uvicorn-log-level": "debug", "enable-auto-tool-choice": True, "tool-call-parser": "hermes"}),
         lambda recipe: recipe_with(recipe, tags={"team": "x"}),
         lambda recipe: recipe_with(recipe, weights="hub"),
         lambda recipe: recipe_with(recipe, instance_types=("ml.g6.12xlarge",)),
@@ -128,6 +130,21 @@ def test_the_plan_says_what_to_do_first_and_what_it_costs(recipe: Recipe) -> Non
     (note,) = compilation.notes(recipe)
     assert "`toolkit compile" in note
     assert f"The job's ml.g6.xlarge costs {price_of('ml.g6.xlarge'):.2f} $/h, as for hosting" in note
+
+
+def test_a_family_of_instance_types_has_one_job_on_the_first_of_them(recipe: Recipe) -> None:
+    types = ("ml.g6.xlarge", "ml.g5.xlarge", "ml.g6.12xlarge")
+    several = recipe_with(recipe, instance_types=types)
+    jobs = [item.request for item in compile_resources([several], ACCOUNT) if item.kind == "TrainingJob"]
+    assert [job["ResourceConfig"]["InstanceType"] for job in jobs] == ["ml.g6.xlarge", "ml.g5.xlarge"]
+
+
+def test_the_price_of_each_job_is_told(recipe: Recipe) -> None:
+    several = recipe_with(recipe, instance_types=("ml.g6.xlarge", "ml.g5.xlarge", "ml.g6.12xlarge"))
+    told = [note for note in compilation.job_notes(several) if "$/h" in note]
+    assert [note.split()[2] for note in told] == ["ml.g6.xlarge", "ml.g5.xlarge"]
+    (note,) = compilation.notes(several)
+    assert all(note.count(f"The job's {name} costs") == 1 for name in ("ml.g6.xlarge", "ml.g5.xlarge"))
 
 
 def test_a_deployment_without_it_names_both_ways_out(recipe: Recipe) -> None:

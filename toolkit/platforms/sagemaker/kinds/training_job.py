@@ -103,14 +103,13 @@ class ArtifactsKind(AwsKind):
 
 
 def needed(recipes: Sequence[Recipe]) -> dict[str, Recipe]:
-    """Each arm on each of its instance types, by the key of its compiled code."""
-    return {
-        artifacts.key(here): here
-        for recipe in recipes
-        if artifacts.compiles_ahead(recipe)
-        for arm in arms(recipe)
-        for here in map(arm.on, arm.platform.types)
-    }
+    """Each arm by the key of its compiled code, on the first of its instance types that has this key."""
+    found: dict[str, Recipe] = {}
+    for recipe in filter(artifacts.compiles_ahead, recipes):
+        for arm in arms(recipe):
+            for here in map(arm.on, arm.platform.types):
+                found.setdefault(artifacts.key(here), here)
+    return found
 
 
 def jobs_of(existing: Existing | None) -> Sequence[tuple[str, str, str]]:

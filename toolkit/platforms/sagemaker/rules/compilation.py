@@ -79,7 +79,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
         else:
             yield (
                 f"Its containers start with what {command} compiles before, in a job that takes as long as a start of "
-                f"the endpoint{twin}. {_job_price(recipe)}"
+                f"the endpoint{twin}. {'. '.join(_job_prices(recipe))}"
             )
     elif recipe.engine_rules.compilation:
         yield f"Every container compiles when it starts, {takes}; SageMaker allows 60 min at most"
@@ -87,7 +87,7 @@ def notes(recipe: Recipe) -> Iterator[str]:
 
 def job_notes(recipe: Recipe) -> Iterator[str]:
     """Notes for a plan of `toolkit compile`."""
-    yield _job_price(recipe)
+    yield from _job_prices(recipe)
     if aws(recipe).capacity_reservation:
         yield "The job does not use platform.capacity_reservation, which is for endpoints"
     longest = f"{LONGEST_SECONDS // 3600} h"
@@ -114,13 +114,14 @@ def _without(engine: str) -> str:
     return made.how_to_do_without if made else ""
 
 
-def _job_price(recipe: Recipe) -> str:
-    """AWS asks the price of hosting for training too."""
-    first = recipe.platform.types[0]
-    hourly = recipe.discounted(price.price_of(first, recipe.region))
-    if hourly is None:
-        return f"Price of the training instance unknown ({first}); it is billed by the second"
-    return f"The job's {first} costs {hourly:.2f} $/h, as for hosting, and is billed by the second"
+def _job_prices(recipe: Recipe) -> Iterator[str]:
+    """What each instance type costs on which a job runs. AWS asks the price of hosting for training too."""
+    for instance_type in dict.fromkeys(here.platform.types[0] for here in needed([recipe]).values()):
+        hourly = recipe.discounted(price.price_of(instance_type, recipe.region))
+        if hourly is None:
+            yield f"Price of the training instance unknown ({instance_type}); it is billed by the second"
+        else:
+            yield f"The job's {instance_type} costs {hourly:.2f} $/h, as for hosting, and is billed by the second"
 
 
 def _takes(recipe: Recipe) -> str:
