@@ -54,8 +54,9 @@ def compiling(started: Launch, folder: Path) -> Compiling:
 
 
 def cache_root(env: Mapping[str, str]) -> Path:
-    """The one folder with all that vLLM finds out."""
-    return Path(env.get("VLLM_CACHE_ROOT") or Path(env["HOME"], ".cache", "vllm"))
+    """The one folder with all that vLLM finds out; `~` is the home, as vLLM has it."""
+    root = Path(env.get("VLLM_CACHE_ROOT") or "~/.cache/vllm")
+    return Path(env["HOME"], *root.parts[1:]) if root.parts[:1] == ("~",) else root
 
 
 def _keeping(started: Launch, key: str) -> Launch:

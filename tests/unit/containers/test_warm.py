@@ -160,6 +160,12 @@ def test_all_that_is_found_out_lies_in_one_folder(tmp_path: Path, key: str) -> N
     assert {Path(env[name]).parent for name in warm.CACHES} == {root}
 
 
+def test_a_root_in_the_home_is_where_vllm_looks(tmp_path: Path, key: str) -> None:
+    given = {"HOME": str(tmp_path), "TOOLKIT_ARTIFACTS_KEY": key, "VLLM_CACHE_ROOT": "~/mine"}
+    env = warm.warm(Launch([], given)).env
+    assert (env["VLLM_CACHE_ROOT"], env["TRITON_CACHE_DIR"]) == (f"{tmp_path}/mine", f"{tmp_path}/mine/triton")
+
+
 def test_a_cache_that_the_recipe_has_elsewhere_stays_there(tmp_path: Path, key: str) -> None:
     given = {"HOME": str(tmp_path), "TOOLKIT_ARTIFACTS_KEY": key, "TRITON_CACHE_DIR": "/mnt/triton"}
     assert warm.warm(Launch([], given)).env["TRITON_CACHE_DIR"] == "/mnt/triton"
