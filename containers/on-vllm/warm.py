@@ -16,7 +16,18 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from artifacts import ARTIFACTS, KEY, PARTS, copy_files, different, files_of, json_object, recorded, remove_files
+from artifacts import (
+    ARTIFACTS,
+    KEY,
+    PARTS,
+    copy_files,
+    different,
+    files_of,
+    json_object,
+    recorded,
+    recorded_times,
+    remove_files,
+)
 from compiling import Compiling
 from entrypoint import Launch, ServeError, log
 
@@ -73,7 +84,7 @@ def _take(folder: Path, key: str, env: Mapping[str, str]) -> None:
         if why := _unusable(folder, key, env):
             log(f"warning: what an earlier start compiled is not used: {why}. vLLM compiles while it starts")
             return
-        copy_files(folder / FOLDER, root)
+        copy_files(folder / FOLDER, root, recorded_times(folder))
         log(f"vLLM takes what an earlier start compiled, from {folder}")
     except (OSError, ServeError) as error:
         log(f"warning: what an earlier start compiled is not used: {error}. vLLM compiles while it starts")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,18 @@ import pytest
 import warm
 from compiling import Compiling
 from entrypoint import Launch
-from test_vllm_serve import Container
+from neuron_machine import Machine
+from test_vllm_serve import CONTAINERS, Container
 
+# As FlashInfer has its kernels built: with files that the compiler names, which ninja holds in a log of its own.
+KERNELS = """
+rule compiler
+  command = cp $in $out && echo $out: header > $out.d
+  depfile = $out.d
+  deps = gcc
+build kernel.o: compiler kernel.cu
+"""
+PATH = f"{Path(sys.executable).parent}:/usr/bin:/bin"
 PARTS = {"max_model_len": "512", "version": "0.32.0"}
 
 
@@ -69,6 +81,32 @@ def test_what_was_compiled_is_where_vllm_looks_for_it(container: Container, tmp_
     _, log = served(container, made(tmp_path / "made", key))
     assert cached(container) == ["torch_compile_cache/model"]
     assert f"vLLM takes what an earlier start compiled, from {tmp_path / 'made'}" in log
+
+
+def test_ninja_builds_no_kernel_again(container: Container, tmp_path: Path, key: str) -> None:
+    machine, place = Machine(tmp_path / "job"), tmp_path / "place"
+    place.mkdir()
+    for name, text in (("build.ninja", KERNELS), ("kernel.cu", ""), ("header", "")):
+        (place / name).write_text(text)
+    assert "[1/1]" in ninja(place)
+    env = {**variables(machine.artifacts, key), "VLLM_CACHE_ROOT": str(place)}
+    subprocess.run([CONTAINERS / "vllm" / "compile"], env={**machine.variables, **env, "PATH": PATH}, check=True)
+    served(container, {**env, "VLLM_CACHE_ROOT": str(tmp_path / "endpoint")})
+    assert "no work to do" in ninja(tmp_path / "endpoint")
+
+
+@pytest.mark.parametrize("times", ["", "[1]", '{"torch_compile_cache/model": "now"}', f'{{"x": {2**63}}}'])
+def test_times_that_are_none_stop_nothing(container: Container, tmp_path: Path, key: str, times: str) -> None:
+    env = made(tmp_path / "made", key)
+    (tmp_path / "made" / "times.json").write_text(times.replace('"x"', '"torch_compile_cache/model"'))
+    served(container, env)
+    assert cached(container) == ["torch_compile_cache/model"]
+
+
+def ninja(folder: Path) -> str:
+    return subprocess.run(
+        [Path(sys.executable).with_name("ninja"), "-C", folder], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_what_was_made_for_other_flags_is_refused_with_the_flag(container: Container, tmp_path: Path, key: str) -> None:
