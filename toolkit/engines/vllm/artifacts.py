@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from toolkit.catalog.trainium import family
+from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.vllm.keys import VllmEngine
 from toolkit.recipe.recipe import Artifacts, Recipe
 
@@ -34,11 +35,17 @@ class VllmArtifacts(Artifacts):
         return VllmEngine.of(recipe.engine).warm_start
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
-        return settings_parts(recipe, image, target, drafter)
+        return {**settings_parts(recipe, image, target, drafter), "downloads": _downloads(recipe)}
 
     def seconds(self, recipe: Recipe) -> int:
         """Not known: one start of the endpoint, whose parts a plan tells."""
         return 0
+
+
+def _downloads(recipe: Recipe) -> str:
+    """Which models the container downloads itself: vLLM then has their names, and else a path, in its hash."""
+    models = {"target": recipe.target, "drafter": recipe.drafter}
+    return ", ".join(name for name, model in models.items() if model and fetched_by_container(recipe, model)) or "none"
 
 
 def settings_parts(
