@@ -161,6 +161,43 @@ def test_models_have_the_same_path_wherever_they_are(container: Container, tmp_p
     assert (links(key) / "drafter").resolve() == tmp_path / "head"
 
 
+def test_a_drafter_in_a_file_of_settings_has_the_same_path_too(container: Container, tmp_path: Path, key: str) -> None:
+    (tmp_path / "head").mkdir()
+    file = tmp_path / "engine.yaml"
+    file.write_text(json.dumps({"speculative-config": {"method": "eagle3", "model": str(tmp_path / "head")}}))
+    argv = served(container, {**made(tmp_path / "made", key), "SM_VLLM_CONFIG": str(file)})[0]["argv"]
+    lasting = {"method": "eagle3", "model": f"{links(key)}/drafter"}
+    assert json.loads(argv[argv.index("--speculative-config") + 1]) == lasting
+    assert argv[argv.index("--config") + 1] == str(file)
+
+
+@pytest.mark.parametrize("text", ["port: 1", "[]", "{}", '{"speculative-config": "{}"}', '{"speculative-config": 1}'])
+def test_any_other_file_of_settings_stays_as_it_is(container: Container, tmp_path: Path, key: str, text: str) -> None:
+    (tmp_path / "engine.yaml").write_text(text)
+    argv = served(container, {**made(tmp_path / "made", key), "SM_VLLM_CONFIG": str(tmp_path / "engine.yaml")})[0][
+        "argv"
+    ]
+    assert "--speculative-config" not in argv
+    assert argv[argv.index("--model") + 1] == f"{links(key)}/target"
+
+
+def test_who_comes_second_with_a_key_leaves_the_first_its_model(tmp_path: Path, key: str) -> None:
+    """Two endpoints of this machine: without the second's folder the first would have none."""
+    first, second = (tmp_path / name for name in ("first", "second"))
+    first.mkdir()
+    second.mkdir()
+    assert model_of(first, key) == f"{links(key)}/target"
+    assert model_of(second, key) == str(second)
+    assert (links(key) / "target").resolve() == first
+    first.rmdir()
+    assert model_of(second, key) == f"{links(key)}/target"
+    assert (links(key) / "target").resolve() == second
+
+
+def model_of(folder: Path, key: str) -> str:
+    return warm.warm(Launch([["--model", str(folder)]], {"HOME": "/", "TOOLKIT_ARTIFACTS_KEY": key})).options[0][1]
+
+
 def test_models_of_the_hub_keep_their_names(container: Container, tmp_path: Path, key: str) -> None:
     config = json.dumps({"method": "eagle3", "model": "org/head"})
     env = {**made(tmp_path / "made", key), "SM_VLLM_MODEL": "org/model", "SM_VLLM_SPECULATIVE_CONFIG": config}
