@@ -195,7 +195,9 @@ def test_who_comes_second_with_a_key_leaves_the_first_its_model(tmp_path: Path, 
 
 
 def model_of(folder: Path, key: str) -> str:
-    return warm.warm(Launch([["--model", str(folder)]], {"HOME": "/", "TOOLKIT_ARTIFACTS_KEY": key})).options[0][1]
+    started = Launch([["--model", str(folder)]], {"HOME": "/", "TOOLKIT_ARTIFACTS_KEY": key})
+    path: str = warm.warm(started).options[0][1]
+    return path
 
 
 def test_models_of_the_hub_keep_their_names(container: Container, tmp_path: Path, key: str) -> None:
