@@ -6,6 +6,7 @@ Standard library only.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +20,9 @@ KEY = "TOOLKIT_ARTIFACTS_KEY"
 PARTS = "TOOLKIT_ARTIFACTS_PARTS"
 RECORD = "artifacts.json"
 LONGEST_RECORD = 1024**2
+TIMES = "times.json"
+LONGEST_TIMES = 64 * 1024**2
+LATEST = 2**63  # a file's time in nanoseconds
 LONGEST_SHOWN = 500
 
 
@@ -60,12 +64,35 @@ def files_of(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def copy_files(source: Path, target: Path) -> None:
-    """Contents only: a mounted bucket knows no modes and times."""
+def copy_files(source: Path, target: Path, times: Mapping[str, int] = {}) -> None:
+    """Contents only, as a mounted bucket knows no modes and times; `times` says when files were changed."""
     for file in files_of(source):
-        copy = target / file.relative_to(source)
+        name = file.relative_to(source)
+        copy = target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)
+        if changed := times.get(str(name)):
+            os.utime(copy, ns=(changed, changed))
+
+
+def record_times(source: Path, folder: Path) -> None:
+    """Writes into the folder of artifacts when the files of `source` were changed.
+
+    ninja, which builds FlashInfer's kernels, compares that with its log, to the nanosecond, and builds what differs.
+    """
+    times = {str(file.relative_to(source)): file.stat().st_mtime_ns for file in files_of(source)}
+    (folder / TIMES).write_text(json.dumps(times), encoding="utf-8")
+
+
+def recorded_times(folder: Path) -> dict[str, int]:
+    """When the files there were changed where they were made, as far as it is known."""
+    try:
+        with (folder / TIMES).open("rb") as stream:
+            times = json.loads(stream.read(LONGEST_TIMES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    named = times.items() if isinstance(times, dict) else ()
+    return {name: time for name, time in named if isinstance(time, int) and 0 < time < LATEST}
 
 
 def remove_files(folder: Path) -> None:

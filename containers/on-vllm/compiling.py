@@ -23,7 +23,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import IO
 
-from artifacts import ARTIFACTS, KEY, PARTS, RECORD, copy_files, files_of, json_object, recorded
+from artifacts import ARTIFACTS, KEY, PARTS, RECORD, copy_files, files_of, json_object, record_times, recorded
 from entrypoint import Launch, ServeError, arguments, base_dir, exit_code, listen_port, log
 from init import stay_as_init
 from serve_middleware import FAILED
@@ -118,6 +118,7 @@ def _compile(prepare: Prepare) -> None:
         raise ServeError(f"the engine left {size} bytes in {compiling.place}; {compiling.largest:.0f} are allowed", 1)
     if compiling.place != compiling.kept:
         copy_files(compiling.place, compiling.kept)
+        record_times(compiling.place, folder)
     (folder / RECORD).write_text(json.dumps({"key": key, "parts": parts}), encoding="utf-8")
     log(f"{len(found)} files with key {key} are in {folder}")
 

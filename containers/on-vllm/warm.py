@@ -11,18 +11,32 @@ Standard library only.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from artifacts import ARTIFACTS, KEY, PARTS, copy_files, different, files_of, json_object, recorded, remove_files
+from artifacts import (
+    ARTIFACTS,
+    KEY,
+    PARTS,
+    copy_files,
+    different,
+    files_of,
+    json_object,
+    recorded,
+    recorded_times,
+    remove_files,
+)
 from compiling import Compiling
 from entrypoint import Launch, ServeError, log
 
 FOLDER = "vllm"
 LARGEST = 4 * 1024**3  # the tiny pair's has 4 MB; no figure of a GPU is known
 LINKS = Path("/tmp")  # noqa: S108 (not TMPDIR, which differs between containers; the folder in it is checked)
+SPECULATION = "--speculative-config"
 KEY_CHARACTERS = frozenset("0123456789abcdef")
 
 # Where each tool keeps what it compiles, below the cache's root. vLLM moves the first two itself where it compiles a
@@ -54,8 +68,9 @@ def compiling(started: Launch, folder: Path) -> Compiling:
 
 
 def cache_root(env: Mapping[str, str]) -> Path:
-    """The one folder with all that vLLM finds out."""
-    return Path(env.get("VLLM_CACHE_ROOT") or Path(env["HOME"], ".cache", "vllm"))
+    """The one folder with all that vLLM finds out; `~` is the home, as vLLM has it."""
+    root = Path(env.get("VLLM_CACHE_ROOT") or "~/.cache/vllm")
+    return Path(env["HOME"], *root.parts[1:]) if root.parts[:1] == ("~",) else root
 
 
 def _keeping(started: Launch, key: str) -> Launch:
@@ -72,7 +87,7 @@ def _take(folder: Path, key: str, env: Mapping[str, str]) -> None:
         if why := _unusable(folder, key, env):
             log(f"warning: what an earlier start compiled is not used: {why}. vLLM compiles while it starts")
             return
-        copy_files(folder / FOLDER, root)
+        copy_files(folder / FOLDER, root, recorded_times(folder))
         log(f"vLLM takes what an earlier start compiled, from {folder}")
     except (OSError, ServeError) as error:
         log(f"warning: what an earlier start compiled is not used: {error}. vLLM compiles while it starts")
@@ -92,19 +107,22 @@ def _unusable(folder: Path, key: str, env: Mapping[str, str]) -> str:
 def _with_lasting_paths(options: list[list[str]], key: str) -> list[list[str]]:
     """The options with a path of target and drafter that is the same in every container with that key."""
     try:
-        return [_with_lasting_path(option, _links(key)) for option in options]
+        links = _links(key)
+        return [item for option in options for item in _with_lasting_path(option, links)]
     except (OSError, ServeError) as error:
         log(f"warning: {error}; so what is compiled here is of no use to other containers, nor theirs here")
         return options
 
 
-def _with_lasting_path(option: list[str], links: Path) -> list[str]:
+def _with_lasting_path(option: list[str], links: Path) -> list[list[str]]:
     flag, *values = option
     if flag == "--model":
-        return [flag, *(_link(links / "target", value) for value in values)]
-    if flag == "--speculative-config" and len(values) == 1:
-        return [flag, _with_drafter(values[0], links)]
-    return option
+        return [[flag, *(_link(links / "target", value) for value in values)]]
+    if flag == SPECULATION and len(values) == 1:
+        return [[flag, _with_drafter(values[0], links)]]
+    if flag == "--config" and len(values) == 1 and (speculation := _speculation(Path(values[0]))):
+        return [option, [SPECULATION, _with_drafter(speculation, links)]]  # which vLLM takes before the file's
+    return [option]
 
 
 def _with_drafter(text: str, links: Path) -> str:
@@ -115,6 +133,19 @@ def _with_drafter(text: str, links: Path) -> str:
     if not isinstance(config, dict) or not isinstance(config.get("model"), str):
         return text
     return json.dumps({**config, "model": _link(links / "drafter", config["model"])})
+
+
+def _speculation(file: Path) -> str:
+    """The speculative configuration of a settings file, to which flags go that are too long for a variable.
+
+    Empty where it has none, or is not the JSON that the toolkit writes.
+    """
+    try:
+        settings = json.loads(file.read_bytes())
+    except (ValueError, RecursionError):
+        return ""
+    found = settings.get(SPECULATION.removeprefix("--")) if isinstance(settings, dict) else None
+    return json.dumps(found) if isinstance(found, dict) else ""
 
 
 def _links(key: str) -> Path:
@@ -131,11 +162,29 @@ def _links(key: str) -> Path:
 
 
 def _link(link: Path, model: str) -> str:
-    """A link to the folder of a model; a model of the hub stays what it is."""
+    """A link to the folder of a model; a model of the hub stays what it is.
+
+    So does one whose link leads to another container's model: on a user's machine they share that folder, and whoever
+    ends first would leave the other without.
+    """
     if not Path(model).is_dir():
         return model
-    new = link.with_name(f"{link.name}.{os.getpid()}")
-    new.unlink(missing_ok=True)
-    new.symlink_to(Path(model).resolve())
-    new.replace(link)
+    folder = Path(model).resolve()
+    with _alone(link.parent):
+        if link.is_dir() and link.resolve() != folder:
+            log(f"warning: {link} is another container's; so vLLM does not find here what was compiled for that path")
+            return model
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder)
     return str(link)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other container of the machine is at the same."""
+    lock = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from pathlib import Path
 
 from warm_programs import LONGEST_SECONDS, STARTED, Program, forget
@@ -23,6 +24,7 @@ def test_a_warm_start_beside_the_one_that_compiled(tmp_path: Path) -> None:
     program = Program("compile", tmp_path / "job", artifacts, key)
     assert program.process.wait(LONGEST_SECONDS) == 0, program.log
     program.end()
+    shutil.rmtree(tmp_path / "job")  # a job is gone with its models
     cold = children_seconds() - before
 
     program = Program("serve", tmp_path / "endpoint", artifacts, key)

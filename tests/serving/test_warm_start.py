@@ -6,15 +6,19 @@ compiled is said by PyTorch's compiler in vLLM's log. vLLM's own cache above it 
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from forked_vllm import ForkedVllm
 from warm_programs import LONGEST_SECONDS, MODELS, ROOT, STARTED, Program, forget
+
+from toolkit.engines.arguments import CONFIG_NAME
 
 sys.path.append(str(ROOT / "containers" / "on-vllm"))
 from entrypoint import Launch
@@ -44,6 +48,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, key: str) -> Path:
         assert (TAKEN in program.log, COMPILED in program.log) == (False, True)
     finally:
         program.end()
+    shutil.rmtree(folder / "job")  # a job is gone with its models
     return folder / "artifacts"
 
 
@@ -73,11 +78,26 @@ def test_what_was_made_with_other_flags_is_refused_and_vllm_compiles(made: Path,
 def test_vllm_knows_models_by_their_path_and_so_they_get_one_that_lasts(
     vllm: ForkedVllm, tmp_path: Path, key: str
 ) -> None:
-    there = [shutil.copytree(MODELS / "target", tmp_path / name) for name in ("job", "endpoint")]
-    assert len({config_hash(vllm, str(folder)) for folder in there}) == 2
     env = {"HOME": str(tmp_path), "TOOLKIT_ARTIFACTS_KEY": key}
-    lasting = [warm(Launch([["--model", str(folder)]], env)).options[0][1] for folder in there]
-    assert len({config_hash(vllm, path) for path in lasting}) == 1
+    own, lasting = set(), set()
+    for name in ("job", "endpoint"):
+        folder = shutil.copytree(MODELS / "target", tmp_path / name)
+        own.add(config_hash(vllm, str(folder)))
+        lasting.add(config_hash(vllm, warm(Launch([["--model", str(folder)]], env)).options[0][1]))
+        shutil.rmtree(folder)  # a container is gone with its models
+    assert (len(own), len(lasting)) == (2, 1)
+
+
+def test_vllm_takes_the_lasting_path_before_that_of_a_file_of_settings(
+    vllm: ForkedVllm, tmp_path: Path, key: str
+) -> None:
+    file, env = tmp_path / CONFIG_NAME, {"HOME": str(tmp_path), "TOOLKIT_ARTIFACTS_KEY": key}
+    file.write_text(json.dumps({"max-num-seqs": 3, "speculative-config": {"model": str(MODELS / "p-eagle")}}))
+    options = warm(Launch([["--config", str(file)]], env)).options
+    command_lines, names = [list(chain(*options))], ["max_num_seqs", "speculative_config"]
+    (found,) = vllm.run("parse_names", command_lines=command_lines, names=names)
+    drafter = f"/tmp/toolkit-models-{os.getuid()}/{key}/drafter"
+    assert found == {"max_num_seqs": 3, "speculative_config": {"model": drafter}}
 
 
 def config_hash(vllm: ForkedVllm, model: str) -> str:

@@ -29,7 +29,7 @@ IMAGE_DRAFTER_DIR = "/opt/toolkit/drafter"
 
 CONFIG_CHANNEL = "config"
 FILES_CHANNEL = "files"
-CONFIG_NAME = "engine.json"  # JSON is also YAML, which the engine reads
+CONFIG_NAME = "engine.yaml"  # JSON in it, which is YAML, too; vLLM refuses a file with any other ending
 
 # botocore 1.44.5, service model of SageMaker: EnvironmentValue.
 LONGEST_VALUE = 1024

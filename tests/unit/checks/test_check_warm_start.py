@@ -33,6 +33,14 @@ def test_where_vllm_compiles_nothing_there_is_nothing_to_keep(tmp_path: Path, te
     assert found(tmp_path, text) == said
 
 
+def test_a_container_of_this_machine_keeps_nothing(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    compiling = RECIPE.replace(EAGER, "    no-enforce-eager: true\n")
+    container = "platform: {name: local, run: container}\ncontainer: {base: registry/cpu:1}\n"
+    assert "platform: {name: local}\n" in compiling
+    assert found(tmp_path, compiling.replace("platform: {name: local}\n", container)) == {"local.not-here": "error"}
+
+
 def test_on_a_gpu_it_compiles_by_itself(tmp_path: Path) -> None:
     write_hub_pair(tmp_path)
     assert found(tmp_path, HUB_RECIPE) == {}

@@ -27,7 +27,9 @@ def test_what_the_engine_compiles_is_kept_and_recorded(machine: Machine, engine:
     done = compiled(machine, engine)
 
     assert done.returncode == 0, done.stderr
-    assert contents(machine.artifacts) == {
+    found = contents(machine.artifacts)
+    found.pop("times.json", None)  # of copies only, for vLLM on GPUs: test_warm.py
+    assert found == {
         f"{engine.folder}/graph/model.neff": "compiled",
         "artifacts.json": json.dumps({"key": KEY, "parts": PARTS}),
     }

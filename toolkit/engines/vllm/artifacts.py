@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from toolkit.catalog.trainium import family
+from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.vllm.keys import VllmEngine
 from toolkit.recipe.recipe import Artifacts, Recipe
 
@@ -56,11 +57,21 @@ class VllmArtifacts(Artifacts):
         return replace(recipe, engine=recipe.engine.edit(warm_start=False))
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+<<<<<<< HEAD
         return settings_parts(recipe, image, target, drafter, _OF_THE_LOG, _OF_THE_SERVER)
+=======
+        return {**settings_parts(recipe, image, target, drafter), "downloads": _downloads(recipe)}
+>>>>>>> wb
 
     def seconds(self, recipe: Recipe) -> int:
         """Not known: one start of the endpoint, whose parts a plan tells."""
         return 0
+
+
+def _downloads(recipe: Recipe) -> str:
+    """Which models the container downloads itself: vLLM then has their names, and else a path, in its hash."""
+    models = {"target": recipe.target, "drafter": recipe.drafter}
+    return ", ".join(name for name, model in models.items() if model and fetched_by_container(recipe, model)) or "none"
 
 
 def settings_parts(

@@ -12,6 +12,7 @@ from toolkit.catalog import lookup
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
 from toolkit.home import home
+from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.local.keys import SECTIONS, LocalPlatform
 from toolkit.platforms.sagemaker.keys import aws, aws_observability
 from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules, adopt
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
 
 
 def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    warm_container = _builds(recipe) and recipe.engine_rules.compilation is None and wants_compiled(recipe)
     refused = (
         ("platform.inference_component", aws(recipe).inference_component is not None, "no inference components"),
         ("observability.data_capture_percent", aws_observability(recipe).data_capture_percent > 0, "no data capture"),
+        ("engine.warm_start", warm_container, "no warm starts of containers, which keep nothing"),
         ("scaling.min_instances", recipe.scaling.min_instances > 1, "one container for each variant"),
     )
     for path, is_set, what in refused:

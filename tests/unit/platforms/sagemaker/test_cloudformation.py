@@ -310,7 +310,7 @@ def test_a_drafter_in_a_bucket_is_copied(recipe: Recipe) -> None:
 
 def test_flags_that_are_too_long_for_the_environment_are_a_file_beside_the_models(recipe: Recipe) -> None:
     made = of(recipe_with(recipe, engine=recipe.engine.edit(args={"chat-template": "x" * 2000})))
-    assert container(made)["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/model/config/engine.json"
+    assert container(made)["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/model/config/engine.yaml"
     assert [address.split("/")[3] for address in folders(made)] == ["target", "drafter", "config"]
 
 
@@ -456,9 +456,9 @@ def test_weights_in_a_folder_are_copied_without_hidden_files(tmp_path: Path) -> 
 
 
 def test_settings_too_long_for_the_environment_are_written_from_the_template() -> None:
-    request = {"Bucket": "b", "Prefix": "weights/config-1/", "Content": {"engine.json": "{'a': 1}"}, "Files": []}
+    request = {"Bucket": "b", "Prefix": "weights/config-1/", "Content": {"engine.yaml": "{'a': 1}"}, "Files": []}
     command = staged([Resource("Weights", "config-1", request)])
-    copy = "aws s3 cp - s3://b/weights/config-1/engine.json --checksum-algorithm SHA256"
+    copy = "aws s3 cp - s3://b/weights/config-1/engine.yaml --checksum-algorithm SHA256"
     assert command == f"""printf %s '{{'"'"'a'"'"': 1}}' | {copy}"""
 
 

@@ -131,7 +131,7 @@ def test_a_flag_that_is_too_long_for_a_job_travels_as_a_file(recipe: Recipe) -> 
     buckets = {"override_neuron_config": {"token_generation_buckets": list(range(200))}}
     long = replace(recipe, engine=recipe.engine.edit(args={"additional-config": buckets}))
     (request,) = jobs(long)
-    assert request["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/input/data/config/engine.json"
+    assert request["Environment"]["SM_VLLM_CONFIG"] == "/opt/ml/input/data/config/engine.yaml"
     assert "config" in [channel["ChannelName"] for channel in request["InputDataConfig"]]
     assert violations(request) == []
 

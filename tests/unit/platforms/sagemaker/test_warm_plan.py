@@ -103,6 +103,7 @@ def test_off_there_is_nothing_of_it(tmp_path: Path) -> None:
         with_engine(env={"VLLM_USE_V2_MODEL_RUNNER": "1"}),
         with_engine(args={"tensor-parallel-size": 2}),
         lambda recipe: recipe_with(recipe, instance_types=("ml.g6e.xlarge",)),
+        lambda recipe: recipe_with(recipe, weights="hub"),  # vLLM's hash has a model's name then, and else its path
         lambda recipe: replace(recipe, target=recipe.target.edit(model="org/other")),
         lambda recipe: recipe.baseline(),
     ],
@@ -118,7 +119,6 @@ def test_what_changes_the_code_changes_its_name(recipe: Recipe, change: Callable
         with_engine(env={"VLLM_LOGGING_LEVEL": "DEBUG"}),
         with_engine(args={"uvicorn-log-level": "debug", "enable-auto-tool-choice": True, "tool-call-parser": "hermes"}),
         lambda recipe: recipe_with(recipe, tags={"team": "x"}),
-        lambda recipe: recipe_with(recipe, weights="hub"),
         lambda recipe: recipe_with(recipe, instance_types=("ml.g6.12xlarge",)),
     ],
 )
