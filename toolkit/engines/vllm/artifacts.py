@@ -57,11 +57,8 @@ class VllmArtifacts(Artifacts):
         return replace(recipe, engine=recipe.engine.edit(warm_start=False))
 
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
-<<<<<<< HEAD
-        return settings_parts(recipe, image, target, drafter, _OF_THE_LOG, _OF_THE_SERVER)
-=======
-        return {**settings_parts(recipe, image, target, drafter), "downloads": _downloads(recipe)}
->>>>>>> wb
+        settings = settings_parts(recipe, image, target, drafter, _OF_THE_LOG, _OF_THE_SERVER)
+        return {**settings, "downloads": _downloads(recipe)}
 
     def seconds(self, recipe: Recipe) -> int:
         """Not known: one start of the endpoint, whose parts a plan tells."""
