@@ -30,9 +30,9 @@ sys.path[:0] = [
     str(ROOT / "containers" / "on-vllm"),
 ]
 
+import artifacts  # noqa: E402
 import benchmark  # noqa: E402
 import manifests  # noqa: E402
-import neuron_entrypoint  # noqa: E402
 from jumpstart_entries import gated, gpt_oss  # noqa: E402
 from reports import example  # noqa: E402
 from state_kinds import state_kinds  # noqa: E402
@@ -186,14 +186,22 @@ def _docker_config(content: bytes, folder: Path) -> object:
 
 def _container_record(content: bytes, folder: Path) -> object:
     (folder / "artifacts.json").write_bytes(content)
-    found = neuron_entrypoint.recorded(folder)
-    return found.get("key") == "k", neuron_entrypoint._different(found.get("parts", {}), {"target": "a"})
+    found = artifacts.recorded(folder)
+    return found.get("key") == "k", artifacts.different(found.get("parts", {}), {"target": "a"})
+
+
+def _container_times(content: bytes, folder: Path) -> object:
+    (folder / "made").mkdir(exist_ok=True)
+    (folder / "made" / "kernel.o").touch()
+    (folder / artifacts.TIMES).write_bytes(content)
+    artifacts.copy_files(folder / "made", folder / "cache", artifacts.recorded_times(folder))
+    return (folder / "cache" / "kernel.o").stat().st_mtime_ns == 5
 
 
 def _container_parts(content: bytes, _folder: Path) -> object:
     try:
-        return neuron_entrypoint.json_object({"PARTS": content.decode(errors="replace")}, "PARTS")
-    except neuron_entrypoint.ServeError as error:
+        return artifacts.json_object({"PARTS": content.decode(errors="replace")}, "PARTS")
+    except artifacts.ServeError as error:
         return str(error)
 
 
@@ -564,6 +572,7 @@ def kinds(folder: Path) -> dict[str, Kind]:
         "catalogue update": Kind(_json(_UPDATE), _update_file, "update.json", 2),
         "docker config": Kind(_json({"auths": {"r.example": {"auth": "dTpw"}}}), _docker_config, "config.json", 2),
         "compiled record": Kind(_json({"key": "k", "parts": {"target": "a"}}), _container_record),
+        "compiled files' times": Kind(_json({"kernel.o": 5}), _container_times),
         "container's variable": Kind(_json({"target": "a"}), _container_parts),
     }
     services = {

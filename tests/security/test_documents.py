@@ -44,7 +44,7 @@ NAMES = (
     "recipe", "lock", "lock in a check", "plan", "record", "config.json", "tokenizer.json", "safetensors",
     "safetensors index", "prompts", "prompts in CSV", "prompts in JSON", "prompts in Parquet",
     "conversations", "captured conversations", "report", "catalogue update",
-    "docker config", "compiled record", "container's variable", "hub", "prices and heads",
+    "docker config", "compiled record", "compiled files' times", "container's variable", "hub", "prices and heads",
     "list of files", "package index", "OCI manifest", "OCI index", "OCI config", "OCI error", "OCI token",
     "engine's stream",
     "engine's error", "engine's metrics", "benchmark's stream", "SageMaker endpoint", "SageMaker refusal",
