@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import html
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,12 @@ TAKEN: list[tuple[str, dict[str, object]]] = [
 
 
 @pytest.fixture(scope="module")
-def clients() -> dict[str, Any]:
-    return {}
+def clients() -> Iterator[dict[str, Any]]:
+    clients: dict[str, Any] = {}
+    yield clients
+    for client in clients.values():
+        client.close()
+    gc.collect()  # within these filters, not in the middle of another file's test
 
 
 @pytest.fixture
