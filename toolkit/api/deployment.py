@@ -32,8 +32,8 @@ from toolkit.planning.plan import Plan, differences, same_scope, unapproved
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Existing, Observed, Resource
 from toolkit.planning.retention import stays_in_words
-from toolkit.planning.starts import MeasuredStart, expected_seconds, start_notes, what_starts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.starts import MeasuredStart, expected_seconds, start_notes, what_starts
 from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
 if TYPE_CHECKING:

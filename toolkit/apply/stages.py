@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from toolkit.apply.causes import Words, words
 from toolkit.apply.condense import LONGEST_LINE
 from toolkit.display import minutes
-from toolkit.planning.starts import COMPILING, LOADING, PROVISIONING
+from toolkit.recipe.starts import COMPILING, LOADING, PROVISIONING
 
 QUEUED = "waiting for its turn to start"
 

@@ -19,7 +19,7 @@ from toolkit import documents
 from toolkit.errors import PlatformError
 from toolkit.files import for_owner, make_private_folder, write_whole
 from toolkit.planning.plan import Action, Plan
-from toolkit.planning.starts import MeasuredStart
+from toolkit.recipe.starts import MeasuredStart
 from toolkit.text import hide_secrets
 
 # A longer record is cut to its newest half: some 25,000 events.

@@ -27,8 +27,8 @@ _KINDS = {
     "p-eagle": "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass",
     "eagle3": "EAGLE-3 (arXiv 2503.01840)",
     "dflash": "DFlash (arXiv 2602.06036): all draft tokens from one pass, each beside all others",
-    "dspark": "DSpark (arXiv 2607.05147): all draft tokens from one pass, each corrected by the one before it. vLLM "
-    "drafts with it on GPUs alone, where no head of this trainer has been served yet: unverified",
+    "dspark": "DSpark (arXiv 2607.05147): all draft tokens from one pass, each corrected by the one before it. "
+    "Engines draft with it on GPUs alone, where no head of this trainer has been served yet: unverified",
 }
 _CARD = "\n".join(json.loads((Path(__file__).parent / "card.json").read_text(encoding="utf-8")))
 

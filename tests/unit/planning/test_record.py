@@ -11,7 +11,7 @@ import pytest
 
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Event, Record, Step
-from toolkit.planning.starts import MeasuredStart
+from toolkit.recipe.starts import MeasuredStart
 
 MODEL = Action("Model", "m", "create", "does not exist", {})
 ENDPOINT = Action("Endpoint", "e", "create", "does not exist", {})

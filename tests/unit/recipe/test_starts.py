@@ -9,8 +9,8 @@ import pytest
 from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.loading import load, on_platform
-from toolkit.planning.starts import MeasuredStart, expected_seconds, start_notes, what_starts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.starts import MeasuredStart, expected_seconds, start_notes, what_starts
 
 LAST = MeasuredStart(
     "this", {"waiting for an instance, weights and image": 200.0, "starting": 2.0, "loading": 70.0}, "2026-11-21"

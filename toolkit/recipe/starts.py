@@ -10,7 +10,7 @@ from toolkit.recipe.lock import download_seconds, load_seconds
 from toolkit.recipe.recipe import Recipe
 
 PROVISIONING = "waiting for an instance, weights and image"
-"""The stage before the container's first line. SageMaker does not say which of the three it is; Kubernetes does."""
+"""The stage before the container's first line. Not every platform says which of the three it is."""
 
 LOADING = "loading the target"
 COMPILING = "compiling and capturing graphs"
