@@ -28,12 +28,8 @@ LONGEST_SHOWN = 500
 
 def recorded(folder: Path) -> dict[str, Any]:
     """What `compile` wrote of the artifacts there, empty where it has not finished."""
-    try:
-        with (folder / RECORD).open("rb") as stream:
-            record = json.loads(stream.read(LONGEST_RECORD))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return record if isinstance(record, dict) and isinstance(record.get("parts", {}), dict) else {}
+    record = _read(folder / RECORD, LONGEST_RECORD)
+    return record if isinstance(record.get("parts", {}), dict) else {}
 
 
 def different(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -86,13 +82,18 @@ def record_times(source: Path, folder: Path) -> None:
 
 def recorded_times(folder: Path) -> dict[str, int]:
     """When the files there were changed where they were made, as far as it is known."""
+    times = _read(folder / TIMES, LONGEST_TIMES)
+    return {name: time for name, time in times.items() if isinstance(time, int) and 0 < time < LATEST}
+
+
+def _read(file: Path, longest: int) -> dict[str, Any]:
+    """The JSON object in a file, empty where there is none."""
     try:
-        with (folder / TIMES).open("rb") as stream:
-            times = json.loads(stream.read(LONGEST_TIMES))
+        with file.open("rb") as stream:
+            found = json.loads(stream.read(longest))
     except (OSError, ValueError, RecursionError):
         return {}
-    named = times.items() if isinstance(times, dict) else ()
-    return {name: time for name, time in named if isinstance(time, int) and 0 < time < LATEST}
+    return found if isinstance(found, dict) else {}
 
 
 def remove_files(folder: Path) -> None:

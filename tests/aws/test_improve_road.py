@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,10 +12,11 @@ from typing import Any
 
 import pytest
 from fakes import answer_events, event_stream
-from pairs import RECIPE, edit_config, write_pair
+from pairs import RECIPE, write_pair
 from private_files import open_to_others
 from standin import StandIn
 from standin_runtime import Invocation, Reply
+from trained_at_once import trained_at_once
 from tuned_arms import report_at
 
 import toolkit
@@ -66,16 +66,11 @@ class Road:
         return Steps(train=self.train, measure=self.measure)
 
     def train(self, recipe: Recipe, **_: Any) -> TrainingRun:
-        assert recipe.drafter
-        assert recipe.drafter.folder
         assert recipe.training
         assert recipe.training.start_from
         self.jobs.append(job_name(recipe))
         self.started_from.append(recipe.training.start_from)
-        if not recipe.drafter.folder.exists():
-            shutil.copytree(recipe.training.start_from, recipe.drafter.folder)
-            edit_config(recipe.drafter.folder, trained_on="traffic")
-        return TrainingRun(str(recipe.path), "sagemaker", "job", "trained", str(recipe.drafter))
+        return trained_at_once(recipe)
 
     def measure(self, new: Any, **_: Any) -> BenchReport:
         self.seen.append(described(self.standin))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 import pytest
 from compilable import compilable
 from loopback_registry import running
-from pairs import edit_config, write_pair
+from pairs import write_pair
 from rights import not_allowed
 from standin import StandIn
+from trained_at_once import trained_at_once
 from tuned_arms import report_at
 
 import toolkit
@@ -134,13 +134,7 @@ class HeadRoad:
         return Steps(train=self.train, measure=self.measure)
 
     def train(self, recipe: Recipe, **_: Any) -> TrainingRun:
-        assert recipe.drafter
-        assert recipe.drafter.folder
-        assert recipe.training
-        assert recipe.training.start_from
-        shutil.copytree(recipe.training.start_from, recipe.drafter.folder)
-        edit_config(recipe.drafter.folder, trained_on="traffic")
-        return TrainingRun(str(recipe.path), "sagemaker", "job", "trained", str(recipe.drafter))
+        return trained_at_once(recipe)
 
     def measure(self, new: Endpoint, **_: Any) -> BenchReport:
         self.measured += 1

@@ -15,10 +15,8 @@ from toolkit.measure.measurement import Interval
 from toolkit.measure.statistics import Pair, speedup
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.model_files import read_folder
-from toolkit.sizing.weights import file_bytes, read_bytes
+from toolkit.sizing.weights import DTYPE_BYTES, file_bytes, read_bytes
 
-_BFLOAT16 = 2
-"""Bytes of a weight, as heads are written."""
 COLUMNS = ("method", "tokens a step", "by source", "trained", "steps", "size", "read to draft", "expected speed")
 NOTE = (
     "Expected speed is arithmetic, not measured: tokens a step for what is read for it, target and head, in tokens of "
@@ -202,7 +200,7 @@ def drafting_bytes(method: str, head: ModelFacts, drafts: int) -> float:
     if not methods.method(method).parallel:
         return drafts * read_bytes(head)
     rank, drafted = head.config.get("markov_rank") or 0, head.config.get("draft_vocab_size") or head.vocab_size
-    return read_bytes(head) + float(drafts * rank * drafted * _BFLOAT16)
+    return read_bytes(head) + float(drafts * rank * drafted * DTYPE_BYTES["bfloat16"])
 
 
 def _pairs(best: _Report, other: _Report) -> list[Pair]:

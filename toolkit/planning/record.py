@@ -73,7 +73,7 @@ class Record:
 
     def write_start(self, plan: Plan, endpoint: str, start: MeasuredStart) -> None:
         """Append how long the endpoint's start took, once it is in service."""
-        self._write(plan, "Start", endpoint, "start", "done", json.dumps({"of": start.of, "seconds": start.seconds}))
+        self._write(plan, "Start", endpoint, "start", "done", json.dumps(asdict(start)))
 
     def last_start(self, of: str) -> MeasuredStart | None:
         """The newest start of that, with its day."""

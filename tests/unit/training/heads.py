@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from toolkit.training.job import TrainingJob
@@ -94,3 +95,16 @@ def write_data(folder: Path) -> Data:
     write_samples(folder / "train", [20] * 24, seed=1)
     write_samples(folder / "held-out", [20] * 4, seed=2)
     return Data(Samples(folder / "train"), Samples(folder / "held-out"))
+
+
+def gradients(head: nn.Module, learn: Callable[[], object]) -> dict[str, Tensor]:
+    head.zero_grad()
+    torch.manual_seed(1)
+    learn()
+    return {name: value.grad.clone() for name, value in head.named_parameters() if value.grad is not None}
+
+
+def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
+    assert found.keys() == wanted.keys()
+    for name, gradient in wanted.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()), msg=name)

@@ -1,6 +1,5 @@
 """Heads that draft in blocks learn what they learn in speculators' own forward pass, whatever goes at a time."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from speculators.models.dspark import DSparkDraftModel
 from torch import Tensor
 from torch.nn import functional
 
-from tests.unit.training.heads import VOCAB, job_for, random_lesson, save_target
+from tests.unit.training.heads import VOCAB, assert_same, gradients, job_for, random_lesson, save_target
 from toolkit.training.block import MOST_BLOCKS, BlockLearner
 from toolkit.training.head import build_head
 from toolkit.training.job import IN_BLOCKS, TrainingJob
@@ -40,19 +39,6 @@ def built(job: TrainingJob, vocabulary: Vocabulary | None = None) -> DFlashDraft
         assert head.markov_head
         torch.nn.init.normal_(head.markov_head.markov_w1.weight)
     return head
-
-
-def gradients(head: DFlashDraftModel, learn: Callable[[], object]) -> dict[str, Tensor]:
-    head.zero_grad()
-    torch.manual_seed(1)
-    learn()
-    return {name: value.grad.clone() for name, value in head.named_parameters() if value.grad is not None}
-
-
-def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()), msg=name)
 
 
 def in_speculators(head: DFlashDraftModel, sequence: Lesson) -> Tensor:

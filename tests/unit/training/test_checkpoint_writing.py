@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.training.heads import job_for, save_target, write_data
+from tests.unit.training.heads import job_for
 from toolkit.errors import PlatformError
 from toolkit.training import checkpoint, progress
 from toolkit.training.head import build_head
@@ -24,16 +24,6 @@ from toolkit.training.trainer import learner_of
 CPU = torch.device("cpu")
 STEPS = 2 * EVALUATIONS
 """Every second step has an evaluation, and a checkpoint."""
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_target(tmp_path_factory.mktemp("target"))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    return write_data(tmp_path_factory.mktemp("data"))
 
 
 def job(target: Path, folder: Path) -> TrainingJob:

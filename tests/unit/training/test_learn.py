@@ -1,6 +1,5 @@
 """A sequence in segments teaches the same as the whole one, and the same as speculators' own forward pass."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,8 @@ from speculators.losses.eager import kl_div_loss
 from speculators.models.attention import create_float_mask
 from speculators.models.peagle import PEagleDraftModel
 from speculators.models.peagle.attention import create_peagle_mask_mod
-from torch import Tensor
 
-from tests.unit.training.heads import job_for, random_lesson, save_target
+from tests.unit.training.heads import assert_same, gradients, job_for, random_lesson, save_target
 from toolkit.training.head import build_head
 from toolkit.training.learn import Lesson, PEagleLearner
 from toolkit.training.partition import DraftMasks, partition, sample_drafts
@@ -32,19 +30,6 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> PEagleDraftModel:
 def learner(head: PEagleDraftModel, segments: int) -> PEagleLearner:
     masks = DraftMasks(TOKENS, torch.float32, torch.device("cpu"))
     return PEagleLearner(head, masks, kl_div_loss, DEPTHS, segments)
-
-
-def gradients(head: PEagleDraftModel, learn: Callable[[], object]) -> dict[str, Tensor]:
-    head.zero_grad()
-    torch.manual_seed(1)
-    learn()
-    return {name: value.grad.clone() for name, value in head.named_parameters() if value.grad is not None}
-
-
-def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
-    assert found.keys() == wanted.keys()
-    for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(gradient.abs().max()), msg=name)
 
 
 @pytest.mark.parametrize("segments", [2, 3, 8, TOKENS])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.unit.training.heads import job_for, save_target, write_data
+from tests.unit.training.heads import job_for
 from toolkit.errors import PlatformError, UsageError
 from toolkit.recipe.training_schema import TRAINED_METHODS
 from toolkit.training import checkpoint, progress
@@ -33,16 +33,6 @@ from toolkit.training.trainer import learner_of
 
 CPU = torch.device("cpu")
 STEPS = 6
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_target(tmp_path_factory.mktemp("target"))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    return write_data(tmp_path_factory.mktemp("data"))
 
 
 class StopAfter:

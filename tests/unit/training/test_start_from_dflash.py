@@ -10,15 +10,10 @@ import torch
 from safetensors.torch import save_file
 from speculators.models.dspark import DSparkDraftModel
 
-from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
+from tests.unit.training.heads import HIDDEN, VOCAB, job_for
 from toolkit.errors import UsageError
 from toolkit.training.head import _former, _new_head, layers_read
 from toolkit.training.job import TrainingJob
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_target(tmp_path_factory.mktemp("target"))
 
 
 def continued(target: Path, folder: Path, columns: int, **config: object) -> TrainingJob:

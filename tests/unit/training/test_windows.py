@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from tests.unit.training.heads import HIDDEN, VOCAB, job_for, save_target
+from tests.unit.training.heads import HIDDEN, VOCAB, job_for
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
 from toolkit.errors import UsageError
 from toolkit.recipe.known import catalogue_dir
@@ -42,11 +42,6 @@ from toolkit.training.windows import windows_of
 
 TOKEN_BYTES = 4 * HIDDEN * 4
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_target(tmp_path_factory.mktemp("target"))
 
 
 def write(folder: Path, lengths: list[int]) -> Samples:
