@@ -97,6 +97,13 @@ def test_it_says_how_long_each_stage_took() -> None:
     assert sum(took.values()) == clock.seconds
 
 
+def test_of_several_containers_the_first_waits_for_its_instance() -> None:
+    looks = [[], lines("v/1", ["a"]), lines("v/2", ["b"], 5.0)]
+    platform, clock = Scripted({"e": [*[CREATING] * len(looks), IN_SERVICE]}, *looks), FakeClock()
+    took = wait_in_service(platform, {"e": NEW}, Told(), 3600, clock, clock.sleep)["e"]
+    assert took == {"waiting for an instance, weights and image": 2.0, "starting": 4.0}
+
+
 def test_an_update_counts_only_when_the_new_configuration_runs() -> None:
     clock, _ = wait(Scripted({"e": [UPDATING, UPDATING, IN_SERVICE]}))
     assert clock.seconds == 4.0
