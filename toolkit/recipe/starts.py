@@ -41,8 +41,11 @@ def expected_seconds(recipe: Recipe) -> dict[str, float]:
     size = recipe.weight_bytes if recipe.platform_rules.facts.has_instance_types else None
     if not size:
         return {}
-    waits = _INSTANCE_SECONDS + download_seconds(size)
-    return {PROVISIONING: waits, LOADING: load_seconds(recipe, size), COMPILING: _COMPILE_SECONDS}
+    stages = {PROVISIONING: _INSTANCE_SECONDS + download_seconds(size), LOADING: load_seconds(recipe, size)}
+    whole = recipe.engine_rules.compilation
+    if whole is None:
+        return {**stages, COMPILING: _COMPILE_SECONDS}
+    return stages if recipe.engine.compile_ahead else {**stages, COMPILING: whole.seconds(recipe)}
 
 
 def start_notes(recipe: Recipe, last: MeasuredStart | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.loading import load, on_platform
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.starts import MeasuredStart, expected_seconds, start_notes, what_starts
+from toolkit.recipe.starts import COMPILING, MeasuredStart, expected_seconds, start_notes, what_starts
 
 LAST = MeasuredStart(
     "this", {"waiting for an instance, weights and image": 200.0, "starting": 2.0, "loading": 70.0}, "2026-11-21"
@@ -57,3 +57,10 @@ def test_another_version_method_or_instance_is_another_start(recipe: Recipe) -> 
     ]
     assert len({what_starts(one) for one in (recipe, *others)}) == 4
     assert what_starts(replace(recipe, tags={"team": "a"})) == what_starts(recipe)
+
+
+def test_on_trainium_it_compiles_for_long_or_not_at_all() -> None:
+    ahead = replace(load("qwen3-32b/draft-model-trn2"), weight_bytes=65_000_000_000)
+    at_start = replace(ahead, engine=ahead.engine.edit(compile="at-start"))
+    assert COMPILING not in expected_seconds(ahead)
+    assert expected_seconds(at_start)[COMPILING] > 1200
