@@ -89,7 +89,8 @@ def _of_base(recipe: Recipe) -> Iterator[Finding]:
     digest = _digest_of_base(recipe, section.base or (f"{image.repository}:{image.tag}" if image else ""))
     if not builds(recipe) or not digest:
         return
-    from toolkit.images.preflight import LENT, UNKNOWN_PYTHON, Addition, known_findings  # what reads images
+    from toolkit.images.preflight import LENT, Addition, known_findings  # what reads images
+    from toolkit.images.spec import UNKNOWN_PYTHON
 
     python = section.python or (image.python if image and not section.base else "") or UNKNOWN_PYTHON
     with suppress(UsageError):  # a fragment that cannot be read, which its own check says

@@ -20,7 +20,6 @@ from toolkit.checks.catalogue import check_catalogue
 from toolkit.checks.listed import check_listed
 from toolkit.checks.memory import check_memory
 from toolkit.checks.sections import check_expect, check_no_effect, check_on_types, check_tags, check_workloads
-from toolkit.checks.training import NOT_TRAINED, check_training, not_trained
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -33,6 +32,9 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import EngineAnswer
 from toolkit.recipe.source import ModelSource, from_folder
 from toolkit.text import inert
+
+NOT_TRAINED = "training.not-trained"
+"""The code of the finding that only `toolkit train` may ignore."""
 
 _SIGNS: Mapping[str, tuple[str, Tone]] = {"error": ("✘", "bad"), "warning": ("!", "fair"), "info": ("i", "soft")}
 
@@ -138,7 +140,10 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_on_types(recipe, models)
     yield from check_workloads(recipe)
     yield from check_expect(recipe)
-    yield from check_training(recipe, models.target if models else None)
+    if recipe.training:
+        from toolkit.checks.training import check_training  # what it needs takes longer to load than another check does
+
+        yield from check_training(recipe, recipe.training, models.target if models else None)
     yield from check_tags(recipe)
     yield from check_no_effect(recipe)
     yield from recipe.platform_rules.check(recipe, models)
@@ -167,10 +172,16 @@ def _models(recipe: Recipe, to_train: bool) -> tuple[Lock | None, list[Finding]]
     folder = recipe.drafter.folder
     trained = (folder / "config.json").is_file() if folder else in_lock is not None
     if recipe.training and (to_train or not trained):
-        return (Lock(target) if target else None), [*findings, not_trained(recipe)]
+        return (Lock(target) if target else None), [*findings, _not_trained(recipe)]
     drafter, more = _model(recipe, "speculation.model", recipe.drafter, in_lock, without)
     findings += more
     return (Lock(target, drafter) if target and drafter else None), findings
+
+
+def _not_trained(recipe: Recipe) -> Finding:
+    message = f"there is no head in {recipe.drafter} yet: this recipe says how to train it"
+    hint = f"Run: toolkit train {recipe.path}"
+    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="info")
 
 
 def _model(

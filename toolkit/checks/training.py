@@ -23,29 +23,16 @@ from toolkit.sizing.weights import file_bytes
 from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, MARKOV_RANK, block_size
 from toolkit.training.plan import machines, step_tokens
 
-NOT_TRAINED = "training.not-trained"
-"""The code of the finding that only `toolkit train` may ignore."""
-
 _GIB = 1024**3
 _LOOKED_AT_BYTES = 1024**2
 # What the job leaves of its disk for checkpoints and logs, and for the tokens of a file that is being written.
 _SPARE_BYTES, _SPARE_TOKENS = 1024**3, 32_768
 
 
-def not_trained(recipe: Recipe) -> Finding:
-    """The finding on a recipe whose head does not exist yet."""
-    message = f"there is no head in {recipe.drafter} yet: this recipe says how to train it"
-    hint = f"Run: toolkit train {recipe.path}"
-    return Finding(NOT_TRAINED, message, "speculation.model", hint=hint, severity="info")
-
-
-def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Finding]:
-    """Findings on the section `training`; empty without one."""
-    training = recipe.training
-    if training is None:
-        return
+def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts | None) -> Iterator[Finding]:
+    """Findings on the recipe's section `training`."""
     if training.head:
-        for finding in check_training(as_trained(recipe), target):
+        for finding in check_training(as_trained(recipe), training.edit(head=None), target):
             yield _later(finding)
         return
     if recipe.method not in TRAINED_METHODS:

@@ -12,7 +12,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -71,6 +70,8 @@ class Crew:
 
     def run(self, tasks: Sequence[Task]) -> list[Result]:
         """The result of each task, in order. Ctrl-C ends all that run as it would each; once more kills them."""
+        from concurrent.futures import ThreadPoolExecutor, wait
+
         hosts: dict[str, list[Task]] = {}
         for task in tasks:
             hosts.setdefault(task.host, []).append(task)

@@ -41,7 +41,7 @@ def check(
     """Find errors in a recipe and its models before anything is created."""
     from toolkit.api.checking import check as run_checks
     from toolkit.checks.codes import explain
-    from toolkit.checks.training import NOT_TRAINED
+    from toolkit.checks.run import NOT_TRAINED
     from toolkit.recipe.known import catalogue
 
     if code:

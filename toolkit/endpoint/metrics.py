@@ -11,6 +11,9 @@ from toolkit.text import inert
 
 Unit = Literal["Seconds", "Count", "Count/Second", "None"]
 
+DIMENSIONS = ("Variant", "Workload", "Load")
+"""What tells figures of one name apart: the arm, what it was asked, and how many requests at a time."""
+
 
 @dataclass(frozen=True)
 class Figure:

@@ -14,7 +14,7 @@ from packageurl import PackageURL
 from packaging.utils import canonicalize_name
 
 from toolkit.images.reference import parse
-from toolkit.images.spec import ContextFile, ImageSpec
+from toolkit.images.spec import ContextFile, ImageSpec, sha256
 from toolkit.images.wheels import Wheel, describe_wheels, kept_wheels
 from toolkit.version import __version__
 
@@ -86,14 +86,6 @@ def provenance(spec: ImageSpec, builder: str, image: str, digest: str, wheels: S
         },
     }
     return json.dumps(statement, indent=1).encode()
-
-
-def sha256(file: ContextFile) -> str:
-    """Digest of a file's content, in hexadecimal."""
-    if file.source is None:
-        return hashlib.sha256(file.content or b"").hexdigest()
-    with file.source.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _of_base(base: str) -> dict[str, Any]:

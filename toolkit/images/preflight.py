@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 # A container's file system is mounted from a folder a layer; Docker has 125 of them at most ("max depth exceeded").
 _MOST_LAYERS = 125
-UNKNOWN_PYTHON = "3.12"
-"""For which packages are taken where neither the recipe nor the catalogue says a base's Python."""
 
 LENT = "lent"
 """The builder that an engine of this machine takes an image from: it puts it together as `append` does."""

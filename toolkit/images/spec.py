@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from toolkit.errors import BuildError
+
+UNKNOWN_PYTHON = "3.12"
+"""For which packages are taken where neither the recipe nor the catalogue says a base's Python."""
 
 OTHER_BUILDERS = "or build with docker, buildah or codebuild, which run commands"
 """The end of a hint, where a package cannot be had as a wheel."""
@@ -31,6 +35,14 @@ class ContextFile:
     mode: int = 0o644
     content: bytes | None = None
     source: Path | None = None
+
+
+def sha256(file: ContextFile) -> str:
+    """Digest of a file's content, in hexadecimal."""
+    if file.source is None:
+        return hashlib.sha256(file.content or b"").hexdigest()
+    with file.source.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from toolkit.endpoint.metrics import Figure, Unit
+from toolkit.endpoint.metrics import DIMENSIONS, Figure, Unit
 from toolkit.measure.measurement import ArmReport, Speedup
 from toolkit.measure.report import BenchReport
 from toolkit.measure.wording import load
-
-DIMENSIONS = ("Variant", "Workload", "Load")
-"""What tells figures of one name apart: the arm, what it was asked, and how many requests at a time."""
 
 
 def figures_of(report: BenchReport) -> list[Figure]:

@@ -17,11 +17,8 @@ from toolkit.catalog import lookup
 from toolkit.engines.arguments import IMAGE_DRAFTER_DIR
 from toolkit.errors import StalePlanError, UsageError
 from toolkit.home import containers_dir
-from toolkit.images.inventory import bill_of_materials, sha256, wheels_of_pins
-from toolkit.images.preflight import UNKNOWN_PYTHON
 from toolkit.images.reference import parse
-from toolkit.images.spec import ContextFile, ImageSpec
-from toolkit.images.wheels import with_hash
+from toolkit.images.spec import UNKNOWN_PYTHON, ContextFile, ImageSpec, sha256
 from toolkit.planning.resources import Account
 from toolkit.recipe.content import digest, fragment, model_manifest
 from toolkit.recipe.recipe import Recipe
@@ -111,6 +108,8 @@ def render(
 
     `program` is the folder in containers/, by default the engine's; `more` are further files by their paths.
     """
+    from toolkit.images.wheels import with_hash
+
     program = program or recipe.engine.name
     section, base, python = _section(recipe), base_image(recipe, account, store), python_of(recipe)
     wheels = [with_hash(pin, recipe.wheel_digests) for pin in section.wheels]
@@ -236,6 +235,8 @@ def programs(engine: str, program: str = "") -> dict[str, ContextFile]:
 
 def _programs(files: dict[str, ContextFile], wheels: Sequence[str], base: str) -> dict[str, ContextFile]:
     """What every image of ours holds, licence and list of parts included."""
+    from toolkit.images.inventory import bill_of_materials, wheels_of_pins
+
     files["LICENSE"] = ContextFile(content=(containers_dir().parent / "LICENSE").read_bytes())
     files["sbom.json"] = ContextFile(content=bill_of_materials(base, files, wheels_of_pins(wheels)))
     return {f"{ROOT}/{name}": file for name, file in files.items()}

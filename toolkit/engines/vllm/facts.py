@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -175,7 +174,12 @@ def risky_flags() -> Mapping[str, Risk]:
 def variable_risk(variable: str) -> str | None:
     """What that environment variable does, where it runs code, loads files or opens the server."""
     risks: Mapping[str, str] = read("engines/vllm/risks.json")["variables"]
-    return next((risk for name, risk in risks.items() if fnmatchcase(variable, name)), None)
+    return next((risk for name, risk in risks.items() if _names(name, variable)), None)
+
+
+def _names(written: str, variable: str) -> bool:
+    """Whether it is the one that is written there, or one of those that begin so: `CUSTOM_*`."""
+    return variable.startswith(written[:-1]) if written.endswith("*") else variable == written
 
 
 def supports_eagle3(version: str, architecture: str) -> bool | None:

@@ -14,8 +14,6 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import Version
-
 from toolkit.engines.vllm.job_arguments import job_arguments
 from toolkit.errors import PlatformError
 
@@ -45,6 +43,8 @@ def version() -> str:
 
 def no_states(job: TrainingJob) -> str:
     """Why this vLLM does not give the job's states; empty if it does."""
+    from packaging.version import Version
+
     name = version()
     if not name:
         return "vLLM is not installed"

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from toolkit.catalog import lookup
-from toolkit.planning.resources import Observed
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
 from toolkit.platforms.sagemaker.rules.arms import candidates, instances, variants
 from toolkit.recipe.recipe import Recipe
+
+if TYPE_CHECKING:
+    from toolkit.planning.resources import Observed
 
 _PAGE = "https://aws.amazon.com/sagemaker/ai/pricing"
 RESERVED = (

@@ -13,8 +13,8 @@ from itertools import chain
 from typing import Any
 
 from toolkit import documents
+from toolkit.endpoint.metrics import DIMENSIONS
 from toolkit.measure import expected
-from toolkit.measure.time_series import DIMENSIONS
 from toolkit.planning.resources import Account
 from toolkit.platforms.sagemaker.keys import aws
 from toolkit.platforms.sagemaker.rules import metrics
