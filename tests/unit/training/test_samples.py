@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,23 +122,30 @@ def test_missing_states_are_named(folder: Path) -> None:
         Samples(folder).states(0)
 
 
-@pytest.fixture
+@contextmanager
 def full_disk() -> Iterator[None]:
-    """No file may grow beyond 4 kB: the system refuses the rest, as a full disk does."""
+    """No file may grow beyond 4 kB: the system refuses the rest, as a full disk does.
+
+    No fixture: pytest tells a test's result before it takes its fixtures down, perhaps into a file.
+    """
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
 
 
-@pytest.mark.usefixtures("full_disk")
 def test_a_full_disk_is_said_and_leaves_no_half_of_a_file(tmp_path: Path) -> None:
     def write() -> None:
         with SampleWriter(tmp_path, "tokenizer's digest", shard_tokens=500) as writer:
             writer.add(sample(*range(500)))
             writer.add(sample(*range(5000)))
 
-    with pytest.raises(PlatformError, match=r"samples-00001\.safetensors could not be written: .*\n.*start again"):
+    with (
+        full_disk(),
+        pytest.raises(PlatformError, match=r"samples-00001\.safetensors could not be written: .*\n.*start again"),
+    ):
         write()
     assert [path.name for path in tmp_path.iterdir()] == ["samples-00000.safetensors"]
