@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 from fakes import FakeClock, answer_events, event_stream
@@ -210,3 +212,8 @@ def test_what_is_no_event_of_a_chat_is_told() -> None:
         result(b"data: {five}\n\n")
     with pytest.raises(InvocationError, match=r"Expected `int` >= 0 - at `\$\.usage\.completion_tokens`"):
         result(b'data: {"usage": {"completion_tokens": -1}}\n\n')
+
+
+def test_a_notebook_shows_each_figure_beside_its_name() -> None:
+    shown = re.sub(r"<[^>]*>", " ", replace(GENERATION, latency=2.0)._repr_html_())
+    assert re.search(r"tokens +3, 2 tokens/s +first token +0 ms, then one in 0\.0 ms +acceptance +2\.33 ", shown), shown

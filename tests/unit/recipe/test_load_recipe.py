@@ -90,6 +90,21 @@ def test_a_wrong_file_is_explained(
     assert hint in finding.hint
 
 
+@pytest.mark.parametrize(
+    ("target", "method", "drafter"),
+    [
+        ("openai/gpt-oss-20b", "p-eagle", "amazon/GPT-OSS-20B-P-EAGLE"),
+        ("OpenAI/GPT-OSS-20b", "eagle3", "RedHatAI/gpt-oss-20b-speculator.eagle3"),
+    ],
+)
+def test_a_missing_drafter_is_answered_with_the_catalogues(
+    tmp_path: Path, target: str, method: str, drafter: str
+) -> None:
+    text = RECIPE.replace("./target", target).replace("p-eagle", method).replace("  model: ./drafter\n", "")
+    (finding,) = findings(tmp_path, text)
+    assert finding.hint == f"Add `model: {drafter}` to `speculation`."
+
+
 def test_the_evidence_of_a_recipe_is_held_to_its_own_keys(tmp_path: Path) -> None:
     evidence = "evidence:\n  - {workload: a, hardware: b, engine: c, sorce: d, source: e, date: 2026-11-20}\n"
     assert [(item.path, item.hint) for item in findings(tmp_path, RECIPE + evidence)] == [

@@ -49,6 +49,12 @@ def job(recipe: Recipe) -> Any:
     return found
 
 
+def test_where_nothing_is_compiled_yet_its_containers_can_do_without(recipe: Recipe) -> None:
+    cold = artifacts.compiling_at_start(recipe)
+    assert (artifacts.compiles_ahead(recipe), artifacts.compiles_ahead(cold)) == (True, False)
+    assert artifacts.compiling_at_start(cold) is cold
+
+
 def test_sagemaker_takes_the_job(recipe: Recipe) -> None:
     shape = SAGEMAKER.operation_model("CreateTrainingJob").input_shape
     assert shape
