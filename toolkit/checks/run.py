@@ -29,7 +29,7 @@ from toolkit.recipe.load import nearest_line
 from toolkit.recipe.lock import lock_path, pins, read_lock
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineAnswer
+from toolkit.recipe.rules import Ask, EngineAnswer
 from toolkit.recipe.source import ModelSource, from_folder
 from toolkit.text import inert
 
@@ -92,13 +92,14 @@ def check(
     account: Callable[[Recipe], Iterable[Finding]] | None = None,
     today: date | None = None,
     to_train: bool = False,
-    ask: bool = False,
+    ask: Ask = False,
 ) -> Report:
     """All findings on a recipe.
 
     `account` returns findings on the account that the recipe is deployed to; its exceptions are not caught. `today`
     tells old facts from recent ones. `to_train` leaves out the head that is there, which training replaces.
-    With `ask` the engine itself is asked, if the recipe's version is installed here; else what it said before counts.
+    With `ask` the engine itself is asked, if the recipe's version is installed here, and with "deep" if it can be
+    fetched; else what it said before counts.
     """
     models, on_models = _models(recipe, to_train)
     findings = [*on_models, *findings_on(recipe, models), *check_catalogue(recipe, today or current_day())]
@@ -110,7 +111,7 @@ def check(
     return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)), engine)
 
 
-def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: bool) -> Iterator[Finding]:
+def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: Ask) -> Iterator[Finding]:
     """What the engine adds to the others: nothing of a key in which there is an error already."""
     known = [f"{finding.path}." for finding in others if finding.severity == "error"]
     yield from (one for one in engine.findings if not any(path.startswith(f"{one.path}.") for path in known))

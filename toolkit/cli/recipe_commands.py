@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from toolkit.api.fitting import Fits
     from toolkit.api.lock import Locked
     from toolkit.checks.run import Report
+    from toolkit.recipe.rules import Ask
 
 
 def check(
@@ -34,6 +36,12 @@ def check(
         bool,
         typer.Option(
             "--ask", help="Also ask the engine itself, if the recipe's version is installed here: half a minute."
+        ),
+    ] = False,
+    deep: Annotated[
+        bool,
+        typer.Option(
+            "--deep", help="Ask it also if it is not installed: its Python code is fetched, 0.3 GB once a version."
         ),
     ] = False,
     as_json: Json = False,
@@ -53,18 +61,32 @@ def check(
         raise UsageError("give a recipe, or --all", hint="Such as: toolkit check tiny/p-eagle")
     if account:
         from toolkit.platforms.sagemaker.account import account_findings  # brings boto3
-    engines = [report.engine for report in map(run_checks, names)] if ask else []
-    if engine := next((engine for engine in engines if engine and engine.can_be_asked), None):
-        say(f"asking {engine.name}: its start takes half a minute, and what it says is kept")
-    reports = [run_checks(name, account=account_findings if account else None, ask=ask) for name in names]
+    if ask or deep:
+        _tell_waiting(map(run_checks, names), deep)
+    asking: Ask = "deep" if deep else ask
+    reports = [run_checks(name, account=account_findings if account else None, ask=asking) for name in names]
     if not as_json and all(reports):
-        for name in {report.engine.name for report in reports if report.engine and report.engine.can_be_asked}:
-            say(f"{name} is installed here, and says with --ask what it makes of this")
+        engines = {report.engine.name: report.engine for report in reports if report.engine}
+        for name, engine in engines.items():
+            if engine.can_be_asked:
+                say(f"{name} is here, and says with --ask what it makes of this")
+            elif engine.can_be_fetched:
+                say(f"{name} is not installed here: --deep fetches it, 0.3 GB once, and it says what it makes of this")
     ok, is_one = all(reports), len(reports) == 1
     document = reports[0].to_dict() if is_one else {"ok": ok, "reports": [report.to_dict() for report in reports]}
     untrained = any(finding.code == NOT_TRAINED for finding in reports[0].findings)
     then = ("train" if untrained else "plan", names[0]) if is_one else ()
     answer(document, as_json, lambda: "\n".join(map(_report_text, reports)), yes=ok, then=then)
+
+
+def _tell_waiting(reports: Iterable[Report], deep: bool) -> None:
+    """Say what takes long, before it does."""
+    engines = {report.engine.name: report.engine for report in reports if report.engine}
+    for name, engine in engines.items():
+        if deep and engine.can_be_fetched:
+            say(f"fetching the Python code of {name}, and asking it: a minute or more, and both are kept")
+        elif engine.can_be_asked:
+            say(f"asking {name}: its start takes half a minute, and what it says is kept")
 
 
 def lock(recipe: Recipe, as_json: Json = False) -> None:

@@ -43,8 +43,8 @@ def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MO
     from toolkit.images.installed import install_wheel  # loads what only a build needs, in 50 ms
 
     fetched, files = folder / "wheels", dict[str, ContextFile]()
-    _download([pin for pin in pins if _HASH in pin], python, fetched)
-    _download([pin for pin in pins if _HASH not in pin], python, fetched)
+    download_wheels([pin for pin in pins if _HASH in pin], python, fetched)
+    download_wheels([pin for pin in pins if _HASH not in pin], python, fetched)
     try:
         with on_disk("unpack wheels"):
             for wheel in sorted(fetched.iterdir()):
@@ -125,7 +125,7 @@ def wheels_key(pins: Sequence[str], python: str) -> str:
 def find_wheel(pin: str, python: str) -> str:
     """The hash of the wheel that an exact pin means now, as `sha256:…`. Raises BuildError."""
     with tempfile.TemporaryDirectory(prefix="toolkit-wheel-") as folder:
-        _download([pin], python, Path(folder))
+        download_wheels([pin], python, Path(folder))
         (wheel,) = Path(folder).glob("*.whl")
         with wheel.open("rb") as stream:
             return f"sha256:{hashlib.file_digest(stream, 'sha256').hexdigest()}"
@@ -136,7 +136,8 @@ def with_hash(pin: str, digests: Mapping[str, str]) -> str:
     return f"{pin}{_HASH}{digests[pin]}" if pin in digests else pin
 
 
-def _download(pins: Sequence[str], python: str, folder: Path) -> None:
+def download_wheels(pins: Sequence[str], python: str, folder: Path) -> None:
+    """The wheels of exact pins into that folder, with pip, from its indexes. Raises BuildError."""
     if not pins:
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.copies import edited
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
-from toolkit.recipe.rules import CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Scoring
+from toolkit.recipe.rules import Ask, CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Scoring
 from toolkit.recipe.schema import (
     ContainerSection,
     EngineSection,
@@ -383,7 +383,7 @@ class EngineParts(Protocol):
     accepts_synthetically: Callable[[Recipe], bool] | None = None
     """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
 
-    ask: Callable[[Recipe, Lock | None, bool], EngineAnswer] | None = None
+    ask: Callable[[Recipe, Lock | None, Ask], EngineAnswer] | None = None
     """What the engine itself says of the recipe; the last argument is whether it is asked where no answer is kept."""
 
     runs_model_code: Callable[[Recipe], bool] | None = None

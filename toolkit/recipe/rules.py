@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from toolkit.findings import Finding
 
@@ -33,18 +33,23 @@ class Download:
     variable: str
 
 
+Ask = bool | Literal["deep"]
+"""Whether the engine itself is asked now; `deep` fetches the recipe's version of it, where another one is installed."""
+
+
 @dataclass(frozen=True)
 class EngineAnswer:
     """What an engine itself says of a recipe.
 
-    `name` is the engine with its version. Where it was not asked, `why_not` says why, and `can_be_asked` whether it
-    could be.
+    `name` is the engine with its version. Where it was not asked, `why_not` says why, `can_be_asked` whether it could
+    be, and `can_be_fetched` whether it could be fetched for that.
     """
 
     name: str
     findings: tuple[Finding, ...] = ()
     why_not: str = ""
     can_be_asked: bool = False
+    can_be_fetched: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """As it stands in the document of `toolkit check --json`."""

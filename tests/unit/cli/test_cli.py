@@ -75,7 +75,7 @@ class Terminal(io.StringIO):
 
 
 def test_check_of_a_good_recipe(toolkit: Toolkit, good: Path) -> None:
-    could = "vLLM 0.32.0 is installed here, and says with --ask what it makes of this"
+    could = "vLLM 0.32.0 is here, and says with --ask what it makes of this"
     assert toolkit("check", good) == Ended(0, f"{good}: no findings\n", f"{could}\nNext: toolkit plan {good}\n")
     engine = {"name": "vLLM 0.32.0", "asked": False, "why_not": "its answer is not kept"}
     expected = {"recipe": str(good), "ok": True, "findings": [], "engine": engine}

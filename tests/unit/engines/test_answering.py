@@ -80,7 +80,7 @@ def test_no_address_is_looked_up_or_connected_to() -> None:
 def test_the_process_gets_few_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "https_proxy", "VLLM_PLUGINS", "TOOLKIT_HOME"):
         monkeypatch.setenv(name, "x")
-    given = process._environment(str(tmp_path))
+    given = process._environment(str(tmp_path), None)
     assert set(given.values()).isdisjoint({"x"})
     assert (given["HOME"], given["HF_HUB_OFFLINE"]) == (str(tmp_path), "1")
 

@@ -63,7 +63,7 @@ def models(root: Path, **target: Any) -> Lock:
 
 
 def asked(root: Path, made: Recipe, vllm: Scripted, **target: Any) -> EngineAnswer:
-    return ask(made, models(root, **target), True, lambda pretends: vllm)
+    return ask(made, models(root, **target), True, lambda *_: vllm)
 
 
 def found(answer: EngineAnswer) -> list[tuple[str, str]]:
@@ -175,7 +175,7 @@ def test_each_instance_type_is_pretended_with_its_own_flags(tmp_path: Path) -> N
     made = recipe(tmp_path, {"dtype": "auto"}, RECIPE.replace("{name: local}", GPUS))
     vllm = Scripted({"seed": "no seed"})
     pretended: list[bool] = []
-    answer = ask(made, models(tmp_path), True, lambda pretends: pretended.append(pretends) or vllm)  # type: ignore[func-returns-value]
+    answer = ask(made, models(tmp_path), True, lambda on, _: pretended.append(on) or vllm)  # type: ignore[func-returns-value]
     assert pretended == [True, True]
     devices = [question["device"] for question in vllm.asked]
     assert devices[0] == {"name": "NVIDIA T4", "capability": [7, 5], "bytes": 15633219584, "count": 1}
@@ -224,6 +224,6 @@ def test_an_engine_that_does_not_come_up_gives_no_verdict(tmp_path: Path) -> Non
         def ask(self, question: Mapping[str, Any]) -> dict[str, str]:
             raise NoAnswer("its process ended with exit code 1")
 
-    answer = ask(recipe(tmp_path, {}), models(tmp_path), True, lambda pretends: Broken())
+    answer = ask(recipe(tmp_path, {}), models(tmp_path), True, lambda *_: Broken())
     assert answer == EngineAnswer(f"vLLM {installed()}", why_not="its process ended with exit code 1")
     assert not (home() / "asked").exists() or not list((home() / "asked").iterdir())

@@ -9,6 +9,7 @@ downloaded and no Python of a model runs; it ends with its input.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -17,6 +18,7 @@ import signal
 import sys
 import types
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -48,12 +50,13 @@ def main() -> None:
     if bounds is None:
         return
     sys.addaudithook(_no_network)
-    if bounds["pretends"]:
-        _pretend_cuda()
     try:
+        if bounds["pretends"]:
+            _pretend_cuda()
         ask = _asking(on_cpu=not bounds["pretends"])
     except ImportError as error:
-        _say(answers, {"failed": str(error)})
+        lacks = isinstance(error, ModuleNotFoundError)
+        _say(answers, {"failed": f"it needs {error.name}, which is not here" if lacks else str(error)})
         return
     gc.collect()
     gc.freeze()  # what is here stays, and no collection in a fork has to look at it
@@ -108,11 +111,11 @@ def _bound(bounds: Mapping[str, Any]) -> None:
 def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     """vLLM, imported, as a function of questions. Raises ImportError."""
     from vllm.engine.arg_utils import AsyncEngineArgs
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.model_executor.models import registry
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+    serving = _module("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")  # before 0.29
     if on_cpu and not current_platform.is_cpu():
         raise ImportError("the vLLM that is installed is not built for CPUs")
     # Else vLLM starts an interpreter to look at a class of a model that it does not know yet: 20 s.
@@ -125,13 +128,13 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
             raise ValueError(message)
 
     # Before the first question, as it takes 1.5 s.
-    parser = make_arg_parser(Parser())  # type: ignore[no-untyped-call]
+    parser = serving.make_arg_parser(Parser())  # type: ignore[no-untyped-call]
 
     def configure(question: Mapping[str, Any]) -> None:
         os.environ.update(question["variables"])
         options = runpy.run_path(question["entrypoint"])["vllm_options"](question["flags"], Path("unused"))
         parsed = parser.parse_args(list(chain.from_iterable(options)))
-        validate_parsed_serve_args(parsed)
+        serving.validate_parsed_serve_args(parsed)
         config = AsyncEngineArgs.from_cli_args(parsed).create_engine_config()
         if question["device"]:  # a worker's first question
             current_platform.check_if_supports_dtype(config.model_config.dtype)
@@ -150,6 +153,11 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
         return {}
 
     return ask
+
+
+def _module(name: str, before: str) -> Any:
+    """That module of vLLM, whose name was another one `before`. Raises ImportError."""
+    return importlib.import_module(name if find_spec(name.rpartition(".")[0]) else before)
 
 
 def _write_models(models: Mapping[str, Mapping[str, Any]]) -> None:

@@ -17,24 +17,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 from toolkit import documents
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import flag_variables
+from toolkit.engines.vllm import fetched
 from toolkit.engines.vllm.facts import variable_risk
 from toolkit.engines.vllm.flags import OWN_FLAGS, vllm_variables
 from toolkit.engines.vllm.installed import installed, version_of
 from toolkit.engines.vllm.process import NoAnswer, Vllm
 from toolkit.engines.vllm.value_checks import risk_of
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, ToolkitError
 from toolkit.files import make_private_folder, write_whole
 from toolkit.findings import Finding
 from toolkit.home import containers_dir, home_folder
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.rules import EngineAnswer
+from toolkit.recipe.rules import Ask, EngineAnswer
 
 FOLDER = "asked"
 """Of the toolkit's home: answers by the digest of their question."""
@@ -73,25 +75,36 @@ class Asked(Protocol):
 
 
 @cache
-def running(pretends: bool) -> Asked:
+def running(pretends: bool, code: Path | None) -> Asked:
     """The process that answers, for as long as ours lives: a second question costs no second start.
 
-    If it `pretends`, it answers as on GPUs that this machine need not have.
+    If it `pretends`, it answers as on GPUs that this machine need not have. `code` is where vLLM is, if not installed.
     """
-    return Vllm(pretends)
+    return Vllm(pretends, code=code)
 
 
-def ask(recipe: Recipe, models: Lock | None, now: bool, engine: Callable[[bool], Asked] = running) -> EngineAnswer:
-    """What the recipe's vLLM says of it: kept answers, and unless they are kept, with `now`, the installed vLLM's."""
-    name = f"vLLM {recipe.engine.version}"
+def ask(
+    recipe: Recipe, models: Lock | None, now: Ask, engine: Callable[[bool, Path | None], Asked] = running
+) -> EngineAnswer:
+    """What the recipe's vLLM says of it: kept answers, and unless they are kept, with `now`, vLLM itself."""
+    version = recipe.engine.version or ""
+    name = f"vLLM {version}"
     if why := _why_not(recipe, models):
         return EngineAnswer(name, why_not=why)
     assert models
+    code = None if version == installed() else fetched.folder(version)
+    if code and not code.is_dir():
+        if now != "deep":
+            return EngineAnswer(name, why_not=f"{installed() or 'no vLLM'} is installed here", can_be_fetched=True)
+        try:
+            fetched.fetch(version)
+        except ToolkitError as error:
+            return EngineAnswer(name, why_not=error.message)
     found: dict[Said, list[str]] = {}
     for instance_type in recipe.platform.types if recipe.platform_rules.facts.has_instance_types else [""]:
         here = recipe.on(instance_type) if instance_type else recipe
         try:
-            said = _said(here, instance_type, models, engine if now else None)
+            said = _said(here, instance_type, models, (lambda pretends: engine(pretends, code)) if now else None)
         except NoAnswer as error:
             return EngineAnswer(name, why_not=str(error))
         if said is None:
@@ -105,8 +118,8 @@ def _why_not(recipe: Recipe, models: Lock | None) -> str:
     """Why it cannot be asked; empty where it can."""
     if sys.platform != "linux":
         return "it is asked on Linux only"
-    if (version := installed()) != recipe.engine.version:
-        return f"{version or 'no vLLM'} is installed here"
+    if recipe.engine.version != installed() and find_spec("torch") is None:
+        return f"{installed() or 'no vLLM'} is installed here, and no PyTorch, which its Python code needs"
     if models is None:
         return "the models are not known"
     if recipe.platform_rules.facts.has_instance_types:
@@ -123,7 +136,7 @@ def _said(
     """The kept answer, or that of the engine, which is then kept; None without both."""
     instance = recipe.platform_rules.instance(instance_type) if instance_type else None
     question = _question(recipe, instance, models)
-    file = home_folder(FOLDER) / f"{_digest(question)}.json"
+    file = home_folder(FOLDER) / f"{_digest(question, recipe.engine.version)}.json"
     kept = _kept(file)
     if kept is not None or engine is None:
         return kept
@@ -180,10 +193,10 @@ def _device(instance: Instance) -> dict[str, Any]:
     }
 
 
-def _digest(question: Mapping[str, Any]) -> str:
+def _digest(question: Mapping[str, Any], version: str | None) -> str:
     """Of all that an answer depends on."""
     program = b"".join(Path(__file__).with_name(name).read_bytes() for name in ("asking.py", "answering.py"))
-    versions = [installed(), version_of("transformers")]
+    versions = [version, version_of("transformers")]
     parts = json.dumps([question, versions], sort_keys=True).encode() + program
     return hashlib.sha256(parts).hexdigest()
 

@@ -37,10 +37,13 @@ class Bounds:
 
 
 class Vllm:
-    """The installed vLLM. If it `pretends`, on NVIDIA's GPUs, which need not be there; else on this machine's CPU."""
+    """The installed vLLM, or that in the folder `code`.
 
-    def __init__(self, pretends: bool, bounds: Bounds = Bounds()) -> None:
-        self._pretends, self._bounds, self._lock = pretends, bounds, Lock()
+    If it `pretends`, on NVIDIA's GPUs, which need not be there; else on this machine's CPU.
+    """
+
+    def __init__(self, pretends: bool, bounds: Bounds = Bounds(), code: Path | None = None) -> None:
+        self._pretends, self._bounds, self._code, self._lock = pretends, bounds, code, Lock()
         self._child: subprocess.Popen[bytes] | None = None
 
     def ask(self, question: Mapping[str, Any]) -> dict[str, str]:
@@ -58,7 +61,7 @@ class Vllm:
         child = start_process(
             python_command("-m", "toolkit.engines.vllm.answering"),
             Path(folder.name),
-            _environment(folder.name),
+            _environment(folder.name, self._code),
             stdin=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
@@ -69,8 +72,10 @@ class Vllm:
         return child
 
 
-def _environment(folder: str) -> dict[str, str]:
+def _environment(folder: str, code: Path | None) -> dict[str, str]:
     kept = {name: value for name, value in own_variables().items() if name.startswith(_KEPT_VARIABLES)}
+    if code:
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(code), kept.get("PYTHONPATH"))))
     return {
         **kept,
         "HOME": folder,

@@ -24,7 +24,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
-from toolkit.recipe.rules import CpuBuild, Download, EngineAnswer, MetricNames
+from toolkit.recipe.rules import Ask, CpuBuild, Download, EngineAnswer, MetricNames
 from toolkit.recipe.schema import EngineSection
 
 # As /proc/cpuinfo calls them.
@@ -163,7 +163,7 @@ class Vllm(OnVllm):
         instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
         return bool(instances) and all(instance and runs_on(instance) for instance in instances)
 
-    def ask(self, recipe: Recipe, models: Lock | None, now: bool) -> EngineAnswer:
+    def ask(self, recipe: Recipe, models: Lock | None, now: Ask) -> EngineAnswer:
         from toolkit.engines.vllm.asking import ask
 
         return ask(recipe, models, now)

@@ -1,0 +1,39 @@
+"""The Python code of a version of vLLM that is not installed: its wheel without what was compiled, kept in the cache.
+
+Its parser and its configuration are Python alone, so 30 to 50 MB of a wheel of 300 tell what it makes of a recipe. They
+run with the PyTorch and the other packages that are here, whatever versions of them it was released with.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from toolkit.files import make_private_folder
+from toolkit.home import cache
+from toolkit.images.spec import on_disk
+from toolkit.images.wheels import download_wheels
+
+_READ = (".py", ".json", ".jinja", ".dist-info/METADATA")
+
+
+def folder(version: str) -> Path:
+    """Where the code of that version is kept; it need not be there."""
+    return cache() / "engines" / f"vllm-{version}"
+
+
+def fetch(version: str) -> None:
+    """Fetch the code of that version with pip, from its indexes. Raises BuildError, and leaves nothing then."""
+    kept = folder(version)
+    make_private_folder(kept.parent)
+    with TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as name:
+        wheels, code = Path(name) / "wheels", Path(name) / "code"
+        download_wheels([f"vllm=={version}"], f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
+        (wheel,) = wheels.glob("*.whl")
+        with on_disk("unpack vLLM"), zipfile.ZipFile(wheel) as archive:
+            archive.extractall(code, [file for file in archive.namelist() if file.endswith(_READ)])
+        with suppress(OSError):  # another process was first
+            code.rename(kept)
