@@ -20,7 +20,7 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
-from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, MARKOV_RANK, block_size
+from toolkit.training.job import BLOCKS_AT_ONCE, EAGLE_3_1, IN_BLOCKS, MARKOV_RANK, block_size
 from toolkit.training.plan import machines, step_tokens
 
 NOT_TRAINED = "training.not-trained"
@@ -61,6 +61,7 @@ def check_training(recipe: Recipe, target: ModelFacts | None) -> Iterator[Findin
         yield Finding("training.engine", message, "training", hint=hint)
         return
     yield from _depth(recipe, training)
+    yield from _norms(recipe, training)
     yield from _data(training)
     yield from _destination(recipe)
     yield from _start(recipe, training, target)
@@ -92,6 +93,13 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
         yield Finding(
             "training.depth", message, "training.depth", hint=f"Set `depth: {tokens + 1}` or more.", severity="warning"
         )
+
+
+def _norms(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
+    if training.norms and recipe.method != "eagle3":
+        message = f"`norms` is for EAGLE-3 heads: one of method `{recipe.method}` is trained without"
+        hint = "Set `method: eagle3`, or remove it."
+        yield Finding("training.norms", message, "training.norms", hint=hint, severity="warning")
 
 
 def _data(training: TrainingSection) -> Iterator[Finding]:
@@ -132,6 +140,10 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
     if head.tensors and (other := _method_of(head)) != recipe.method:
         message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
         yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")
+    if training.norms and recipe.method == "eagle3" and not all(head.config.get(key) for key in EAGLE_3_1):
+        message = "the head in `start_from` is an EAGLE-3 head, and `norms` makes an EAGLE-3.1 head"
+        hint = "Remove `norms`, or start from another head, or anew."
+        yield Finding("training.start-from", message, "training.norms", hint=hint)
     if target is None:
         return
     wanted = training.draft_vocab_size or target.vocab_size

@@ -118,6 +118,11 @@ class TrainingSection(Section):
         "speculation.num_speculative_tokens; default: 8, of `eagle3` 7; not read of `dflash` and `dspark`, which learn "
         "the blocks that they draft",
     )
+    norms: StrictBool = Field(
+        False,
+        description="of `eagle3` alone: an EAGLE-3.1 head, which norms each hidden state of the target before it reads "
+        "it, and its own before it drafts the next token from that (`fc_norm` and `norm_output` in its config.json)",
+    )
     draft_vocab_size: PositiveInt | None = Field(
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"
     )

@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
 from toolkit.errors import UsageError
-from toolkit.training.job import IN_BLOCKS, MARKOV_RANK, TrainingJob, block_size
+from toolkit.training.job import EAGLE_3_1, IN_BLOCKS, MARKOV_RANK, TrainingJob, block_size
 from toolkit.training.reading import reading
 from toolkit.training.samples import read_tensors, tensor_names
 from toolkit.training.shards import read_shards
@@ -80,6 +80,8 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
             rank = getattr(former, "markov_rank", MARKOV_RANK)
             return DSparkDraftModel(DSparkSpeculatorConfig(markov_rank=rank, **common))
         options = {key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None}
+        if job.method == "eagle3" and job.norms:
+            options |= dict.fromkeys(EAGLE_3_1, True)
         common |= {"eagle_aux_hidden_state_layer_ids": layers, **options, "embed_requires_grad": True}
         if job.method == "eagle3":
             return Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
@@ -201,7 +203,7 @@ _NOT_COMPUTED: dict[str, tuple[object, ...]] = {
     "use_aux_hidden_state": (True,),
     "quantization_config": (),
 }
-_OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+_OPTIONS = ("norm_before_residual", "norm_before_fc", *EAGLE_3_1)
 
 
 def layer_config(target: PretrainedConfig, job: TrainingJob) -> PretrainedConfig:

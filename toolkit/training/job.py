@@ -21,6 +21,8 @@ BLOCKS_AT_ONCE = 128
 """Of such a head's blocks that go through it together."""
 MARKOV_RANK = 256
 """Of a DSpark head's map from one token to the next; speculators' default."""
+EAGLE_3_1 = ("fc_norm", "norm_output")
+"""What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
 Method = Literal["p-eagle", "eagle3", "dflash", "dspark"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -49,8 +51,9 @@ class TrainingJob(BaseModel):
     has for each the share of all conversations, None where it is used whole, and is empty where all are.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
-    what the target computes (`as_served`). `states` says what reads the hidden states; `states_gb` is the most that
-    they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given. With `compare` it trains
+    what the target computes (`as_served`). `norms` makes an EAGLE-3 head an EAGLE-3.1 head. `states` says what reads
+    the hidden states; `states_gb` is the most that they take of the disk, None all that is free. Exactly one of
+    `epochs` and `steps` is given. With `compare` it trains
     these heads one after the other, in equal parts of `max_seconds`: see `heads`.
 
     Folders: `checkpoints` must outlast an interruption, and so must `answers` (None: they are there, too); `work`
@@ -75,6 +78,7 @@ class TrainingJob(BaseModel):
     layers: int = 4
     depth: int = 8
     num_speculative_tokens: int = 7
+    norms: bool = False
     draft_vocab_size: int | None = None
     max_length: int = 4096
     partitions: int = 1
