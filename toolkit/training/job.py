@@ -16,7 +16,9 @@ from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
 IN_BLOCKS = ("dflash", "dspark")
-"""Methods whose heads learn the blocks that they draft; embedding and output layer are the target's, as they are."""
+"""Methods whose heads learn the blocks that they draft."""
+KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
+"""Methods whose embedding and output layer are the target's, as they are; `partitions` is nothing to them."""
 BLOCKS_AT_ONCE = 128
 """Of such a head's blocks that go through it together."""
 MARKOV_RANK = 256
@@ -24,7 +26,7 @@ MARKOV_RANK = 256
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
-Method = Literal["p-eagle", "eagle3", "dflash", "dspark"]
+Method = Literal["p-eagle", "eagle3", "dflash", "dspark", "mtp"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _AS_SERVED = (
@@ -106,6 +108,11 @@ class TrainingJob(BaseModel):
     def as_served(self) -> dict[str, Any]:
         """Flags that decide what the target computes, where the engine reads its states; transformers knows none."""
         return {flag: self.engine_args[flag] for flag in _AS_SERVED if flag in self.engine_args and self.by_engine}
+
+    @property
+    def continues(self) -> bool:
+        """Whether the head drafts well already before it learns anything here."""
+        return bool(self.start_from) or self.method == "mtp"
 
     @property
     def by_engine(self) -> bool:
