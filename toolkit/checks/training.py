@@ -322,13 +322,17 @@ def kept_positions(recipe: Recipe) -> float:
     return sum(_KEPT**depth for depth in range(recipe.training.depth))
 
 
-def head_parameters(recipe: Recipe, target: Shape) -> int:
-    """Weights of the recipe's head, the embedding of the target's vocabulary included."""
+def head_parameters(recipe: Recipe, target: Shape, *, active: bool = False) -> int:
+    """Weights of the recipe's head, the embedding of the target's vocabulary included.
+
+    With `active` only those of the experts that one token passes through.
+    """
     training = recipe.training
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     if recipe.method == "mtp":
-        return _own_block_parameters(target) + 2 * target.vocabulary * hidden
+        experts = target.experts_per_token if active else target.experts
+        return _own_block_parameters(target, experts) + 2 * target.vocabulary * hidden
     layer = target.layers[0]
     attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
     intermediate = target.intermediate or 4 * hidden
@@ -340,11 +344,11 @@ def head_parameters(recipe: Recipe, target: Shape) -> int:
     return training.layers * per_layer + beside + _TAPS * hidden * hidden + (target.vocabulary + drafted) * hidden
 
 
-def _own_block_parameters(target: Shape) -> int:
+def _own_block_parameters(target: Shape, experts: int) -> int:
     """A layer like the target's last one, with a gate as wide as its queries and an expert more, for all tokens."""
     layer, hidden = target.layers[-1], target.hidden
     attention = hidden * (3 * target.heads + 2 * layer.kv_heads) * layer.key_size
-    width = (target.experts + 1) * target.expert_intermediate if target.experts else target.intermediate
+    width = (experts + 1) * target.expert_intermediate if target.experts else target.intermediate
     return attention + 3 * hidden * width + hidden * target.experts + 2 * hidden * hidden
 
 

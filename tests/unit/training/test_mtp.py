@@ -174,8 +174,8 @@ def test_a_block_that_lacks_a_tensor_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_job_trains_the_block_on_and_says_what_it_was_before(tmp_path: Path) -> None:
-    rows = [{"messages": [{"role": "user", "content": f"Count to {number}."}, {"role": "assistant", "content": "1 2 3"}]}
-            for number in range(24)]  # fmt: skip
+    answer = {"role": "assistant", "content": "1 2 3"}
+    rows = [{"messages": [{"role": "user", "content": f"Count to {number}."}, answer]} for number in range(24)]
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     target = save_own_block_target(tmp_path / "target", HYBRID)
     job = job_for(
@@ -238,3 +238,6 @@ def test_a_block_of_the_recipes_size_is_what_the_estimate_counts(tmp_path: Path)
     head = build_head(job_for(tmp_path / "target", method="mtp", layers=1))
     parts = [value.numel() for name, value in head.named_parameters() if not name.startswith("verifier_")]
     assert head_parameters(recipe, shape_of(facts)) == pytest.approx(sum(parts), rel=0.01)
+    idle = 2 * 3 * HIDDEN * 32  # two of the four experts
+    active = head_parameters(recipe, shape_of(facts), active=True)
+    assert head_parameters(recipe, shape_of(facts)) - active == idle
