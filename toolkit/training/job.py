@@ -16,13 +16,13 @@ from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
 IN_BLOCKS = ("dflash", "dspark")
-"""Methods whose heads learn the blocks that they draft."""
-KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
-"""Methods whose embedding and output layer are the target's, as they are; `partitions` is nothing to them."""
+"""Methods whose heads learn the blocks of tokens that they draft."""
 BLOCKS_AT_ONCE = 128
 """Of such a head's blocks that go through it together."""
 MARKOV_RANK = 256
 """Of a DSpark head's map from one token to the next; speculators' default."""
+KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
+"""Methods whose embedding and output layer are the target's, as they are; `partitions` is nothing to them."""
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
@@ -55,8 +55,8 @@ class TrainingJob(BaseModel):
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
     what the target computes (`as_served`). `norms` makes an EAGLE-3 head an EAGLE-3.1 head. `states` says what reads
     the hidden states; `states_gb` is the most that they take of the disk, None all that is free. Exactly one of
-    `epochs` and `steps` is given. With `compare` it trains
-    these heads one after the other, in equal parts of `max_seconds`: see `heads`.
+    `epochs` and `steps` is given. With `compare` it trains these heads one after the other, in equal parts of
+    `max_seconds`: see `heads`.
 
     Folders: `checkpoints` must outlast an interruption, and so must `answers` (None: they are there, too); `work`
     (samples and hidden states) can be made anew; `head` is written whole at the end, with config.json, weights,
