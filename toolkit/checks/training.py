@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.catalog.lookup import default_engine
+from toolkit.checks.training_block import check_own_block
 from toolkit.checks.training_target import check_target_memory
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -20,7 +21,8 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
-from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, MARKOV_RANK, block_size
+from toolkit.training.job import BLOCKS_AT_ONCE, EAGLE_3_1, IN_BLOCKS, KEEP_OUTPUT, MARKOV_RANK, block_size
+from toolkit.training.own_block import has_own_block
 from toolkit.training.plan import machines, step_tokens
 
 _GIB = 1024**3
@@ -48,8 +50,11 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
         yield Finding("training.engine", message, "training", hint=hint)
         return
     yield from _depth(recipe, training)
+    yield from _norms(recipe, training)
     yield from _data(training)
     yield from _destination(recipe)
+    if recipe.method == "mtp":
+        yield from check_own_block(recipe, training, target)
     yield from _start(recipe, training, target)
     if target:
         yield from _disk(recipe, training, target)
@@ -79,6 +84,13 @@ def _depth(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
         yield Finding(
             "training.depth", message, "training.depth", hint=f"Set `depth: {tokens + 1}` or more.", severity="warning"
         )
+
+
+def _norms(recipe: Recipe, training: TrainingSection) -> Iterator[Finding]:
+    if training.norms and recipe.method != "eagle3":
+        message = f"`norms` is for EAGLE-3 heads: one of method `{recipe.method}` is trained without"
+        hint = "Set `method: eagle3`, or remove it."
+        yield Finding("training.norms", message, "training.norms", hint=hint, severity="warning")
 
 
 def _data(training: TrainingSection) -> Iterator[Finding]:
@@ -119,6 +131,10 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
     if head.tensors and (other := _method_of(head)) != recipe.method:
         message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
         yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")
+    if training.norms and recipe.method == "eagle3" and not all(head.config.get(key) for key in EAGLE_3_1):
+        message = "the head in `start_from` is an EAGLE-3 head, and `norms` makes an EAGLE-3.1 head"
+        hint = "Remove `norms`, or start from another head, or anew."
+        yield Finding("training.start-from", message, "training.norms", hint=hint)
     if target is None:
         return
     wanted = training.draft_vocab_size or target.vocab_size
@@ -133,6 +149,8 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
 
 
 def _method_of(head: ModelFacts) -> str:
+    if has_own_block(head.tensors or {}):
+        return "mtp"
     if "mask_hidden" in (head.tensors or ()):
         return "p-eagle"
     if "markov_rank" in head.config:
@@ -233,7 +251,8 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if needed > room:
         message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
         parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
-        hint = f"Set {'' if recipe.method in IN_BLOCKS else parts}a shorter `max_length`, or another `instance_type`."
+        shorter = "a shorter `max_length`, or another `instance_type`."
+        hint = f"Set {'' if recipe.method in KEEP_OUTPUT else parts}{shorter}"
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
@@ -258,19 +277,22 @@ def training_bytes(recipe: Recipe, target: Shape) -> float:
     """Bytes on one accelerator while the recipe's head trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains. Of a head that drafts in blocks embedding and output layer are
-    the target's, and not trained; its blocks go through it so many at a time, beside keys and values of all the text.
+    hidden states are computed before the head trains. Of a head that drafts in blocks, and of the target's own block,
+    embedding and output layer are the target's, and not trained; blocks of the former go through it so many at a time,
+    beside keys and values of all the text.
     """
     training = recipe.training
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
     states = training.max_length * state_bytes(hidden)
-    if recipe.method in IN_BLOCKS:
-        positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
-        around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
+    if recipe.method in KEEP_OUTPUT:
         frozen = (target.vocabulary + drafted) * hidden
         weights = (head_parameters(recipe, target) - frozen) * _BYTES_PER_PARAMETER + frozen * _BYTES_PER_FROZEN
+        if recipe.method == "mtp":
+            return weights + training.max_length * kept_positions(recipe) * per_position + states
+        positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
+        around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
         return weights + positions * per_position + around + states
     positions = training.max_length * kept_positions(recipe) / training.partitions
     return head_parameters(recipe, target) * _BYTES_PER_PARAMETER + positions * per_position + states
@@ -282,14 +304,22 @@ def kept_positions(recipe: Recipe) -> float:
     assert recipe.speculation
     if recipe.method in IN_BLOCKS:  # a block at each, or at fewer in a long text
         return block_size(recipe.method, recipe.speculation.num_speculative_tokens)
+    if recipe.method == "mtp":
+        return recipe.training.depth
     return sum(_KEPT**depth for depth in range(recipe.training.depth))
 
 
-def head_parameters(recipe: Recipe, target: Shape) -> int:
-    """Weights of the recipe's head, the embedding of the target's vocabulary included."""
+def head_parameters(recipe: Recipe, target: Shape, *, active: bool = False) -> int:
+    """Weights of the recipe's head, the embedding of the target's vocabulary included.
+
+    With `active` only those of the experts that one token passes through.
+    """
     training = recipe.training
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
+    if recipe.method == "mtp":
+        experts = target.experts_per_token if active else target.experts
+        return _own_block_parameters(target, experts) + 2 * target.vocabulary * hidden
     layer = target.layers[0]
     attention = hidden * (2 * target.heads * layer.key_size + 2 * layer.kv_heads * layer.key_size)
     intermediate = target.intermediate or 4 * hidden
@@ -299,6 +329,14 @@ def head_parameters(recipe: Recipe, target: Shape) -> int:
     if recipe.method == "dspark":
         beside += MARKOV_RANK * (target.vocabulary + drafted)
     return training.layers * per_layer + beside + _TAPS * hidden * hidden + (target.vocabulary + drafted) * hidden
+
+
+def _own_block_parameters(target: Shape, experts: int) -> int:
+    """A layer like the target's last one, with a gate as wide as its queries and an expert more, for all tokens."""
+    layer, hidden = target.layers[-1], target.hidden
+    attention = hidden * (3 * target.heads + 2 * layer.kv_heads) * layer.key_size
+    width = (experts + 1) * target.expert_intermediate if target.experts else target.intermediate
+    return attention + 3 * hidden * width + hidden * target.experts + 2 * hidden * hidden
 
 
 def state_bytes(hidden: int) -> int:

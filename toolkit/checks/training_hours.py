@@ -88,7 +88,7 @@ def _hours(
     epochs = training.steps * step_tokens(recipe, training) / tokens if training.steps else training.epochs or EPOCHS
     heads = heads_of(recipe)
     embedding = shape.vocabulary * shape.hidden
-    learned = sum((head_parameters(head, shape) - embedding) * kept_positions(head) for head in heads)
+    learned = sum((head_parameters(head, shape, active=True) - embedding) * kept_positions(head) for head in heads)
     peak = _PEAKS[instance.accelerator] * 1e12
     reading = peak * (split_of(recipe, training, target, instance) or 1)
     # What does not fit is computed again in each epoch, and for each head that is compared.

@@ -22,17 +22,19 @@ DataSource = Annotated[
 # The user's key for it is not in it: recipes are shown and shared.
 Responses = Annotated[StrictStr, StringConstraints(pattern=r"^(target|keep|https?://[^\s@]+)$")]
 
-TRAINED_METHODS = ("p-eagle", "eagle3", "dflash", "dspark")
+TRAINED_METHODS = ("p-eagle", "eagle3", "dflash", "dspark", "mtp")
 
 EPOCHS = 3
 """Without a word of the recipe."""
 
 # EAGLE-3 heads have one layer, and learn from seven of their own steps (SpecForge's train_eagle3.py, --ttt-length).
-# DFlash heads have five layers (arXiv 2602.06036), and so have DSpark heads (speculators' default).
+# DFlash heads have five layers (arXiv 2602.06036), and so have DSpark heads (speculators' default). A target's own
+# block is one layer, and learns from three of its steps (speculators' default).
 _OF_METHODS: Mapping[str, Mapping[str, Any]] = {
     "eagle3": {"layers": 1, "depth": 7},
     "dflash": {"layers": 5},
     "dspark": {"layers": 5},
+    "mtp": {"layers": 1, "depth": 3},
 }
 
 # `paper`: arXiv 2602.01469, appendix A: 64 sequences of up to 8,192 tokens a step, 20 to 60 epochs, warm-up 0.25 %; its
@@ -110,13 +112,18 @@ class TrainingSection(Section):
         "parameters",
     )
     layers: PositiveInt = Field(
-        4, description="decoder layers of the head; default: 4, of `eagle3` 1, of `dflash` and `dspark` 5"
+        4, description="decoder layers of the head; default: 4, of `eagle3` and `mtp` 1, of `dflash` and `dspark` 5"
     )
     depth: Annotated[StrictInt, Field(ge=1, le=64)] = Field(
         8,
         description="draft tokens that the head learns to predict; of P-EAGLE more than "
-        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7; not read of `dflash` and `dspark`, which learn "
-        "the blocks that they draft",
+        "speculation.num_speculative_tokens; default: 8, of `eagle3` 7, of `mtp` 3; not read of `dflash` and `dspark`, "
+        "which learn the blocks that they draft",
+    )
+    norms: StrictBool = Field(
+        False,
+        description="of `eagle3` alone: an EAGLE-3.1 head, which norms each hidden state of the target before it reads "
+        "it, and its own before it drafts the next token from that (`fc_norm` and `norm_output` in its config.json)",
     )
     draft_vocab_size: PositiveInt | None = Field(
         None, description="tokens that the head can draft, the most frequent of the data; default: all of the target's"

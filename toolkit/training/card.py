@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from speculators.models.mtp import MTPDraftModel
 from torch import nn
 
 from toolkit.catalog import lookup
@@ -18,15 +19,18 @@ from toolkit.recipe.content import CARD
 from toolkit.training.acceptance import Acceptance, acceptance_of, by_conversation, by_source
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.head import Head
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import EAGLE_3_1, TrainingJob
 from toolkit.training.loop import Result
+from toolkit.training.mtp import write_block
 from toolkit.version import __version__
 
 REPORT = "report.json"
 _KINDS = {
     "p-eagle": "P-EAGLE (arXiv 2602.01469): all draft tokens from one pass",
     "eagle3": "EAGLE-3 (arXiv 2503.01840)",
+    "eagle3.1": "EAGLE-3.1 (arXiv 2605.09992): EAGLE-3 with norms on what it reads of the target and of itself",
     "dflash": "DFlash (arXiv 2602.06036): all draft tokens from one pass, each beside all others",
+    "mtp": "The target's own block for drafting (multi-token prediction), trained on",
     "dspark": "DSpark (arXiv 2607.05147): all draft tokens from one pass, each corrected by the one before it. "
     "Engines draft with it on GPUs alone, where no head of this trainer has been served yet: unverified",
 }
@@ -124,12 +128,15 @@ def write_head(head: Head, job: TrainingJob, report: Report, engine: TrainingEng
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
         exported, folder = Path(scratch) / "speculators", Path(scratch) / out.name
-        head.verifier_norm = head.verifier_lm_head = nn.Identity()  # type: ignore[assignment]  # not its own
-        head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
-        engine.convert(exported, folder)
+        if isinstance(head, MTPDraftModel):
+            write_block(head, folder)
+        else:
+            head.verifier_norm = head.verifier_lm_head = nn.Identity()  # type: ignore[assignment]  # not its own
+            head.bfloat16().save_pretrained(exported)  # type: ignore[operator]
+            engine.convert(exported, folder)
         _name_target(folder / "config.json", job)
         write_whole(folder / REPORT, json.dumps(asdict(report), indent=2) + "\n")
-        write_whole(folder / CARD, card(report, engine))
+        write_whole(folder / CARD, card(report, _kind(head, report.method), engine))
         if out.exists() and any(out.iterdir()):
             raise UsageError(f"{out} is not empty", hint="Choose another folder, or remove this one.")
         folder.replace(out)
@@ -143,7 +150,13 @@ def _name_target(path: Path, job: TrainingJob) -> None:
     write_whole(path, json.dumps(config, indent=2) + "\n")
 
 
-def card(report: Report, engine: TrainingEngine) -> str:
+def _kind(head: Head, method: str) -> str:
+    """What the card calls such a head; one that is continued may have norms of which the job does not speak."""
+    normed = method == "eagle3" and all(getattr(head.config, key) for key in EAGLE_3_1)
+    return _KINDS["eagle3.1" if normed else method]
+
+
+def card(report: Report, kind: str, engine: TrainingEngine) -> str:
     """The model card, README.md, with every figure of the report."""
     revision = f", revision `{report.target_revision}`" if report.target_revision else ""
     rows = [
@@ -161,7 +174,7 @@ def card(report: Report, engine: TrainingEngine) -> str:
     ]
     return _CARD.format(
         **asdict(report),
-        kind=_KINDS[report.method],
+        kind=kind,
         revision=revision,
         rows=_table(rows),
         sources=_sources(report.by_source),

@@ -11,6 +11,7 @@ from speculators.config import SpeculatorsConfig, VerifierConfig
 from speculators.models.dflash import DFlashDraftModel, DFlashSpeculatorConfig
 from speculators.models.dspark import DSparkDraftModel, DSparkSpeculatorConfig
 from speculators.models.eagle3 import Eagle3DraftModel, Eagle3SpeculatorConfig
+from speculators.models.mtp import MTPDraftModel
 from speculators.models.peagle import PEagleDraftModel, PEagleSpeculatorConfig
 from speculators.models.utils import get_verifier_config, resolve_draft_intermediate_size
 from speculators.proposals.greedy import GreedyTokenProposalConfig
@@ -18,14 +19,15 @@ from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
 from toolkit.errors import UsageError
-from toolkit.training.job import IN_BLOCKS, MARKOV_RANK, TrainingJob, block_size
+from toolkit.training.job import EAGLE_3_1, IN_BLOCKS, KEEP_OUTPUT, MARKOV_RANK, TrainingJob, block_size
+from toolkit.training.mtp import build_block, require_block
 from toolkit.training.reading import reading
 from toolkit.training.samples import read_tensors, tensor_names
 from toolkit.training.shards import read_shards
 from toolkit.training.target_logits import target_logits
 from toolkit.training.vocabulary import Vocabulary
 
-Head = PEagleDraftModel | Eagle3DraftModel | DFlashDraftModel
+Head = PEagleDraftModel | Eagle3DraftModel | DFlashDraftModel | MTPDraftModel
 
 
 def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
@@ -37,8 +39,8 @@ def aux_layers(num_hidden_layers: int) -> tuple[int, int, int]:
 def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     """A new head for the job's target, or the one to start from; its weights depend on the job's seed alone.
 
-    Embedding and output layer start as copies of the target's, and are trained; of heads that draft in blocks they are
-    the target's own, and stay as they are. Raises UsageError.
+    Embedding and output layer start as copies of the target's, and are trained; of heads that draft in blocks, and
+    of the target's own block, they are the target's, and stay as they are. Raises UsageError.
     """
     torch.manual_seed(job.seed)
     head = _new_head(job, _former(job), vocabulary)
@@ -47,11 +49,11 @@ def build_head(job: TrainingJob, vocabulary: Vocabulary | None = None) -> Head:
     what = f"the weights of the target {job.target}"
     with reading(what, "See that its files are complete.", job.target), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a norm without weights, in whose place the target's own is put below
-        head.load_verifier_weights()  # type: ignore[no-untyped-call]
-    head.lm_head.weight.requires_grad_(not isinstance(head, DFlashDraftModel))
+        head.load_verifier_weights()
+    head.lm_head.weight.requires_grad_(job.method not in KEEP_OUTPUT)
     targets = target_logits(job.target, vocabulary.t2d if vocabulary else None)
     head.verifier_norm, head.verifier_lm_head = targets.norm, targets.output  # type: ignore[assignment]
-    if job.start_from:
+    if job.start_from and not isinstance(head, MTPDraftModel):
         _load(head, Path(job.start_from))
     return head
 
@@ -61,15 +63,18 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
     target = target_config(job)
     what = f"training.start_from: the head in {job.start_from}" if former else f"the target {job.target}"
     with reading(what, _HINT, job.target):
+        proposing = SpeculatorsConfig(
+            algorithm=_ALGORITHMS[job.method],
+            proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
+            default_proposal_method="greedy",
+            verifier=VerifierConfig.from_pretrained(job.target),
+        )
+        if job.method == "mtp":
+            return build_block(job.start_from or job.target, target, proposing)
         common: dict[str, Any] = {
             "transformer_layer_config": former or layer_config(target, job),
             "draft_vocab_size": len(vocabulary.d2t) if vocabulary else target.vocab_size,
-            "speculators_config": SpeculatorsConfig(
-                algorithm=_ALGORITHMS[job.method],
-                proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=job.depth)],
-                default_proposal_method="greedy",
-                verifier=VerifierConfig.from_pretrained(job.target),
-            ),
+            "speculators_config": proposing,
         }
         layers = list(layers_read(job))
         if job.method in IN_BLOCKS:
@@ -80,6 +85,8 @@ def _new_head(job: TrainingJob, former: PretrainedConfig | None, vocabulary: Voc
             rank = getattr(former, "markov_rank", MARKOV_RANK)
             return DSparkDraftModel(DSparkSpeculatorConfig(markov_rank=rank, **common))
         options = {key: _option(former, key) for key in _OPTIONS if _option(former, key) is not None}
+        if job.method == "eagle3" and job.norms:
+            options |= dict.fromkeys(EAGLE_3_1, True)
         common |= {"eagle_aux_hidden_state_layer_ids": layers, **options, "embed_requires_grad": True}
         if job.method == "eagle3":
             return Eagle3DraftModel(Eagle3SpeculatorConfig(**common))
@@ -112,6 +119,9 @@ def within_positions(job: TrainingJob) -> TrainingJob:
 def layers_read(job: TrainingJob) -> tuple[int, ...]:
     """The layers of the target whose hidden states the job's head reads. Raises UsageError."""
     former = _former(job)
+    if job.method == "mtp":
+        require_block(job.target, target_config(job))
+        return (target_config(job).num_hidden_layers,)
     key, more = _LAYERS, 0
     ids = _option(former, key)
     if not ids:  # DFlash's and DSpark's authors count the layers, and not the states before them
@@ -192,7 +202,7 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
 _ANOTHER = "Start from another head, or anew: remove it."
 _HINT = "Name the folder of a head with config.json and weights, or remove it."
 _EPSILONS = ("rms_norm_eps", "layer_norm_eps", "norm_epsilon")
-_ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark"}
+_ALGORITHMS = {"p-eagle": "peagle", "eagle3": "eagle3", "dflash": "dflash", "dspark": "dspark", "mtp": "mtp"}
 _LAYERS = "eagle_aux_hidden_state_layer_ids"
 _MASK_KEYS = ("ptd_token_id", "pard_token", "mask_token_id")
 # Values with which it makes no difference.
@@ -201,7 +211,7 @@ _NOT_COMPUTED: dict[str, tuple[object, ...]] = {
     "use_aux_hidden_state": (True,),
     "quantization_config": (),
 }
-_OPTIONS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+_OPTIONS = ("norm_before_residual", "norm_before_fc", *EAGLE_3_1)
 
 
 def layer_config(target: PretrainedConfig, job: TrainingJob) -> PretrainedConfig:

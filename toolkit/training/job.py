@@ -16,13 +16,17 @@ from toolkit.files import for_owner, write_whole
 
 FILE = "job.json"
 IN_BLOCKS = ("dflash", "dspark")
-"""Methods whose heads learn the blocks that they draft; embedding and output layer are the target's, as they are."""
+"""Methods whose heads learn the blocks of tokens that they draft."""
 BLOCKS_AT_ONCE = 128
 """Of such a head's blocks that go through it together."""
 MARKOV_RANK = 256
 """Of a DSpark head's map from one token to the next; speculators' default."""
+KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
+"""Methods whose embedding and output layer are the target's, as they are; `partitions` is nothing to them."""
+EAGLE_3_1 = ("fc_norm", "norm_output")
+"""What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
-Method = Literal["p-eagle", "eagle3", "dflash", "dspark"]
+Method = Literal["p-eagle", "eagle3", "dflash", "dspark", "mtp"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 _AS_SERVED = (
@@ -49,9 +53,10 @@ class TrainingJob(BaseModel):
     has for each the share of all conversations, None where it is used whole, and is empty where all are.
     `responses` is `target`, `keep`, or the address of a server with the target. `dtype` is the target's while it
     answers and gives hidden states, `engine_args` are the recipe's, of which those count that bound memory or decide
-    what the target computes (`as_served`). `states` says what reads the hidden states; `states_gb` is the most that
-    they take of the disk, None all that is free. Exactly one of `epochs` and `steps` is given. With `compare` it trains
-    these heads one after the other, in equal parts of `max_seconds`: see `heads`.
+    what the target computes (`as_served`). `norms` makes an EAGLE-3 head an EAGLE-3.1 head. `states` says what reads
+    the hidden states; `states_gb` is the most that they take of the disk, None all that is free. Exactly one of
+    `epochs` and `steps` is given. With `compare` it trains these heads one after the other, in equal parts of
+    `max_seconds`: see `heads`.
 
     Folders: `checkpoints` must outlast an interruption, and so must `answers` (None: they are there, too); `work`
     (samples and hidden states) can be made anew; `head` is written whole at the end, with config.json, weights,
@@ -75,6 +80,7 @@ class TrainingJob(BaseModel):
     layers: int = 4
     depth: int = 8
     num_speculative_tokens: int = 7
+    norms: bool = False
     draft_vocab_size: int | None = None
     max_length: int = 4096
     partitions: int = 1
@@ -102,6 +108,11 @@ class TrainingJob(BaseModel):
     def as_served(self) -> dict[str, Any]:
         """Flags that decide what the target computes, where the engine reads its states; transformers knows none."""
         return {flag: self.engine_args[flag] for flag in _AS_SERVED if flag in self.engine_args and self.by_engine}
+
+    @property
+    def continues(self) -> bool:
+        """Whether the head drafts well already before it learns anything here."""
+        return bool(self.start_from) or self.method == "mtp"
 
     @property
     def by_engine(self) -> bool:

@@ -120,7 +120,7 @@ class Loop:
 
     def _run(self, end: int | None) -> Result | None:
         first, ended = self._resume(), ""
-        if self._job.start_from and not (first or self._evaluations):
+        if self._job.continues and not (first or self._evaluations):
             self._save(0, _Clock(0, 0.0), evaluate=True)  # training that only makes a head worse ends with what it had
         clock = _Clock(first, self._seconds)
         for step in range(first, min(end or len(self._batches), len(self._batches))):

@@ -24,6 +24,8 @@ _DTYPES = {"half": "float16", "float": "float32"}
 _FOLDERS = {"checkpoints", "answers", "work", "head", "target", "data", "start_from"}
 # What decides how a job ends, but not what it makes.
 _LIMITS = {"max_seconds", "checkpoint_seconds", "engine_args", "states", "states_gb", "strict"}
+# What earlier versions had no key for: without it, their heads are these.
+_LATER = ("compare", "norms")
 
 
 def training_job(recipe: Recipe) -> TrainingJob:
@@ -99,8 +101,8 @@ def training_settings(recipe: Recipe) -> dict[str, Any]:
     """What decides the head besides the content of models and data."""
     job = training_job(recipe)
     engine = {"engine": {"version": recipe.engine.version, **job.as_served}} if job.by_engine else {}
-    alone = set() if job.compare else {"compare"}
-    return {**job.model_dump(exclude=_FOLDERS | _LIMITS | alone), **engine}
+    unsaid = {key for key in _LATER if not getattr(job, key)}
+    return {**job.model_dump(exclude=_FOLDERS | _LIMITS | unsaid), **engine}
 
 
 def job_name(recipe: Recipe) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from speculators.models.dflash import DFlashDraftModel
+from speculators.models.mtp import MTPDraftModel
 from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
@@ -19,6 +20,7 @@ from toolkit.training.job import TrainingJob
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
 from toolkit.training.loop import Data, Loop, Result, compute_dtype
+from toolkit.training.mtp import MtpLearner
 from toolkit.training.partition import DraftMasks
 from toolkit.training.vocabulary import Vocabulary
 
@@ -66,6 +68,8 @@ def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device)
     if isinstance(head, DFlashDraftModel):
         blocks = BlockLearner(head, loss, job.depth)
         return _blocks_on_cpu(blocks) if device.type == "cpu" else blocks
+    if isinstance(head, MTPDraftModel):
+        return MtpLearner(head, loss, job.depth)
     return Eagle3Learner(head, loss, job.depth)
 
 

@@ -59,6 +59,9 @@ HELD: dict[str, Callable[[], bool]] = {
     "harmony_download_until": lambda: since(FACTS.harmony_download_until) == ("openai-harmony" not in requirements()),
     "multimodal_parallel_since": lambda: since(FACTS.multimodal_parallel_since) == ("_warn_if_multimodal" in PROPOSER),
     "speculators_peagle_since": lambda: since(FACTS.speculators_peagle_since) == ('"peagle"' in ALGORITHMS),
+    "head_norms_since": lambda: (
+        since(FACTS.head_norms_since) == ("norm_output" in source("model_executor/models/llama_eagle3.py"))
+    ),
     "speculators_qwen3_arch_since": lambda: (
         since(FACTS.speculators_qwen3_arch_since) == ('"qwen3": "PeagleQwen3ForCausalLM"' in ALGORITHMS)
     ),

@@ -85,6 +85,8 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([], {"drafter": config(speculators_config={}, speculators_model_type="peagle", mask_token_id=3,
                                 model_type="llama", fc_norm=True)},
          "pair.speculators-format", "error", "speculation.model", "ignores `fc_norm`"),
+        ([version("0.21.0")], {"drafter": config(fc_norm=True, norm_output=True)},
+         "pair.norms", "error", "engine.version", "(`fc_norm`, `norm_output`)"),
         ([version("0.26.0")], {"drafter": config(max_position_embeddings=512)},
          "pair.positions", "error", "engine.max_model_len", "supports 512 positions"),
         ([("org/target", "org/other"), ("org/drafter", "amazon/GPT-OSS-20B-P-EAGLE")],

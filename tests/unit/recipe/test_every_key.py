@@ -143,6 +143,7 @@ BESIDES: Mapping[str, Document] = {
         "platform": {"kubernetes": {"weights_claim": "models"}},
     },
     "training.max_wait_hours": {"training": {"spot": True}},
+    "training.norms": {"speculation": {"method": "eagle3"}},
     "training.training_plan": {"training": {"instance_type": "ml.p5.48xlarge"}},
     "kubernetes-vllm training.instance_types": {"training": {"instance_type": None}},
     "training.instance_types.*": {"training": {"instance_types": [{"type": "ml.p5.48xlarge"}, "ml.p4d.24xlarge"]}},

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson
@@ -42,6 +43,53 @@ def random_target() -> Qwen3ForCausalLM:
 def save_target(folder: Path) -> Path:
     """A random target with the shipped tokenizer."""
     random_target().save_pretrained(folder)
+    return _with_tokenizer(folder)
+
+
+def save_own_block_target(folder: Path, layer_types: Sequence[str] = ("full_attention",) * 2) -> Path:
+    """A target with a random block of its own to draft with, by the names that Qwen3-Next's checkpoints have.
+
+    What it says next is often the token before its last one in the vocabulary, so that something can be learned.
+    """
+    torch.manual_seed(0)
+    config = Qwen3NextConfig(
+        vocab_size=VOCAB,
+        hidden_size=HIDDEN,
+        intermediate_size=64,
+        num_hidden_layers=len(layer_types),
+        layer_types=list(layer_types),
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=32,  # the least that vLLM takes on a CPU
+        linear_num_key_heads=2,
+        linear_num_value_heads=2,
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=32,
+        max_position_embeddings=256,
+        initializer_range=0.1,
+    )
+    target = Qwen3NextForCausalLM(config)  # type: ignore[no-untyped-call]
+    target.model.embed_tokens.weight.data.normal_()
+    target.lm_head.weight.data = target.model.embed_tokens.weight.data.roll(1, 0)
+    target.save_pretrained(folder)
+    stored = load_file(folder / "model.safetensors")
+    last = f"model.layers.{len(layer_types) - 1}."
+    layer = {name.replace(last, "mtp.layers.0."): value for name, value in stored.items() if name.startswith(last)}
+    norms = {
+        f"mtp.{name}.weight": 0.1 * torch.randn(HIDDEN)
+        for name in ("norm", "pre_fc_norm_hidden", "pre_fc_norm_embedding")
+    }
+    block = {name: value + 0.02 * torch.randn_like(value) for name, value in layer.items()}
+    stored |= block | norms | {"mtp.fc.weight": 0.1 * torch.randn(HIDDEN, 2 * HIDDEN)}
+    save_file(stored, folder / "model.safetensors", {"format": "pt"})
+    return _with_tokenizer(folder)
+
+
+def _with_tokenizer(folder: Path) -> Path:
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(SHIPPED / name, folder)
     return folder

@@ -82,7 +82,7 @@ def test_each_source_of_the_data_has_its_own() -> None:
 def test_the_card_has_a_row_for_each_of_several_sources(sources: tuple[str, str]) -> None:
     walks = tuple(Walk(10, (5 + number % 2,), number, sources[number // 2]) for number in range(4))
     result = Result(3, 3, walks, 0.5, ((3, 1.55),), "", 100, 1.0)
-    text = card(report_of(job_for(Path("target"), num_speculative_tokens=1), result), training_engine())
+    text = card(report_of(job_for(Path("target"), num_speculative_tokens=1), result), "", training_engine())
     assert re.search(r"at K=1 \| 1\.55 \(1\.4\d-1\.6\d\) \|\n\| held-out conversations \| 4 \|", text)
     rows = [line.rpartition(" | 1.55 (")[0] for line in text.splitlines() if line.startswith(("| chats |", "| code |"))]
     assert rows == (["| chats | 2", "| code | 2"] if "code" in sources else [])

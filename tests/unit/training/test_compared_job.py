@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 from safetensors import safe_open
+from speculators.models.eagle3 import Eagle3DraftModel
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_amid_training
 from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
+from toolkit.training.head import build_head
 from toolkit.training.job import MARKOV_RANK, ComparedHead, TrainingJob, read_job
 from toolkit.training.progress import FILE
 from toolkit.training.responses import Answered
@@ -47,6 +49,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
         learning_rate=0.01,
         held_out=0.3,
         num_speculative_tokens=2,
+        norms=True,
         responses="keep",
         data=(str(folder / "data.jsonl"),),
     )
@@ -105,6 +108,23 @@ def test_a_dspark_head_is_written_as_its_authors_write_theirs_with_what_it_adds_
         names = set(file.keys())
     assert {"markov_head.markov_w1.weight", "markov_head.markov_w2.weight", "confidence_head.proj.bias"} <= names
     assert not [name for name in names if name.startswith(("verifier_", "embed_tokens", "lm_head"))]
+
+
+def test_an_eagle3_head_has_the_norms_of_eagle_3_1_and_others_do_not(compared: Path) -> None:
+    for method in ("eagle3", "p-eagle"):
+        config = json.loads((compared / "head" / method / "config.json").read_text())
+        is_normed = method == "eagle3"
+        assert (config["fc_norm"], config["norm_output"]) == (is_normed, is_normed)
+        assert ("EAGLE-3.1" in (compared / "head" / method / "README.md").read_text()) is is_normed
+        with safe_open(compared / "head" / method / "model.safetensors", framework="pt") as file:
+            assert ("fc_norm.2.weight" in file.keys()) is is_normed  # noqa: SIM118
+
+
+def test_a_head_that_is_continued_has_the_norms_that_it_had(job: TrainingJob, compared: Path) -> None:
+    own = {**HEADS[1].model_dump(), "norms": False, "start_from": str(compared / "head" / "eagle3")}
+    again = build_head(job.model_copy(update=own))
+    assert isinstance(again, Eagle3DraftModel)
+    assert (again.config.fc_norm, again.config.norm_output) == (True, True)
 
 
 def test_samples_and_states_are_made_once(compared: Path) -> None:

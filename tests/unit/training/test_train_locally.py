@@ -320,6 +320,27 @@ def test_a_head_to_start_from_that_has_another_shape_is_named_with_both_values(
     assert message in finding.message
 
 
+def test_the_norms_of_eagle_3_1_are_for_eagle3_and_for_an_engine_that_has_them(desk: Desk) -> None:
+    for method, version, codes in (
+        ("eagle3", "0.32.0", set()),
+        ("eagle3", "0.21.0", {"engine.version"}),
+        ("p-eagle", "0.32.0", {"training.norms"}),
+    ):
+        text = RECIPE.replace("steps: 3", "steps: 3, norms: true").replace("method: p-eagle", f"method: {method}")
+        desk.recipe.write_text(text.replace("version: 0.32.0", f"version: {version}"))
+        found = {finding.code for finding in check(desk.recipe).findings}
+        assert found & {"engine.version", "training.norms"} == codes
+
+
+def test_an_eagle3_head_does_not_go_on_as_one_of_eagle_3_1(desk: Desk) -> None:
+    for norms in ("", ", norms: true"):
+        start = f"layers: 1, steps: 3{norms}, start_from: {MODELS}/eagle3"
+        text = RECIPE.replace("layers: 2, ", "").replace("steps: 3", start)
+        desk.recipe.write_text(text.replace("method: p-eagle", "method: eagle3"))
+        paths = [finding.path for finding in check(desk.recipe).errors if finding.code == "training.start-from"]
+        assert paths == (["training.norms"] if norms else [])
+
+
 @pytest.mark.parametrize("platform", ["local", "sagemaker"])
 def test_more_hidden_states_than_the_disk_has_room_for_are_found_with_both_sizes(desk: Desk, platform: str) -> None:
     with (desk.recipe.parent / "chats.jsonl").open("r+") as stream:

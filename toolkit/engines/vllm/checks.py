@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
-from toolkit.engines.vllm.facts import flag_known, flag_removed, flags, short_for, subtracts_draft_slots
+from toolkit.engines.vllm.facts import facts, flag_known, flag_removed, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import COMPILING_FLAGS, draft_slots
 from toolkit.engines.vllm.hidden_states import STATES_SINCE
 from toolkit.engines.vllm.keys import VllmEngine
@@ -67,6 +67,8 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
     needs = [(f"method `{recipe.method}`", drafting.since), *([(listed.repo, listed.min_engine)] if listed else [])]
     if recipe.training and recipe.training.states == "engine":
         needs.append(("`training.states: engine`", STATES_SINCE))
+    if recipe.training and recipe.training.norms:
+        needs.append(("`training.norms`", facts().head_norms_since))
     if old := [(what, since) for what, since in needs if since and lookup.older(engine.version, since)]:
         what, since = old[0]
         message = f"{what} needs {engine.name} {since} or newer"

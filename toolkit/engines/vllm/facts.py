@@ -44,6 +44,7 @@ class EngineFacts:
             a `d2t` all the same.
         harmony_download_until: first version that serves gpt-oss without downloading a vocabulary when it starts.
         multimodal_parallel_since: first version that lets P-EAGLE and PARD draft for a multimodal target (text only).
+        head_norms_since: first version that computes the norms of EAGLE-3.1 heads.
         synthetic_acceptance_since: first version that can accept drafts by chance, as many as its setting
             `synthetic_acceptance_length` says. Needs a GPU: on CPUs it refuses to start.
         rejected_sampling_params: request parameters that are refused while speculation is on.
@@ -57,6 +58,7 @@ class EngineFacts:
     harmony_download_until: str
     multimodal_parallel_since: str
     speculators_peagle_since: str
+    head_norms_since: str
     speculators_qwen3_arch_since: str
     per_request_metrics_since: str
     synthetic_acceptance_since: str

@@ -14,6 +14,7 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import EngineSection
+from toolkit.training.job import EAGLE_3_1
 
 HEAD_FORMAT = "eagle3"
 """The name of this head format in methods.json."""
@@ -46,6 +47,7 @@ def check_head_version(engine: EngineSection, target: ModelFacts, head: ModelFac
     if any(name.startswith("model.") for name in head.tensors or {}):
         return
     yield from _architecture(engine, head)
+    yield from _norms(engine, head)
     yield from _full_map(engine, target, head)
     length = engine.max_model_len or target.text_config.get("max_position_embeddings")
     yield from _positions(engine, _known_positions(head), length)
@@ -80,6 +82,14 @@ def _speculators(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
         message = f"{engine.name} ignores `fc_norm` in a P-EAGLE head of this format, and cannot load its norms"
         hint = f"Convert the head: toolkit convert {head.model} --out DIR"
         yield Finding("pair.speculators-format", message, _DRAFTER, hint=hint)
+
+
+def _norms(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
+    named = [f"`{key}`" for key in EAGLE_3_1 if head.config.get(key)]
+    since = facts().head_norms_since
+    if named and lookup.older(engine.version, since):
+        message = f"{engine.name} {engine.version} lacks norms that this head was trained with ({', '.join(named)})"
+        yield Finding("pair.norms", message, "engine.version", hint=f"Set `version: {since}` or newer.")
 
 
 def _hidden_size(target: ModelFacts, head: ModelFacts) -> Iterator[Finding]:

@@ -69,6 +69,7 @@ BESIDES: Mapping[tuple[str, ...], Mapping[str, Mapping[str, Any]]] = {
     ("engine", "compile"): TRAINIUM,
     ("container", "bake_drafter"): {"speculation": {"model": "./drafter"}},
     ("training", "encrypt_traffic"): TRAINING,
+    ("training", "norms"): {**TRAINING, "speculation": {"method": "eagle3", "model": "s3://bucket/head"}},
     ("training", "preset"): TRAINING,
     ("training", "responses"): TRAINING,
     ("training", "spot"): TRAINING,
