@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.catalog.lookup import default_engine
+from toolkit.catalog.lookup import Instance, default_engine
 from toolkit.checks.training_target import check_target_memory
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
@@ -20,7 +20,7 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
-from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, MARKOV_RANK, block_size
+from toolkit.training.job import BLOCKS_AT_ONCE, IN_BLOCKS, LEARNED_BYTES, MARKOV_RANK, block_size, is_divided
 from toolkit.training.plan import machines, step_tokens
 
 NOT_TRAINED = "training.not-trained"
@@ -237,21 +237,27 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if not known:
         return
     try:
-        needed = training_bytes(recipe, shape_of(target)) / _GIB
+        shape = shape_of(target)
+        of_each = [(_bytes_on(recipe, shape, training.machine_count, one), one.usable_bytes, one.name) for one in known]
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    smallest = min(known, key=lambda instance: instance.usable_bytes)
-    name, room = smallest.name, smallest.usable_bytes / _GIB
+    needed, room, name = max(of_each, key=lambda one: one[0] / one[1])
     if needed > room:
-        message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
+        message = f"training needs about {needed / _GIB:.0f} GiB on each accelerator (an estimate), and {name} has "
+        message += f"{room / _GIB:.0f}"
         parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
         hint = f"Set {'' if recipe.method in IN_BLOCKS else parts}a shorter `max_length`, or another `instance_type`."
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
-# Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).
-_BYTES_PER_PARAMETER = 16
+def _bytes_on(recipe: Recipe, target: Shape, machine_count: int, instance: Instance) -> float:
+    """Bytes on each accelerator of such machines."""
+    return training_bytes(recipe, target, instance.accelerator_count * machine_count, instance.usable_bytes)
+
+
+# Of a divided head the matrix that is multiplied with: its weight, its gradient, and that as it is summed, in float32.
+_BYTES_OF_WHOLE = 12
 # A float32 weight that is not trained, and its bf16 copy.
 _BYTES_PER_FROZEN = 6
 # P-EAGLE keeps this share of the positions of one depth at the next (arXiv 2602.01469, conditional drop).
@@ -267,12 +273,13 @@ _TAPS = 3
 _BYTES_PER_TOKEN = 3.5
 
 
-def training_bytes(recipe: Recipe, target: Shape) -> float:
-    """Bytes on one accelerator while the recipe's head trains.
+def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory: float = math.inf) -> float:
+    """Bytes on one of so many accelerators, with so much memory each, while the recipe's head trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains. Of a head that drafts in blocks embedding and output layer are
-    the target's, and not trained; its blocks go through it so many at a time, beside keys and values of all the text.
+    hidden states are computed before the head trains. Of a head that is divided each accelerator has a part, and the
+    largest matrix whole for a moment. Of a head that drafts in blocks embedding and output layer are the target's, and
+    not trained; its blocks go through it so many at a time, beside keys and values of all the text.
     """
     training = recipe.training
     assert training
@@ -283,10 +290,14 @@ def training_bytes(recipe: Recipe, target: Shape) -> float:
         positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
         around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
         frozen = (target.vocabulary + drafted) * hidden
-        weights = (head_parameters(recipe, target) - frozen) * _BYTES_PER_PARAMETER + frozen * _BYTES_PER_FROZEN
+        weights = (head_parameters(recipe, target) - frozen) * LEARNED_BYTES + frozen * _BYTES_PER_FROZEN
         return weights + positions * per_position + around + states
     positions = training.max_length * kept_positions(recipe) / training.partitions
-    return head_parameters(recipe, target) * _BYTES_PER_PARAMETER + positions * per_position + states
+    learned = head_parameters(recipe, target)
+    held: float = learned * LEARNED_BYTES
+    if is_divided(recipe.method, learned, memory, accelerators):
+        held = held / accelerators + max(target.vocabulary, drafted) * hidden * _BYTES_OF_WHOLE
+    return held + positions * per_position + states
 
 
 def kept_positions(recipe: Recipe) -> float:

@@ -22,6 +22,9 @@ BLOCKS_AT_ONCE = 128
 MARKOV_RANK = 256
 """Of a DSpark head's map from one token to the next; speculators' default."""
 
+LEARNED_BYTES = 16
+"""Of a weight that is learned, with its gradient and what optimizers know of it (ZeRO, arXiv 1910.02054)."""
+
 Method = Literal["p-eagle", "eagle3", "dflash", "dspark"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -145,6 +148,15 @@ class TrainingJob(BaseModel):
 def block_size(method: str, drafts: int) -> int:
     """Positions of a block: a DSpark head drafts at each, a DFlash head at all but the first, the last known token."""
     return drafts if method == "dspark" else drafts + 1
+
+
+def is_divided(method: str, weights: int, memory: float, processes: int) -> bool:
+    """Whether processes, with so many bytes each, divide a head of so many weights that are learned.
+
+    They do where it would take more than half of one's memory. A head that drafts in blocks is whole in each: texts
+    differ in how often its blocks go through it.
+    """
+    return processes > 1 and method not in IN_BLOCKS and weights * LEARNED_BYTES > memory / 2
 
 
 def is_head(folder: Path) -> bool:
