@@ -175,7 +175,7 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     if not parts:
         message = f"a step reads hidden states of up to {step_tokens(recipe, training):,} tokens, more than fit: {has}"
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
-        yield Finding("training.states", message, disk.path, hint=hint, severity="warning")
+        yield Finding("training.states", message, disk.path, hint=hint)
     elif parts > 1:
         message = (
             f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and {has}: "
