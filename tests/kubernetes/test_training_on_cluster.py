@@ -20,6 +20,7 @@ from standin_kubelet import Step, exited, running, scheduled, waits
 from standin_store import Key
 
 import toolkit
+from tests.unit.training.test_head_comparison import report
 from toolkit.api.outside import Outside
 from toolkit.api.training import train as train_with
 from toolkit.api.training_run import TrainingRun
@@ -125,6 +126,27 @@ def test_the_head_is_put_into_the_claim_under_the_name_that_endpoints_mount(desk
     assert read["volumeMounts"][0]["readOnly"] is True
     assert placed["command"][-2:] == [folder, "/workspace/mine"]
     assert all(pod["spec"]["securityContext"]["runAsNonRoot"] for pod in made)
+
+
+def test_heads_are_compared_in_one_job_and_the_one_that_is_taken_is_put_into_the_claim(desk: Desk) -> None:
+    for file in desk.served.iterdir():
+        file.unlink()
+    for method, tokens in (("p-eagle", 40), ("eagle3", 20)):
+        shutil.copytree(MODELS / method, desk.served / method)
+        (desk.served / method / "report.json").write_text(json.dumps(report([(tokens, 10), (tokens + 2, 11)])))
+    compared = desk.train(compare=["p-eagle", "eagle3"])
+    assert compared.comparison
+    assert [head.method for head in compared.comparison.heads] == ["p-eagle", "eagle3"]
+    assert not desk.head.exists()
+
+    taken = desk.train(compare=["p-eagle", "eagle3"], take="eagle3")
+    assert (taken.job, taken.status) == (compared.job, "reused")
+    assert (desk.head / "model.safetensors").read_bytes() == (MODELS / "eagle3" / "model.safetensors").read_bytes()
+    placed = [body for verb, body in desk.standin.bodies if verb == ("create", "pods")][-1]["spec"]["containers"][0]
+    assert placed["command"][-2:] == [f"/workspace/training/{taken.job}/head/eagle3", "/workspace/mine"]
+    (config,) = desk.objects("configmaps")
+    inside = TrainingJob.model_validate_json(config["data"]["job.json"])
+    assert [head.method for head in inside.compare] == ["p-eagle", "eagle3"]
 
 
 def test_done_once_it_starts_no_second_job(desk: Desk) -> None:

@@ -103,7 +103,7 @@ def deliver(made: MadeHead, job: Action, platform: TrainingPlatform, overwrite: 
     elif not destination.exists() or manifest_digest(manifest(destination)) != manifest_digest(manifest(fetched)):
         if not overwrite:
             require_free(recipe, platform)
-        platform.publish_head(job.request, destination.name)
+        platform.publish_head(job.request, destination.name, recipe.method if recipe.compared else "")
         _replace(destination, fetched)
     elif not (destination / TRAINED_BY).exists():  # an earlier version of the toolkit put the head there
         shutil.copyfile(fetched / TRAINED_BY, destination / TRAINED_BY)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from toolkit.catalog.lookup import default_engine
+from toolkit.catalog.lookup import Instance, default_engine
 from toolkit.checks.training_block import check_own_block
 from toolkit.checks.training_target import check_target_memory
 from toolkit.errors import ToolkitError, UnreadableModel
@@ -21,7 +21,16 @@ from toolkit.recipe.trained import as_trained
 from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.sizing.weights import file_bytes
-from toolkit.training.job import BLOCKS_AT_ONCE, EAGLE_3_1, IN_BLOCKS, KEEP_OUTPUT, MARKOV_RANK, block_size
+from toolkit.training.job import (
+    BLOCKS_AT_ONCE,
+    EAGLE_3_1,
+    IN_BLOCKS,
+    KEEP_OUTPUT,
+    LEARNED_BYTES,
+    MARKOV_RANK,
+    block_size,
+    is_divided,
+)
 from toolkit.training.own_block import has_own_block
 from toolkit.training.plan import machines, step_tokens
 
@@ -180,7 +189,7 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     if not parts:
         message = f"a step reads hidden states of up to {step_tokens(recipe, training):,} tokens, more than fit: {has}"
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
-        yield Finding("training.states", message, disk.path, hint=hint, severity="warning")
+        yield Finding("training.states", message, disk.path, hint=hint)
     elif parts > 1:
         message = (
             f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and {has}: "
@@ -242,22 +251,28 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
     if not known:
         return
     try:
-        needed = training_bytes(recipe, shape_of(target)) / _GIB
+        shape = shape_of(target)
+        of_each = [(_bytes_on(recipe, shape, training.machine_count, one), one.usable_bytes, one.name) for one in known]
     except ToolkitError as error:
         yield Finding("memory.unknown", error.message, "target.model", hint=error.hint, severity="info")
         return
-    smallest = min(known, key=lambda instance: instance.usable_bytes)
-    name, room = smallest.name, smallest.usable_bytes / _GIB
+    needed, room, name = max(of_each, key=lambda one: one[0] / one[1])
     if needed > room:
-        message = f"training needs about {needed:.0f} GiB on each accelerator (an estimate), and {name} has {room:.0f}"
+        message = f"training needs about {needed / _GIB:.0f} GiB on each accelerator (an estimate), and {name} has "
+        message += f"{room / _GIB:.0f}"
         parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
         shorter = "a shorter `max_length`, or another `instance_type`."
         hint = f"Set {'' if recipe.method in KEEP_OUTPUT else parts}{shorter}"
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
-# Mixed precision with Adam: bf16 weight and gradient, float32 weight, momentum and variance (ZeRO, arXiv 1910.02054).
-_BYTES_PER_PARAMETER = 16
+def _bytes_on(recipe: Recipe, target: Shape, machine_count: int, instance: Instance) -> float:
+    """Bytes on each accelerator of such machines."""
+    return training_bytes(recipe, target, instance.accelerator_count * machine_count, instance.usable_bytes)
+
+
+# Of a divided head the matrix that is multiplied with: its weight, its gradient, and that as it is summed, in float32.
+_BYTES_OF_WHOLE = 12
 # A float32 weight that is not trained, and its bf16 copy.
 _BYTES_PER_FROZEN = 6
 # P-EAGLE keeps this share of the positions of one depth at the next (arXiv 2602.01469, conditional drop).
@@ -273,13 +288,14 @@ _TAPS = 3
 _BYTES_PER_TOKEN = 3.5
 
 
-def training_bytes(recipe: Recipe, target: Shape) -> float:
-    """Bytes on one accelerator while the recipe's head trains.
+def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory: float = math.inf) -> float:
+    """Bytes on one of so many accelerators, with so much memory each, while the recipe's head trains.
 
     The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains. Of a head that drafts in blocks, and of the target's own block,
-    embedding and output layer are the target's, and not trained; blocks of the former go through it so many at a time,
-    beside keys and values of all the text.
+    hidden states are computed before the head trains. Of a head that is divided each accelerator has a part, and the
+    largest matrix whole for a moment. Of a head that drafts in blocks, and of the target's own block, embedding and
+    output layer are the target's, and not trained; blocks of the former go through it so many at a time, beside keys
+    and values of all the text.
     """
     training = recipe.training
     assert training
@@ -288,14 +304,18 @@ def training_bytes(recipe: Recipe, target: Shape) -> float:
     states = training.max_length * state_bytes(hidden)
     if recipe.method in KEEP_OUTPUT:
         frozen = (target.vocabulary + drafted) * hidden
-        weights = (head_parameters(recipe, target) - frozen) * _BYTES_PER_PARAMETER + frozen * _BYTES_PER_FROZEN
+        weights = (head_parameters(recipe, target) - frozen) * LEARNED_BYTES + frozen * _BYTES_PER_FROZEN
         if recipe.method == "mtp":
             return weights + training.max_length * kept_positions(recipe) * per_position + states
         positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
         around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
         return weights + positions * per_position + around + states
     positions = training.max_length * kept_positions(recipe) / training.partitions
-    return head_parameters(recipe, target) * _BYTES_PER_PARAMETER + positions * per_position + states
+    learned = head_parameters(recipe, target)
+    held: float = learned * LEARNED_BYTES
+    if is_divided(recipe.method, learned, memory, accelerators):
+        held = held / accelerators + max(target.vocabulary, drafted) * hidden * _BYTES_OF_WHOLE
+    return held + positions * per_position + states
 
 
 def kept_positions(recipe: Recipe) -> float:

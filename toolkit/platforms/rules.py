@@ -94,10 +94,10 @@ class TrainingPlatform(Observer, Executor, Trainer, Protocol):
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         """Copy a head to an address that is no folder of this machine, such as in S3. Raises UsageError."""
 
-    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+    def publish_head(self, job: Mapping[str, Any], name: str, method: str) -> None:
         """Copy the job's head to where endpoints read heads by their names, where they do not read the head's folder.
 
-        Raises PlatformError.
+        Of heads that are compared it is that of `method`, which is empty for a single one. Raises PlatformError.
         """
 
 

@@ -26,6 +26,9 @@ KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
+LEARNED_BYTES = 16
+"""Of a weight that is learned, with its gradient and what optimizers know of it (ZeRO, arXiv 1910.02054)."""
+
 Method = Literal["p-eagle", "eagle3", "dflash", "dspark", "mtp"]
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
@@ -156,6 +159,15 @@ class TrainingJob(BaseModel):
 def block_size(method: str, drafts: int) -> int:
     """Positions of a block: a DSpark head drafts at each, a DFlash head at all but the first, the last known token."""
     return drafts if method == "dspark" else drafts + 1
+
+
+def is_divided(method: str, weights: int, memory: float, processes: int) -> bool:
+    """Whether processes, with so many bytes each, divide a head of so many weights that are learned.
+
+    They do where it would take more than half of one's memory. A head that drafts in blocks, and the target's own block,
+    are whole in each: texts differ in how often a head's blocks, and a block's experts, are gone through.
+    """
+    return processes > 1 and method not in KEEP_OUTPUT and weights * LEARNED_BYTES > memory / 2
 
 
 def is_head(folder: Path) -> bool:

@@ -202,6 +202,9 @@ class PEagleLearner:
             targets = self._targets(sequence, segment)
             loss = torch.zeros((), device=hidden.device)
             for logits, anchor, depth in self._logits(segment, hidden, prefix):
+                if not len(anchor):
+                    loss = loss + logits.sum()  # of nothing: each sequence goes through the same modules as any other
+                    continue
                 position = anchor + depth
                 row = position - segment.start
                 loss = loss + (self.loss(logits, targets[:, row])[0] * sequence.loss_mask[position]).sum()
@@ -236,15 +239,14 @@ class PEagleLearner:
         anchor = torch.arange(segment.start, segment.end, device=hidden.device)
         yield self._score(hidden[:, segment.start : segment.end]), anchor, torch.zeros_like(anchor)
         drafts = segment.drafts
-        if len(drafts):
-            count = _multiple(len(drafts), self.rows)
-            end = min(_multiple(segment.end, self.rows), hidden.shape[1])
-            token = torch.full((count,), self.head.mask_token_id or 0, device=hidden.device)
-            state = self._project(self.head.mask_hidden[0].float()).expand(count, -1)
-            position = functional.pad(drafts.position, (0, count - len(drafts)))
-            mask, cache = partial(self.masks.of, drafts, end, count), _SegmentCache(prefix, end)
-            deep = self._decode(self.head.embed_tokens(token), state, position, mask, cache)
-            yield self._score(deep[:, : len(drafts)]), drafts.anchor, drafts.depth
+        count = _multiple(max(1, len(drafts)), self.rows)
+        end = min(_multiple(segment.end, self.rows), hidden.shape[1])
+        token = torch.full((count,), self.head.mask_token_id or 0, device=hidden.device)
+        state = self._project(self.head.mask_hidden[0].float()).expand(count, -1)
+        position = functional.pad(drafts.position, (0, count - len(drafts)))
+        mask, cache = partial(self.masks.of, drafts, end, count), _SegmentCache(prefix, end)
+        deep = self._decode(self.head.embed_tokens(token), state, position, mask, cache)
+        yield self._score(deep[:, : len(drafts)]), drafts.anchor, drafts.depth
 
     def _decode(
         self,

@@ -21,7 +21,7 @@ from speculators.train.trainer import TrainerConfig
 from torch import Tensor, nn
 
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.training import checkpoint, progress
+from toolkit.training import checkpoint, progress, sharded
 from toolkit.training.acceptance import Walk, acceptance_of, walk
 from toolkit.training.batches import deal, plan_batches
 from toolkit.training.checkpoint import Checkpoint, Writer
@@ -106,6 +106,7 @@ class Loop:
         self._interval = max(1, len(self._batches) // EVALUATIONS)
         self._evaluations: list[tuple[int, float]] = []
         self._seconds = 0.0
+        self._sharded = any(map(sharded.is_part, head.parameters()))
         self._rank, self._world = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
     def run(self, end: int | None = None) -> Result | None:
@@ -167,13 +168,23 @@ class Loop:
         self._head.train()
         samples, batch = self._data.train, self._batches[step]
         own = Outcome.none(self._job.depth, self._device)
+        shares = deal(batch, self._lengths, self._world)
         with computing(self._device):
-            for place in deal(batch, self._lengths, self._world)[self._rank]:
+            for place in shares[self._rank]:
                 torch.manual_seed(seed_of(self._job.seed, self._starts[step] + place))
                 index = batch[place]
                 own += self._learner.learn(lesson(samples[index], samples.states(index), self._device))
+            if self._sharded:
+                self._go_along(batch, max(map(len, shares)) - len(shares[self._rank]))
         outcome = self._of_all(own)
         return outcome, self._share_gradients(outcome.count)
+
+    def _go_along(self, batch: Sequence[int], times: int) -> None:
+        """Go through the head so many times more and learn nothing: others need this process's parts of it."""
+        index = min(batch, key=self._lengths.__getitem__)
+        for _ in range(times):
+            sequence = lesson(self._data.train[index], self._data.train.states(index), self._device)
+            self._learner.learn(replace(sequence, loss_mask=torch.zeros_like(sequence.loss_mask)))
 
     def _of_all(self, own: Outcome) -> Outcome:
         """The sum over all processes."""
@@ -187,18 +198,25 @@ class Loop:
 
     def _share_gradients(self, count: int) -> float:
         """Make the gradients those of the mean loss of all processes' tokens; their norm before it is limited."""
-        parameters = [parameter for parameter in self._head.parameters() if parameter.requires_grad]
+        weights = [weight for weight in self._head.parameters() if weight.requires_grad]
         if self._world > 1:
-            learning = torch.tensor([parameter.grad is not None for parameter in parameters], device=self._device).int()
-            dist.all_reduce(learning)  # a process without a sample has no gradients, and some weights have none at all
-            for parameter, processes in zip(parameters, learning.tolist(), strict=True):
-                if processes:
-                    parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-                    dist.all_reduce(parameter.grad)
-        for parameter in parameters:
-            if parameter.grad is not None:
-                parameter.grad /= max(1, count)
-        return float(nn.utils.clip_grad_norm_(parameters, LONGEST_GRADIENT))
+            self._sum_gradients([weight for weight in weights if not sharded.is_part(weight)])
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        for gradient in gradients:
+            sharded.own(gradient).div_(max(1, count))
+        norm = sharded.total_norm(gradients)
+        for gradient in gradients:
+            sharded.own(gradient).mul_((LONGEST_GRADIENT / (norm + 1e-6)).clamp(max=1.0))
+        return float(norm)
+
+    def _sum_gradients(self, weights: Sequence[Tensor]) -> None:
+        """Over all processes, of weights that each of them has whole; what is divided is summed already."""
+        learning = torch.tensor([weight.grad is not None for weight in weights], device=self._device).int()
+        dist.all_reduce(learning)  # a process without a sample has no gradients, and some weights have none at all
+        for weight, processes in zip(weights, learning.tolist(), strict=True):
+            if processes:
+                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+                dist.all_reduce(weight.grad)
 
     def _evaluate(self, done: int, clock: _Clock) -> bool:
         """Measure on held-out data; whether the weights are the best so far."""
@@ -223,16 +241,18 @@ class Loop:
 
     def _resume(self) -> int:
         """Take up the checkpoint, if there is one; the number of steps done."""
+        loaded = None
         if self._rank == 0:
             checkpoint.remove_unfinished(self._folder)
-        weights = self._weights()
-        found = [checkpoint.load(self._folder, self._job, weights, self._optimizers) if self._rank == 0 else None]
+            loaded = checkpoint.load(self._folder, self._job, self._weights(), self._optimizers)
+        found = [loaded and replace(loaded, weights={}, optimizers=[])]
         if self._world > 1:
             dist.broadcast_object_list(found)
         if (stored := found[0]) is not None:
-            self._head.load_state_dict(stored.weights, strict=False)
-            for optimizer, state in zip(self._optimizers, stored.optimizers, strict=True):
-                optimizer.load_state_dict(state)
+            sharded.fill(self._weights(), loaded.weights if loaded else {})
+            states = loaded.optimizers if loaded else [{} for _ in self._optimizers]
+            for optimizer, state in zip(self._optimizers, states, strict=True):
+                optimizer.load_state_dict(sharded.handed_out(state, optimizer))
             self._evaluations, self._seconds = list(stored.evaluations), stored.seconds
             if stored.drafted != self._job.num_speculative_tokens:  # an earlier version's, or for another K
                 self._evaluations = []
@@ -245,10 +265,11 @@ class Loop:
 
     def _save(self, done: int, clock: _Clock, *, evaluate: bool) -> None:
         best = evaluate and self._evaluate(done, clock)
+        weights = sharded.gathered(self._weights())
+        states = [sharded.gathered_state(optimizer) for optimizer in self._optimizers]
         if self._rank == 0:
-            states = [optimizer.state_dict() for optimizer in self._optimizers]
             drafted = self._job.num_speculative_tokens
-            stored = Checkpoint(done, self._weights(), states, list(self._evaluations), clock.seconds(), drafted)
+            stored = Checkpoint(done, weights, states, list(self._evaluations), clock.seconds(), drafted)
             self._writer.save(stored, best=best)
         clock.saved()
 
@@ -265,11 +286,7 @@ class Loop:
         """Those of the first process: other machines have no file of them."""
         self._writer.wait()
         weights = self._weights()
-        if self._rank == 0:
-            self._head.load_state_dict(checkpoint.load_best(self._folder, weights), strict=False)
-        if self._world > 1:
-            for tensor in weights.values():
-                dist.broadcast(tensor, 0)
+        sharded.fill(weights, checkpoint.load_best(self._folder, weights) if self._rank == 0 else {})
 
     def _weights(self) -> dict[str, Tensor]:
         """Everything that is trained."""
@@ -277,7 +294,7 @@ class Loop:
 
     def _require_finite(self, done: int) -> None:
         """Raise TrainingDiverged, so that no weights are kept that nothing can be learned from any more."""
-        if not all(bool(weights.isfinite().all()) for weights in self._weights().values()):
+        if self._any(not all(bool(sharded.own(one).isfinite().all()) for one in self._weights().values())):
             raise _diverged(done)
 
     def _any(self, here: bool) -> bool:

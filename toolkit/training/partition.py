@@ -64,7 +64,8 @@ def partition(drafts: Drafts, length: int, segments: int) -> list[Segment]:
         segment(p, d) = segment(p - 1, d - 1)  for d >= 2, the segment of its predecessor
 
     so all of a draft deeper than 0 is in the segment of its position a + 1, and sees nothing else but the cumulative
-    prefix of depth 0, positions 0 to a. Boundaries are where every segment gets about as many positions as any other.
+    prefix of depth 0, positions 0 to a. Boundaries are where every segment gets about as many positions as any other;
+    of a short sequence some segments have none.
     """
     per_position = torch.bincount(drafts.anchor + 1, minlength=length) + 1
     load = per_position.cumsum(0) - per_position
@@ -76,7 +77,6 @@ def partition(drafts: Drafts, length: int, segments: int) -> list[Segment]:
     return [
         Segment(ends[number], ends[number + 1], _between(drafts, draft_ends[number], draft_ends[number + 1]))
         for number in range(segments)
-        if ends[number] < ends[number + 1]
     ]
 
 

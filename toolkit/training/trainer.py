@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,17 +17,24 @@ from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
 from toolkit.training.block import BlockLearner
+from toolkit.training.checkpoint import load_best
 from toolkit.training.head import Head, build_head, layers_read, target_config
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import TrainingJob, is_divided
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
 from toolkit.training.loop import Data, Loop, Result, compute_dtype
 from toolkit.training.mtp import MtpLearner
 from toolkit.training.partition import DraftMasks
+from toolkit.training.sharded import shard
 from toolkit.training.vocabulary import Vocabulary
 
 # Positions of a segment, and what all matrices have a multiple of, on a CPU; a GPU wants large ones of any shape.
 _CPU_SEGMENT, _CPU_ROWS = 128, 64
+
+
+def memory_of(device: torch.device) -> float:
+    """Bytes of a GPU. Processes on a CPU share the machine's, and divide no head."""
+    return torch.cuda.get_device_properties(device).total_memory if device.type == "cuda" else math.inf
 
 
 def train(
@@ -35,19 +44,33 @@ def train(
     *,
     end: int | None = None,
     stopping: Callable[[], bool] = lambda: False,
+    memory: Callable[[torch.device], float] = memory_of,
 ) -> tuple[Head, Result | None]:
     """The trained head, with its best weights; no result if there is more to learn after step `end`.
 
-    Raises as `Loop.run` does.
+    Where it is divided over processes, the first one has the head. Raises as `Loop.run` does.
     """
     device = join_processes()
     _require_same_data(data)
     _require_fit(job, data)
     head = build_head(job, vocabulary)
+    divided = _is_divided(job, head, memory(device))
+    if divided:
+        shard(head, device, compute_dtype(device))
     head.to(device)
     longest = max(*data.train.lengths, *data.held_out.lengths)
     loop = Loop(job, head, learner_of(head, job, longest, device), data, device, stopping=stopping)
-    return head, loop.run(end)
+    result = loop.run(end)
+    if result and divided and dist.get_rank() == 0:
+        head = build_head(job, vocabulary)
+        weights = {name: value for name, value in head.named_parameters() if value.requires_grad}
+        head.load_state_dict(load_best(Path(job.checkpoints), weights), strict=False)
+    return head, result
+
+
+def _is_divided(job: TrainingJob, head: Head, memory: float) -> bool:
+    learned = sum(weights.numel() for weights in head.parameters() if weights.requires_grad)
+    return is_divided(job.method, learned, memory, dist.get_world_size() if dist.is_initialized() else 1)
 
 
 def _require_fit(job: TrainingJob, data: Data) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import threading
 import time
@@ -18,28 +17,30 @@ from tests.unit.training.job_process import kept_curve
 from toolkit.cli.main import run
 from toolkit.training import progress
 from toolkit.training.__main__ import main
+from toolkit.training.job import read_job
 
 STEPS, KILLED_AT = 100, 20
+FOLDERS = {"checkpoints": "checkpoints", "work": "work", "head": "head", "states_gb": None}
 RECIPE = """\
 name: killed
 target: {{model: {target}}}
 training:
   {{data: [./chats.jsonl], responses: keep, held_out: 0.2, layers: 1, depth: 3, max_length: 64, steps: {steps},
-   batch_tokens: 100, learning_rate: 0.003}}
+   batch_tokens: 100, learning_rate: 0.003{bound}}}
 speculation: {{method: p-eagle, model: ./head, num_speculative_tokens: 2}}
 engine: {{version: 0.32.0, max_model_len: 256, max_num_seqs: 4, max_num_batched_tokens: 512}}
 platform: {{name: local}}
 """
 
 
-@pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(params=["", ", states_gb: 0.0003"], ids=["all states", "states in parts"])
+def recipe(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TOOLKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # sums in another order are other sums
     rows = [{"prompt": f"Count to {n}.", "response": "1 2 3 " * n} for n in range(4, 24)]
     (tmp_path / "chats.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     path = tmp_path / "killed.yaml"
-    path.write_text(RECIPE.format(target=save_target(tmp_path / "target"), steps=STEPS))
+    path.write_text(RECIPE.format(target=save_target(tmp_path / "target"), steps=STEPS, bound=request.param))
     return path
 
 
@@ -78,8 +79,7 @@ def test_killed_in_the_middle_it_goes_on_and_ends_as_if_nothing_had_been(
     assert 1 < first <= KILLED_AT + 20, "it goes on from a checkpoint"
     assert (tmp_path / "head" / "config.json").is_file()
     whole = tmp_path / "whole"
-    whole.mkdir()
-    shutil.copy(job / "job.json", whole)
+    read_job(job).model_copy(update=FOLDERS).write(whole)
     assert main(whole) == 0
     assert kept_curve(job) == kept_curve(whole)
     assert open_to_others(tmp_path / "home") == [], "nothing of the data and the head is for other users"

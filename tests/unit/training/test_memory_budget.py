@@ -73,6 +73,16 @@ def test_a_head_that_drafts_in_blocks_keeps_no_optimizer_state_of_what_is_the_ta
     assert training_bytes(blocks, shape) < training_bytes(recipe, shape)
 
 
+def test_of_a_head_that_is_divided_each_accelerator_has_a_part_and_the_largest_matrix() -> None:
+    recipe, shape = load("tiny/train-p-eagle"), shape_of(read_folder(TARGET))
+    learned, largest = 16 * head_parameters(recipe, shape), 12 * shape.vocabulary * shape.hidden
+    whole = training_bytes(recipe, shape)
+    assert training_bytes(recipe, shape, 8, 3 * learned) == training_bytes(recipe, shape, 1, learned) == whole
+    assert training_bytes(recipe, shape, 8, learned) == pytest.approx(whole - learned * 7 / 8 + largest)
+    blocks = with_method(recipe, "dflash")
+    assert training_bytes(blocks, shape, 8, learned) == training_bytes(blocks, shape)
+
+
 @pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("dflash", False), ("dspark", False)])
 def test_partitions_are_offered_to_the_method_that_reads_them(method: str, offered: bool) -> None:
     recipe, said = with_method(load("tiny/train-p-eagle"), method), list[str]()

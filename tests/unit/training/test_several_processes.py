@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,6 +13,7 @@ import torch.distributed as dist
 
 from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
+from tests.unit.training.processes import in_processes
 from toolkit.training import checkpoint
 from toolkit.training.__main__ import main
 from toolkit.training.head import build_head
@@ -94,15 +92,6 @@ def test_machines_are_those_that_sagemaker_lists(tmp_path: Path) -> None:
     config.mkdir(parents=True)
     (config / "resourceconfig.json").write_text(json.dumps({"current_host": "algo-2", "hosts": ["algo-2", "algo-1"]}))
     assert job_machines(tmp_path) == (["algo-1", "algo-2"], 1)
-
-
-def in_processes(function: Callable[..., None], arguments: list[tuple[Any, ...]]) -> None:
-    processes = [multiprocessing.get_context("fork").Process(target=function, args=one) for one in arguments]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * len(arguments)
 
 
 def gradients(rank: int, ranks: int, job: TrainingJob, folder: Path, meeting: Path) -> None:

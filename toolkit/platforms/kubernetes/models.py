@@ -19,6 +19,7 @@ from toolkit.platforms.kubernetes.pods import Document, is_ready, trouble_of
 from toolkit.platforms.kubernetes.rollout import readable_events
 from toolkit.platforms.kubernetes.rules.security import PORT
 from toolkit.platforms.kubernetes.rules.train_job import placing_pod, reading_pod
+from toolkit.recipe.training_schema import TRAINED_METHODS
 
 if TYPE_CHECKING:
     from boto3 import Session
@@ -91,21 +92,31 @@ class Heads:
     sleep: Callable[[float], None] = time.sleep
 
     def fetch(self, job: Mapping[str, Any], folder: Path) -> None:
-        """Copy the head that a Job made to `folder`. Raises PlatformError, WaitTimeout."""
+        """Copy the head that a Job made to `folder`, or each that it compares. Raises PlatformError, WaitTimeout."""
         with self._pod(reading_pod(job), is_ready) as name:
             address = f"{path('Pod', self.cluster.namespace, name)}:{PORT}/proxy/"
-            listing = self.cluster.read("GET", address, limits=_LISTING).decode(errors="replace")
+            listing = self._listing(address)
+            methods = [method for method in TRAINED_METHODS if f'<a href="{method}/">' in listing]
             names = _FILE.findall(listing)
+            names += [
+                f"{method}/{file}" for method in methods for file in _FILE.findall(self._listing(f"{address}{method}/"))
+            ]
             if not names:
                 hint = "Set another `training.seed` to train it again, or restore the claim."
                 raise PlatformError(f"the head of {job['metadata']['name']} is not in its claim", hint=hint)
+            for method in methods:
+                (folder / method).mkdir()
             for file in names:
                 self._save(f"{address}{file}", folder / file)
 
-    def place(self, job: Mapping[str, Any], name: str) -> None:
+    def place(self, job: Mapping[str, Any], name: str, method: str) -> None:
         """Copy the head to the folder of the claim from which endpoints read it. Raises PlatformError, WaitTimeout."""
-        with self._pod(placing_pod(job, name), lambda pod: bool(pod.get("status", {}).get("phase") == "Succeeded")):
+        pod = placing_pod(job, name, method)
+        with self._pod(pod, lambda pod: bool(pod.get("status", {}).get("phase") == "Succeeded")):
             pass
+
+    def _listing(self, address: str) -> str:
+        return self.cluster.read("GET", address, limits=_LISTING).decode(errors="replace")
 
     def _save(self, address: str, to: Path) -> None:
         try:

@@ -161,9 +161,9 @@ class KubernetesPlatform:
     def put_head(self, folder: Path, address: str, progress: Progress) -> None:
         upload_head(folder, address, progress)
 
-    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+    def publish_head(self, job: Mapping[str, Any], name: str, method: str) -> None:
         with api_errors(f"copying the head of {job['metadata']['name']}"):
-            self._heads.place(job, name)
+            self._heads.place(job, name, method)
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return runtime.invoke(self.cluster, endpoint, body, self.sleep)

@@ -150,7 +150,7 @@ class LocalTrainer:
         """Raises UsageError, too."""
         self.head_at(address)
 
-    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+    def publish_head(self, job: Mapping[str, Any], name: str, method: str) -> None:
         """Nothing to do: a deployment reads the folder of the head."""
 
     def _existing(self, item: Resource) -> Existing:

@@ -326,7 +326,7 @@ class SageMakerPlatform:
         with aws_errors(f"copying the head to {address}"):
             objects.put_head(self.clients, folder, address, progress)
 
-    def publish_head(self, job: Mapping[str, Any], name: str) -> None:
+    def publish_head(self, job: Mapping[str, Any], name: str, method: str) -> None:
         """Nothing to do: a deployment reads the folder of the head."""
 
     def invoke(self, endpoint: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ def test_what_it_lacks_is_named(tmp_path: Path, written: str, instead: str, why:
 
 def test_the_pods_that_hand_the_head_over_are_valid_and_restricted(tmp_path: Path) -> None:
     job = rendered(tmp_path)[-1]
-    for pod in (reading_pod(job), placing_pod(job, "head")):
+    for pod in (reading_pod(job), placing_pod(job, "head", "eagle3")):
         kubernetes_validate.validate(pod, "1.34", strict=True)
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["containers"][0]["securityContext"]["readOnlyRootFilesystem"] is True

@@ -15,11 +15,13 @@ import toolkit
 from toolkit.api.checking import check
 from toolkit.api.training import price
 from toolkit.catalog import lookup
+from toolkit.checks.training import check_training
 from toolkit.errors import RecipeError
 from toolkit.loading import load
 from toolkit.platforms.sagemaker.rules import job_machines
 from toolkit.platforms.sagemaker.rules.checks.capacity import PLANNED_TYPES
 from toolkit.platforms.sagemaker.rules.head_training import training_resources
+from toolkit.recipe.known import known_model
 
 PLAN = "arn:aws:sagemaker:us-west-2:123456789012:training-plan/ours"
 P5, P4 = "ml.p5.48xlarge", "ml.p4d.24xlarge"
@@ -184,3 +186,18 @@ def test_the_smallest_of_its_types_must_have_the_memory(tmp_path: Path) -> None:
     (found,) = memory(instance_types=[P5, "ml.g6.12xlarge"])
     assert found.startswith("training.instance_types: ")
     assert "and ml.g6.12xlarge has" in found
+
+
+@pytest.mark.parametrize(("machines", "enough"), [(1, False), (4, True)])
+def test_a_head_that_one_gpu_cannot_hold_several_divide(machines: int, enough: bool, tmp_path: Path) -> None:
+    path = tmp_path / "divided.yaml"
+    path.write_text(
+        "name: divided\ntarget: {model: meta-llama/Llama-3.1-8B-Instruct}\nengine: {version: 0.31.0}\n"
+        "speculation: {method: p-eagle, model: s3://ours/head/, num_speculative_tokens: 5}\n"
+        "platform: {name: sagemaker, instance_types: [ml.g5.2xlarge]}\n"
+        f"training: {{data: [hf://org/chats], instance_count: {machines}, partitions: 4}}\n"
+    )
+    target = known_model("meta-llama/Llama-3.1-8B-Instruct")
+    found = [item.message for item in check_training(load(path), target) if item.code == "training.memory"]
+    said = "training needs about 37 GiB on each accelerator (an estimate), and ml.g5.2xlarge has 22"
+    assert found == ([] if enough else [said])

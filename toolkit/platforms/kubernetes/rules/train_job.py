@@ -77,10 +77,13 @@ def reading_pod(job: Mapping[str, Any]) -> dict[str, Any]:
     return pod
 
 
-def placing_pod(job: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A pod that copies the head that a Job made to the folder of the claim from which endpoints read it."""
+def placing_pod(job: Mapping[str, Any], name: str, method: str) -> dict[str, Any]:
+    """A pod that copies the head that a Job made to the folder of the claim from which endpoints read it.
+
+    Of heads that are compared it is that of `method`, which is empty for a single one.
+    """
     copy = 'rm -rf "$2.new" && cp -r "$1" "$2.new" && rm -rf "$2" && mv "$2.new" "$2"'
-    command = ["sh", "-c", copy, "sh", f"{_WORKSPACE}/{_head(job)}", f"{_WORKSPACE}/{name}"]
+    command = ["sh", "-c", copy, "sh", str(PurePosixPath(_WORKSPACE, _head(job), method)), f"{_WORKSPACE}/{name}"]
     return _hand_over(job, "place", command, read_only=False)
 
 
@@ -166,9 +169,6 @@ def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
 
 def _job(recipe: Recipe) -> TrainingJob:
     """job.json with the pod's paths. Raises UsageError for data in S3, which pods do not read."""
-    if recipe.compared:
-        hint = "Compare on another platform: add --platform local, or --platform sagemaker."
-        raise UsageError("a Job of a cluster trains one head, and compares none", hint=hint)
     job, training = training_job(recipe), section(recipe)
     if in_s3 := next((item for item in (*training.sources, recipe.target.model) if item.startswith("s3://")), None):
         hint = f"Copy it into the volume of weights_claim, and write its name: ./{PurePosixPath(in_s3).name}"
