@@ -149,7 +149,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
         for index, part in enumerate(("leaderTemplate", "workerTemplate")):
             of_set = {LEADER_ADDRESS: "127.0.0.1", "LWS_GROUP_SIZE": str(pods["size"]), WORKER_INDEX: str(index)}
             ranks.append(start(pods[part]["spec"], of_set, of_machine, folder / part, programs))
-        found = Group(*ranks, port)
+        found = Group(ranks[0], ranks[1], port)
         until(found.is_ready, "readiness")
         yield found
     finally:
