@@ -25,7 +25,6 @@ _ANY = "pods"
 # Of more endpoints in a namespace that are not in service no logs are read: each takes requests of its own.
 _MOST_WITH_LOGS = 10
 _OF_OURS = {"labelSelector": selector(OURS)}
-_MAY_LACK: Mapping[str, tuple[int, ...]] = {"Deployment": (), "LeaderWorkerSet": (404,)}
 _KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations", "labels")
 
 
@@ -53,17 +52,21 @@ def read_deployed(
 
 
 def _endpoints(cluster: Cluster, kind: str, everywhere: bool) -> Iterator[dict[str, Any]]:
-    """All of a kind of endpoints. A cluster may lack LeaderWorkerSets, and who may not see them has none."""
+    """All of a kind of endpoints."""
     if everywhere:
         try:
-            with SuppressStatus(*_MAY_LACK[kind]):
-                yield from cluster.each(path(kind, ""), _OF_OURS)
+            yield from _seen(cluster, kind, "", 404)
             return
         except ApiException as error:
             if error.status != 403:
                 raise
-    with SuppressStatus(*_MAY_LACK[kind], *(_MAY_LACK[kind] and (403,))):
-        yield from cluster.each(path(kind, cluster.namespace), _OF_OURS)
+    yield from _seen(cluster, kind, cluster.namespace, 403, 404)
+
+
+def _seen(cluster: Cluster, kind: str, namespace: str, *unseen: int) -> Iterator[dict[str, Any]]:
+    """A cluster may lack LeaderWorkerSets, and who may not see them has none: these statuses are no error for them."""
+    with SuppressStatus(*(unseen if kind == "LeaderWorkerSet" else ())):
+        yield from cluster.each(path(kind, namespace), _OF_OURS)
 
 
 def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:

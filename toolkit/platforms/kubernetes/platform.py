@@ -27,7 +27,7 @@ from toolkit.platforms.kubernetes.lease import ClusterLease
 from toolkit.platforms.kubernetes.listing import read_deployed
 from toolkit.platforms.kubernetes.models import Heads, find_head, upload_head, upload_weights
 from toolkit.platforms.kubernetes.observe import job_status, observe
-from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS_BY_NAME, WEIGHTS
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.lease import lease, turn
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
@@ -229,10 +229,11 @@ class KubernetesPlatform:
             return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
 
     def _deployment(self, endpoint: str) -> dict[str, Any]:
-        for kind in ENDPOINTS:
-            with SuppressStatus(403):  # who may see Deployments alone has none of the others
-                if found := self._ours(kind, endpoint):
-                    return found
+        if deployment := self._ours("Deployment", endpoint):
+            return deployment
+        with SuppressStatus(403):  # who may see Deployments alone has none of these
+            if group := self._ours("LeaderWorkerSet", endpoint):
+                return group
         hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
         raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 

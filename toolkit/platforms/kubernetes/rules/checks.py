@@ -126,7 +126,7 @@ def _link(recipe: Recipe, on_each: int) -> Iterator[Finding]:
         f"tensor parallelism over {size} GPUs, {on_each} on a node: each layer waits for the network between nodes"
     )
     stages = f"`tensor-parallel-size: {on_each}` with `pipeline-parallel-size: {recipe.nodes}`"
-    hint = f"Write {stages}, if the model drafts with it; or give the nodes a fast network (EFA), and measure."
+    hint = f"Write {stages}. Where speculation fails with stages: give the nodes a fast network (EFA), and measure."
     yield Finding("kubernetes.link", message, "engine.args.tensor-parallel-size", hint=hint, severity="warning")
 
 

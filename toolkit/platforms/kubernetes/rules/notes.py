@@ -82,8 +82,8 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     if recipe.nodes > 1:
         yield (
             f"{recipe.nodes} nodes run the model together: the cluster needs LeaderWorkerSet, version 0.6 or newer "
-            "(https://lws.sigs.k8s.io), and its nodes one zone. Their network is what the image and the nodes make "
-            "of it: without EFA's plugin for NCCL in the image it is TCP"
+            "(https://lws.sigs.k8s.io), and free nodes in one zone. Their network is TCP, unless the image has EFA's "
+            "plugin for NCCL and the nodes have its device plugin"
         )
     if settings.pod_identity:
         yield (
