@@ -126,7 +126,10 @@ def test_an_update_is_not_done_while_an_old_group_is_there(
     going = {"Available": "False", "Progressing": "True", "UpdateInProgress": "True"}
     controller.says(going, replicas=2, updatedReplicas=1, readyReplicas=1)
     assert platform.status(recipe.name).status == "Updating"
-    controller.says({**going, "UpdateInProgress": "False", "Available": "True"}, **READY)
+    available = {"Available": "True", "Progressing": "False", "UpdateInProgress": "False"}
+    controller.says(available, replicas=2, updatedReplicas=1, readyReplicas=2)
+    assert platform.status(recipe.name).status == "Updating"
+    controller.says(available, **READY)
     assert platform.status(recipe.name).status == "InService"
 
 

@@ -97,7 +97,8 @@ def judged(deployment: Document, around: Around) -> EndpointStatus:
     began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
     trouble = _trouble(deployment, ours, around)
     progressing = condition(deployment.get("status", {}), "Progressing")
-    if _is_observed(deployment) and progressing.get("status") == "False":
+    # Of a LeaderWorkerSet it is False once it is available: it has no deadline.
+    if _is_observed(deployment) and progressing.get("status") == "False" and not is_group(deployment):
         late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
         return EndpointStatus(name, "Failed", running, trouble.text if trouble else late)
     if trouble and trouble.certain:
