@@ -66,6 +66,9 @@ class ToyEngine(EngineRules):
     def knows(self, version: str) -> bool:
         return True
 
+    def accelerators(self, recipe: Recipe, instance: Instance | None) -> int:
+        return 1
+
     def runs_on(self, instance: Instance) -> bool:
         return bool(instance.compute_capability)
 

@@ -31,6 +31,8 @@ HERE = Path(__file__).resolve().parent
 WHEELS = HERE / "site-packages"  # what the image adds to its base's
 SERVER = "vllm.entrypoints.openai.api_server"
 SERVER_AFTER_PTH = "start_with_pth"
+# Of the nodes that run a model together, those after the first answer nobody, which only vLLM's command knows.
+HEADLESS, COMMAND = ["--headless"], ["vllm.entrypoints.cli.main", "serve"]
 
 # The first is the innermost. The environment's own comes after and stands around them.
 OUR_OPTIONS = [
@@ -271,9 +273,10 @@ def log(message: str) -> None:
 
 
 def arguments(options: Iterable[list[str]]) -> list[str]:
-    """What Python is given to run vLLM's server."""
-    program = SERVER_AFTER_PTH if any(WHEELS.glob("*.pth")) else SERVER
-    return ["-m", program, *chain.from_iterable(options)]
+    """What Python is given to run vLLM's server, or a node's share of one."""
+    options = list(options)
+    program = [SERVER_AFTER_PTH if any(WHEELS.glob("*.pth")) else SERVER]
+    return ["-m", *(COMMAND if HEADLESS in options else program), *chain.from_iterable(options)]
 
 
 def shown_command(options: Iterable[list[str]]) -> str:

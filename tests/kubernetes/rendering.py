@@ -15,7 +15,7 @@ Kubectl = Callable[..., str]
 
 
 def recipe_file(folder: Path, name: str, namespace: str, most: int = 1, **settings: Any) -> Path:
-    """Of an endpoint of that name, with up to `most` pods; `settings` are of `kubernetes:`."""
+    """Of an endpoint of that name, with up to `most` pods; `settings` are of `kubernetes:`. A node has one GPU."""
     speculation = {
         "method": "eagle3",
         "model": "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3",
@@ -25,7 +25,13 @@ def recipe_file(folder: Path, name: str, namespace: str, most: int = 1, **settin
         "name": name,
         "target": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
         "speculation": speculation,
-        "engine": {"version": "0.33.0", "max_model_len": 8192, "max_num_seqs": 16, "max_num_batched_tokens": 8192},
+        "engine": {
+            "version": "0.33.0",
+            "max_model_len": 8192,
+            "max_num_seqs": 16,
+            "max_num_batched_tokens": 8192,
+            "args": {"tensor-parallel-size": settings.get("nodes", 1)},
+        },
         "platform": {
             "name": "kubernetes",
             "instance_types": ["g6e.xlarge"],

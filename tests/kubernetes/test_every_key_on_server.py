@@ -70,7 +70,7 @@ TRAINIUM: Sequence[Mapping[str, Any]] = (
     {"artifacts_bucket": "our-artifacts", "service_account_role": ROLE},
 )
 # Of these the server has no schema of its own.
-CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule")
+CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule", "LeaderWorkerSet")
 
 
 @cache
@@ -108,7 +108,9 @@ def definition(kind: str) -> Any:
         return yaml.safe_load(genuine.read_text())
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     names = {"plural": api.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-    versions = [{"name": version, "served": True, "storage": True, "schema": schema}]
+    served = {"name": version, "served": True, "storage": True, "schema": schema}
+    replicas = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
+    versions = [{**served, "subresources": {"status": {}, "scale": replicas}}]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

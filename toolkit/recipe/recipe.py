@@ -21,7 +21,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.copies import edited
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
-from toolkit.recipe.rules import Ask, CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Scoring
+from toolkit.recipe.rules import Ask, CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Rank, Scoring
 from toolkit.recipe.schema import (
     ContainerSection,
     EngineSection,
@@ -110,6 +110,12 @@ class Recipe:
         """US dollars per hour of its endpoint with its initial instances; None if unknown."""
         price = self.platform_rules.facts.price_per_hour
         return self.discounted(price(self)) if price else None
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes run one copy of its engine together."""
+        ask = self.platform_rules.facts.nodes
+        return ask(self) if ask else 1
 
     def discounted(self, usd: float | None) -> float | None:
         """What is paid for something of that list price, None where it is not known."""
@@ -392,6 +398,9 @@ class EngineParts(Protocol):
     downloads: Callable[[Recipe], Sequence[Download]] | None = None
     """Files that it would download when it starts, and cannot in the recipe's network."""
 
+    rank_flags: Callable[[Rank], Mapping[str, Any]] | None = None
+    """Flags of one of several nodes that run it together."""
+
     cache_folders: Mapping[str, str] = {}
     """Variables that name a folder in which it keeps what it finds out when it first starts, with such a name."""
 
@@ -453,6 +462,7 @@ class PlatformFacts:
         why_not_compiled: why `toolkit compile` does not work, where `compile_command` is another one.
         keeps_caches: what engines find out when they first start outlives their containers.
         builds: whether an image is built for the recipe. None: images run as they are.
+        nodes: how many nodes run one copy of the recipe's engine together. None: one.
         price_per_hour: US dollars per hour of the recipe's endpoint with its initial instances; None if unknown.
         training_disk: the disk on which a training job keeps hidden states.
         adopt: the section of a recipe for another platform, as far as it means something here. None: all of it.
@@ -468,6 +478,7 @@ class PlatformFacts:
     why_not_compiled: str = ""
     keeps_caches: bool = False
     builds: Callable[[Recipe], bool] | None = None
+    nodes: Callable[[Recipe], int] | None = None
     price_per_hour: Callable[[Recipe], float | None] | None = None
     training_disk: Callable[[Recipe], Disk] | None = None
     adopt: Callable[[PlatformSection], PlatformSection] | None = None

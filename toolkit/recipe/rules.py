@@ -38,6 +38,18 @@ Ask = bool | Literal["deep"]
 
 
 @dataclass(frozen=True)
+class Rank:
+    """One of the nodes that run an engine together. `number` and `leader`, the address of the one that answers, are
+    texts that its platform fills in.
+    """
+
+    nodes: int
+    number: str
+    leader: str
+    leads: bool
+
+
+@dataclass(frozen=True)
 class EngineAnswer:
     """What an engine itself says of a recipe.
 

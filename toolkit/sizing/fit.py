@@ -32,6 +32,8 @@ class Fit:
     `uncertainty_gib` (None if it was not compared with logs). `doubtful` means that this could change the verdict, or
     the tensor parallelism that is needed. `price_per_hour` is in US dollars, None if unknown.
 
+    `nodes` of that type run one copy together: `accelerators` are those of one, the price is that of all.
+
     `copies` of the engine, or its `data-parallel-size`, would use all accelerators; the memory is that of one copy.
     `price_per_million_kv_tokens` is the price per hour for a million tokens of KV cache, in all copies.
     """
@@ -54,6 +56,7 @@ class Fit:
     uncertainty_gib: float | None = None
     doubtful: bool = False
     copies: int = 1
+    nodes: int = 1
 
     @property
     def price_per_million_kv_tokens(self) -> float | None:
@@ -173,4 +176,4 @@ def hardware(instance: Instance) -> tuple[Any, ...]:
 
 def _price(recipe: Recipe | None, instance: Instance) -> float | None:
     price = instance.price(recipe.region if recipe else None)
-    return price.usd_per_hour if price else None
+    return price.usd_per_hour * (recipe.nodes if recipe else 1) if price else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 from toolkit.errors import ToolkitError
@@ -38,10 +38,17 @@ def serving_dtype(shape: Shape, flag: str) -> str:
     return dtype
 
 
-def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str, expert_ranks: int = 0) -> int:
+def rank_bytes(
+    facts: ModelFacts,
+    tensor_parallel: int,
+    dtype: str,
+    expert_ranks: int = 0,
+    share: Callable[[str], float] = lambda name: 1.0,
+) -> int:
     """Bytes of the model's weights on one of `tensor_parallel` accelerators, served in `dtype`.
 
-    Experts may be divided among more of them, `expert_ranks`: also those of other copies of the model.
+    Experts may be divided among more of them, `expert_ranks`: also those of other copies of the model. `share` is how
+    much is held at all of a tensor of that name, where layers are divided as well.
     Computed from the stored tensors. If they are unknown, computed from the tensors that the config implies, scaled to
     the total stored size if known. Raises ToolkitError for a config without sizes.
     """
@@ -49,7 +56,7 @@ def rank_bytes(facts: ModelFacts, tensor_parallel: int, dtype: str, expert_ranks
     tensors = facts.tensors or expected_tensors(shape)
     of_experts = {name for name in tensors if ".experts." in name}
     held = sum(
-        _held_bytes(name, tensor, shape, (name in of_experts and expert_ranks) or tensor_parallel, dtype)
+        share(name) * _held_bytes(name, tensor, shape, (name in of_experts and expert_ranks) or tensor_parallel, dtype)
         for name, tensor in tensors.items()
     )
     if facts.tensors or not facts.weight_bytes:

@@ -164,8 +164,8 @@ def block_size(method: str, drafts: int) -> int:
 def is_divided(method: str, weights: int, memory: float, processes: int) -> bool:
     """Whether processes, with so many bytes each, divide a head of so many weights that are learned.
 
-    They do where it would take more than half of one's memory. A head that drafts in blocks, and the target's own block,
-    are whole in each: texts differ in how often a head's blocks, and a block's experts, are gone through.
+    They do where it would take more than half of one's memory. A head that drafts in blocks, and the target's own
+    block, are whole in each: texts differ in how often the former's blocks and the latter's experts are gone through.
     """
     return processes > 1 and method not in KEEP_OUTPUT and weights * LEARNED_BYTES > memory / 2
 

@@ -54,6 +54,7 @@ V2_RUNNER = ("  max_model_len", '  env: {VLLM_USE_V2_MODEL_RUNNER: "1"}\n  max_m
 ADAPTIVE = ("method: dspark", "method: dspark\n  enable_adaptive_verification: true")
 DEEPSEEK_V4_ALONE = config(model_type="deepseek_v4", architectures=["DeepseekV4ForCausalLM"])
 DEEPSEEK_V4 = config(**DEEPSEEK_V4_ALONE["config"], dspark_target_layer_ids=[1], dspark_markov_rank=8)
+FOUR_GPUS = ("ml.g6.xlarge", "ml.g6.12xlarge")
 OWN_IMAGE = ("platform: {", "container: {base: 'registry.com/ours:1'}\nplatform: {")
 GPT_OSS = config(model_type="gpt_oss", quantization_config={"quant_method": "mxfp4"})
 HYBRID = config(num_hidden_layers=24, sliding_window=128, layer_types=["sliding_attention", "full_attention"] * 12)
@@ -159,7 +160,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.fast-prefill", "error", "engine.args.kv-sharing-fast-prefill", "cannot be combined with drafters"),
         ([version("0.23.0"), ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
          "engine.schedule", "error", "speculation.num_speculative_tokens_per_batch_size", "0.24.0 or newer"),
-        ([args("data-parallel-size: 2"),
+        ([args("data-parallel-size: 2"), FOUR_GPUS,
           ("tokens: 7", "tokens: 7\n  num_speculative_tokens_per_batch_size: [[1, 8, 7]]")], {},
          "engine.schedule", "warning", "speculation.num_speculative_tokens_per_batch_size", "with data parallelism"),
         ([("tokens: 7", "tokens: 7\n  draft_tensor_parallel_size: 2")], {},
@@ -197,9 +198,10 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("data-parallel-external-lb: true")], {}, "engine.combination", "error",
          "engine.args.data-parallel-external-lb", "needs `data-parallel-size` or `data-parallel-rank`"),
         ([args("data-parallel-hybrid-lb: true, data-parallel-start-rank: 0")], {}, "engine.combination", "error",
-         "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local` or `nnodes`"),
-        ([args("data-parallel-hybrid-lb: true, nnodes: 1")], {}, "engine.combination", "error",
-         "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local` or `nnodes`"),
+         "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local`"),
+        ([args("nnodes: 2")], {}, "engine.own-flag", "error", "engine.args.nnodes", "is set by the toolkit"),
+        ([args("data-parallel-size: 2")], {}, "sagemaker.one-instance", "error", "platform.instance_types.0",
+         "the engine takes 2 GPUs, but ml.g6.xlarge has 1"),
         ([args("ray-workers-use-nsight: true")], {},
          "engine.combination", "error", "engine.args.ray-workers-use-nsight", "`distributed-executor-backend: ray`"),
         ([args("quantization: humming")], {"target": GPT_OSS},
@@ -321,8 +323,6 @@ def test_what_is_wrong_is_found_alone(
         ([args("quantization: ours"), OWN_IMAGE], {}),
         ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3")], {}),
         ([args("ray-workers-use-nsight: true, distributed-executor-backend: ray")], {}),
-        ([("ml.g6.xlarge", "ml.g6.12xlarge"),
-          args("data-parallel-hybrid-lb: true, nnodes: 2, node-rank: 0, data-parallel-size: 4")], {}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
     ],
 )  # fmt: skip
@@ -492,7 +492,7 @@ def test_a_head_wants_requests_as_long_as_those_it_was_made_for(
 
 @pytest.mark.parametrize("flag", ["enforce-eager: true", "pipeline-parallel-size: 2", "enable-lora: true"])
 def test_adaptive_verification_needs_cuda_graphs_of_one_stage_without_adapters(tmp_path: Path, flag: str) -> None:
-    found = findings(tmp_path, DSPARK, ADAPTIVE, args(flag), target=DEEPSEEK_V4)
+    found = findings(tmp_path, DSPARK, ADAPTIVE, FOUR_GPUS, args(flag), target=DEEPSEEK_V4)
     (clash,) = [finding for finding in found if finding.severity == "error"]
     assert (clash.code, clash.path) == ("engine.clash", f"engine.args.{flag.partition(':')[0]}")
     assert "`enable_adaptive_verification`" in clash.message

@@ -156,6 +156,8 @@ def _kept(file: Path) -> tuple[Said, ...] | None:
 
 def _question(recipe: Recipe, instance: Instance | None, models: Lock) -> dict[str, Any]:
     flags = {flag: value for flag, value in recipe.flags.items() if flag not in _NOT_ASKED and not risk_of(flag, value)}
+    if recipe.nodes > 1:
+        flags |= {"nnodes": recipe.nodes, "distributed-executor-backend": "mp"}
     flags["model"] = _TARGET
     if "speculative-config" in flags:
         config = {key: value for key, value in flags["speculative-config"].items() if key != "revision"}

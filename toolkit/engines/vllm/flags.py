@@ -82,9 +82,13 @@ def run_no_model_code(recipe: Recipe) -> dict[str, str]:
 def ranks(args: Mapping[str, Any]) -> int:
     """The number of accelerators that the engine uses: GPUs, or logical cores of Trainium.
 
-    It is tensor times data times pipeline parallelism. Raises ValueError if one is not a whole number.
+    It is tensor times data times pipeline parallelism. What is no whole number counts as 1: its own check tells of it.
     """
-    return math.prod(int(args.get(flag, 1)) for flag in PARALLEL_FLAGS)
+    return math.prod(map(_size, (args.get(flag, 1) for flag in PARALLEL_FLAGS)))
+
+
+def _size(value: Any) -> int:
+    return int(value) if str(value).isdecimal() else 1
 
 
 def only_runner(recipe: Recipe) -> str:

@@ -9,6 +9,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm import kv_cache
 from toolkit.engines.vllm.kv_cache import KVCache
 from toolkit.engines.vllm.settings import Settings, settings_of
+from toolkit.engines.vllm.stages import Stage, stages
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
@@ -47,12 +48,13 @@ _OLDEST_GPU_OF = {"mxfp4": 8.0, "fbgemm_fp8": 8.0, "experts_int8": 8.0, "fp_quan
 
 @dataclass(frozen=True)
 class Pair:
-    """The models with their shapes and settings, which do not depend on the instance."""
+    """The models with their shapes and settings, which do not depend on the instance; of a `stage`, what it holds."""
 
     models: Lock
     target: Shape
     drafter: Shape | None
     settings: Settings
+    stage: Stage | None = None
 
     @property
     def max_model_len(self) -> int:
@@ -67,6 +69,18 @@ class Pair:
     def dtype(self) -> str:
         """The dtype in which the target is served."""
         return weights.serving_dtype(self.target, self.settings.dtype)
+
+    def on(self, stage: Stage) -> Pair:
+        """What one stage of a pipeline holds of it."""
+        layers = self.target.layers[stage.first : stage.end]
+        shared = max(0, self.target.layers_sharing_kv - (stage.layers - stage.end))
+        target = replace(self.target, layers=layers, layers_sharing_kv=min(shared, len(layers)))
+        here = replace(self, target=target, stage=stage)
+        return here if stage.is_last else replace(here, models=Lock(self.models.target), drafter=None)
+
+    def share(self, name: str) -> float:
+        """How much of a tensor of the target is held."""
+        return self.stage.share(name, tied=self.target.tied) if self.stage else 1.0
 
 
 class VllmMemory(MemoryModel):
@@ -83,7 +97,8 @@ class VllmMemory(MemoryModel):
         method = pair.target.quant_method
         if has_types and float(instance.compute_capability) < (needs := _OLDEST_GPU_OF.get(method, 0.0)):
             return replace(empty, reason=f"{method} weights need a GPU of compute capability {needs} or newer")
-        return _fit_by_size(pair, instance, empty)
+        nodes = recipe.nodes if recipe else 1
+        return _fit_by_size(pair, instance, replace(empty, nodes=nodes))
 
 
 def runs_on(instance: Instance) -> bool:
@@ -125,16 +140,19 @@ def cache_of(
 
 def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
     """The fit with the smallest tensor parallelism that is sufficient on GPUs, or in the host's memory."""
-    wanted = pair.settings.tensor_parallel or 1
-    if wanted > max(1, instance.accelerator_count):
-        return replace(empty, reason=f"tensor-parallel-size {wanted} needs that many accelerators")
+    wanted, count = pair.settings.tensor_parallel or 1, pair.settings.pipeline_parallel
+    if wanted * count > max(1, instance.accelerator_count) * empty.nodes:
+        what = f"tensor-parallel-size {wanted}" + (f" times pipeline-parallel-size {count}" if count > 1 else "")
+        return replace(empty, reason=f"{what} needs that many accelerators")
+    if count > len(pair.target.layers):
+        return replace(empty, reason=f"{len(pair.target.layers)} layers cannot be divided among {count} stages")
     last, problems, doubtful = empty, [], False
-    for size in _sizes(pair.settings, instance):
+    for size in _sizes(pair.settings, instance, empty.nodes):
         reasons = list(_problems(pair, size))
         if reasons:
             problems.append(f"tensor parallelism {size}: {reasons[0]}")
             continue
-        last = _fit_size(pair, instance, empty, size)
+        last = _fit_stages(pair, instance, empty, size)
         doubtful |= last.doubtful
         if last.fits:
             break
@@ -144,10 +162,20 @@ def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
     return replace(last, reason="; ".join(filter(None, (last.reason, *problems[:1]))))
 
 
-def _sizes(settings: Settings, instance: Instance) -> tuple[int, ...]:
+def _fit_stages(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
+    """The fit of the stage with the least room, as the cache of all has as many blocks as that one's."""
+    count = pair.settings.pipeline_parallel
+    if count == 1:
+        return _fit_size(pair, instance, empty, size)
+    found = [_fit_size(pair.on(stage), instance, empty, size) for stage in stages(len(pair.target.layers), count)]
+    return min(found, key=lambda one: (one.fits, one.kv_tokens, -one.weights_gib))
+
+
+def _sizes(settings: Settings, instance: Instance, nodes: int) -> tuple[int, ...]:
     if settings.tensor_parallel:
         return (settings.tensor_parallel,)
-    most = max(1, instance.accelerator_count // settings.data_parallel)  # each copy has its own
+    all_copies = settings.data_parallel * settings.pipeline_parallel  # each copy has its own
+    most = max(1, instance.accelerator_count * nodes // all_copies)
     return tuple(size for size in _TENSOR_PARALLEL_SIZES if size <= most)
 
 
@@ -198,7 +226,7 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
     on_cpu = instance.accelerator_count == 0
     settings, length = pair.settings, pair.max_model_len
     experts = size * settings.data_parallel if settings.expert_parallel else size
-    target = weights.rank_bytes(pair.models.target, size, pair.dtype, experts)
+    target = weights.rank_bytes(pair.models.target, size, pair.dtype, experts, pair.share)
     drafter = _drafter_bytes(pair, size)
     dtype_bytes = weights.DTYPE_BYTES[pair.dtype]
     needed = workspace(
@@ -218,7 +246,7 @@ def _fit_size(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
         kv_gib=max(0, for_cache) / GIB,
         max_model_len=length,
         uncertainty_gib=uncertain / GIB,
-        copies=max(1, instance.accelerator_count // size),
+        copies=max(1, instance.accelerator_count * empty.nodes // (size * settings.pipeline_parallel)),
     )
     if asked and asked > free:
         reason = f"kv-cache-memory-bytes is {asked / GIB:.1f} GiB, but {max(0, free) / GIB:.1f} are free"

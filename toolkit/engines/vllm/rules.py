@@ -24,7 +24,7 @@ from toolkit.recipe.assemble import Sections
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import EngineRules, Metrics, Recipe
-from toolkit.recipe.rules import Ask, CpuBuild, Download, EngineAnswer, MetricNames
+from toolkit.recipe.rules import Ask, CpuBuild, Download, EngineAnswer, MetricNames, Rank
 from toolkit.recipe.schema import EngineSection
 
 # As /proc/cpuinfo calls them.
@@ -154,6 +154,16 @@ class Vllm(OnVllm):
 
     def variables(self, recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
         return vllm_variables(recipe, flags)
+
+    def rank_flags(self, rank: Rank) -> Mapping[str, Any]:
+        """Its own launch on several nodes, without Ray: the ranks after the first serve no HTTP."""
+        flags = {
+            "nnodes": rank.nodes,
+            "node-rank": rank.number,
+            "master-addr": rank.leader,
+            "distributed-executor-backend": "mp",
+        }
+        return flags if rank.leads else {**flags, "headless": True}
 
     def accepts_synthetically(self, recipe: Recipe) -> bool:
         """On GPUs only: "Synthetic acceptance not supported with CPU sampling" (vLLM 0.32.0)."""

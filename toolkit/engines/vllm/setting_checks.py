@@ -28,11 +28,10 @@ _NEEDS = {
     "numa-bind-cpus": ("numa-bind",),
     "numa-bind-nodes": ("numa-bind",),
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
-    "data-parallel-hybrid-lb": ("data-parallel-size-local", "nnodes"),
+    "data-parallel-hybrid-lb": ("data-parallel-size-local",),
     "data-parallel-multi-port-external-lb": ("data-parallel-size",),
     "data-parallel-external-lb": ("data-parallel-size", "data-parallel-rank"),
 }
-_ALONE = {"nnodes": (1,)}  # as if it were not given
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
 _NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
@@ -93,7 +92,7 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
         needed = _NEEDS.get(flag, ())
         if flag in _ON_GPU and no_gpu:
             message, hint = f"vLLM has no `{flag}` on a CPU", "Remove it."
-        elif needed and all(args.get(other, False) in (False, *_ALONE.get(other, ())) for other in needed):
+        elif needed and all(args.get(other, False) is False for other in needed):
             names = " or ".join(f"`{other}`" for other in needed)
             message, hint = f"`{flag}` needs {names}", "Add it, or remove this one."
         else:

@@ -47,6 +47,7 @@ class Settings:
     memory_utilization: float = 0.92
     kv_cache_memory_bytes: int | None = None
     tensor_parallel: int | None = None
+    pipeline_parallel: int = 1
     enforce_eager: bool = False
     hybrid_kv_cache: bool = True
     steps_in_flight: int = 2
@@ -82,6 +83,7 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         memory_utilization=_memory_utilization(flags, engine.version),
         kv_cache_memory_bytes=_whole_number(flags, "kv-cache-memory-bytes"),
         tensor_parallel=_whole_number(flags, "tensor-parallel-size"),
+        pipeline_parallel=_whole_number(flags, "pipeline-parallel-size") or 1,
         enforce_eager=_is_on(flags, "enforce-eager", False),
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),

@@ -36,6 +36,7 @@ _OTHERS = {
     "Pod": ApiResource("v1", "pods"),
     "Event": ApiResource("v1", "events"),
     "ReplicaSet": ApiResource("apps/v1", "replicasets"),
+    "StatefulSet": ApiResource("apps/v1", "statefulsets"),
     "Lease": ApiResource("coordination.k8s.io/v1", "leases"),
 }
 _RESOURCES = {**{str(rule.kind): rule.api for rule in KINDS}, **_OTHERS}

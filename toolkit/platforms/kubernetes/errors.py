@@ -25,6 +25,8 @@ _FORBIDDEN = re.compile(
 )
 _MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
+    "LeaderWorkerSet": "This cluster has no LeaderWorkerSet: install it, or remove platform.kubernetes.nodes. See: "
+    "https://lws.sigs.k8s.io",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
     **dict.fromkeys(

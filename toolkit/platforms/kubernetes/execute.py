@@ -14,7 +14,7 @@ from toolkit.errors import PlatformError, WaitTimeout
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_ours, path
 from toolkit.platforms.kubernetes.observe import apply, compared, conflicts
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, KINDS_BY_NAME
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS, KINDS_BY_NAME, pods_of
 
 # On top of the time that pods get to drain: their owners are deleted after them.
 _DELETE_SECONDS = 900.0
@@ -78,7 +78,7 @@ class Objects:
 
     def delete_autoscalers(self, kind: str, manifest: Mapping[str, Any]) -> None:
         """Delete our autoscalers that conflict with the manifest: a second one, or with a fixed number of pods."""
-        if not KINDS_BY_NAME[kind].sets_replicas and not (kind == "Deployment" and "replicas" in manifest["spec"]):
+        if not KINDS_BY_NAME[kind].sets_replicas and not (kind in ENDPOINTS and "replicas" in manifest["spec"]):
             return
         for other in (rule for rule in KINDS if rule.sets_replicas and rule.kind != kind):
             with SuppressStatus(403):  # a user who may not list them has created none
@@ -137,5 +137,6 @@ def _held_by(deleted: Mapping[str, Any]) -> str:
 
 def _grace(existing: Mapping[str, Any]) -> float:
     """How long its pods may take to end, where it has pods."""
-    pod = ((existing.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec = existing.get("spec") or {}
+    pod = pods_of(existing)["spec"] if {"template", "leaderWorkerTemplate"} & spec.keys() else {}
     return float(pod.get("terminationGracePeriodSeconds") or 0)

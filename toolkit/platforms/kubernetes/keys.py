@@ -103,6 +103,11 @@ class KubernetesSection(Section):
     namespace: Label = Field(
         "toolkit", description="namespace of all that is made; it is made too, where it is missing"
     )
+    nodes: PositiveInt = Field(
+        1,
+        description="nodes that run one copy of the model together, for models that are too large for one: pods are a "
+        "LeaderWorkerSet, and engine.args divides the model by tensor-parallel-size times pipeline-parallel-size",
+    )
     neuron_devices: Literal["dra", "device-plugin"] | None = Field(
         None,
         description="how pods get Trainium chips: Neuron's DRA driver (Kubernetes 1.34), or its device plugin; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from kubernetes.client import ApiException
@@ -14,7 +15,9 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, is_ready
-from toolkit.platforms.kubernetes.rollout import Around, event_time, judged, log_of, settled
+from toolkit.platforms.kubernetes.rollout import Around, controller, event_time, judged, log_of, settled
+from toolkit.platforms.kubernetes.rules.groups import SET_NAME
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, nodes_of, pods_of
 from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 _TYPE = "node.kubernetes.io/instance-type"
@@ -22,7 +25,7 @@ _ANY = "pods"
 # Of more endpoints in a namespace that are not in service no logs are read: each takes requests of its own.
 _MOST_WITH_LOGS = 10
 _OF_OURS = {"labelSelector": selector(OURS)}
-_KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations")
+_KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations", "labels")
 
 
 def read_deployed(
@@ -34,7 +37,7 @@ def read_deployed(
     """
     found: list[Deployed] = []
     waiting: defaultdict[str, list[Document]] = defaultdict(list)
-    for item in _deployments(cluster, everywhere):
+    for item in chain.from_iterable(_endpoints(cluster, kind, everywhere) for kind in ENDPOINTS):
         if not is_wanted(item["metadata"]["name"]):
             continue
         if now := settled(item):
@@ -48,15 +51,22 @@ def read_deployed(
     return sorted(found, key=lambda item: (item.name, item.region))
 
 
-def _deployments(cluster: Cluster, everywhere: bool) -> Iterator[dict[str, Any]]:
+def _endpoints(cluster: Cluster, kind: str, everywhere: bool) -> Iterator[dict[str, Any]]:
+    """All of a kind of endpoints."""
     if everywhere:
         try:
-            yield from cluster.each(path("Deployment", ""), _OF_OURS)
+            yield from _seen(cluster, kind, "", 404)
             return
         except ApiException as error:
             if error.status != 403:
                 raise
-    yield from cluster.each(path("Deployment", cluster.namespace), _OF_OURS)
+    yield from _seen(cluster, kind, cluster.namespace, 403, 404)
+
+
+def _seen(cluster: Cluster, kind: str, namespace: str, *unseen: int) -> Iterator[dict[str, Any]]:
+    """A cluster may lack LeaderWorkerSets, and who may not see them has none: these statuses are no error for them."""
+    with SuppressStatus(*(unseen if kind == "LeaderWorkerSet" else ())):
+        yield from cluster.each(path(kind, namespace), _OF_OURS)
 
 
 def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:
@@ -70,12 +80,14 @@ def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bo
     events: defaultdict[str, list[Document]] = defaultdict(list)
     around = Around(sets, pods, lambda pod: sorted(events[pod["metadata"]["name"]], key=event_time), log)
     with SuppressStatus(403):  # who may deploy need not be one who may look at pods
-        sets += [_cut(item) for item in cluster.each(path("ReplicaSet", cluster.namespace), _OF_OURS)]
+        for kind in sorted({controller(item) for item in deployments}):
+            query = _OF_OURS if kind == "ReplicaSet" else {"labelSelector": SET_NAME}
+            sets += [_cut(item) for item in cluster.each(path(kind, cluster.namespace), query)]
         pods += [_cut(item) for item in cluster.each(path("Pod", cluster.namespace), _OF_OURS)]
         newest = (pod for deployment in deployments for pod in around.newest_pods(deployment))
         told_of = {pod["metadata"]["name"] for pod in newest if not is_ready(pod)}
-        query = {"fieldSelector": "involvedObject.kind=Pod"}
-        for event in cluster.each(path("Event", cluster.namespace), query) if told_of else ():
+        of_pods = {"fieldSelector": "involvedObject.kind=Pod"}
+        for event in cluster.each(path("Event", cluster.namespace), of_pods) if told_of else ():
             if event["involvedObject"].get("name") in told_of:
                 events[event["involvedObject"]["name"]].append(_cut_event(event))
     return around
@@ -93,7 +105,8 @@ def _cut_event(event: Mapping[str, Any]) -> Document:
 
 def _deployed(cluster: Cluster, deployment: Mapping[str, Any], now: EndpointStatus) -> Deployed:
     metadata = deployment["metadata"]
-    nodes = deployment["spec"]["template"]["spec"].get("nodeSelector") or {}
+    nodes = pods_of(deployment)["spec"].get("nodeSelector") or {}
+    copies = deployment["spec"].get("replicas", 1)
     return Deployed(
         name=metadata["name"],
         platform="kubernetes",
@@ -101,7 +114,7 @@ def _deployed(cluster: Cluster, deployment: Mapping[str, Any], now: EndpointStat
         status=now.status,
         config=now.config,
         created=seconds(metadata["creationTimestamp"]),
-        instances=((nodes.get(_TYPE, _ANY), deployment["spec"].get("replicas", 1)),),
+        instances=((nodes.get(_TYPE, _ANY), copies * nodes_of(deployment)),),
         price_per_hour=None,  # nodes are shared, and bill whether pods are on them or not
         failure_reason=now.failure_reason,
     )

@@ -24,7 +24,7 @@ from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
 from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
-from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, WEIGHTS
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
@@ -68,7 +68,7 @@ def _state(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> dict
 
 
 def _history(cluster: Cluster, kind: str, current: Mapping[str, Any]) -> dict[str, Any]:
-    return history(cluster, current) if kind == "Deployment" and is_ours(current) else {}
+    return history(cluster, current) if kind in ENDPOINTS and is_ours(current) else {}
 
 
 def apply(
@@ -87,7 +87,7 @@ def apply(
     """
     name = manifest["metadata"]["name"]
     url_path = path(kind, cluster.namespace, name)
-    if current and kind == "Deployment" and "replicas" not in manifest["spec"] and _set_by_us(current):
+    if current and kind in ENDPOINTS and "replicas" not in manifest["spec"] and _set_by_us(current):
         manifest = {**manifest, "spec": {**manifest["spec"], "replicas": max(1, current["spec"]["replicas"])}}
     if current and not dry_run:
         conditions = {name: current["metadata"][name] for name in ("uid", "resourceVersion")}

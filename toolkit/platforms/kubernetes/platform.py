@@ -20,7 +20,7 @@ from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Account, Observed, Resource
 from toolkit.platforms.kubernetes import rollout, runtime
-from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
+from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, is_ours, path
 from toolkit.platforms.kubernetes.errors import api_errors
 from toolkit.platforms.kubernetes.execute import Objects
 from toolkit.platforms.kubernetes.lease import ClusterLease
@@ -231,6 +231,9 @@ class KubernetesPlatform:
     def _deployment(self, endpoint: str) -> dict[str, Any]:
         if deployment := self._ours("Deployment", endpoint):
             return deployment
+        with SuppressStatus(403):  # who may see Deployments alone has none of these
+            if group := self._ours("LeaderWorkerSet", endpoint):
+                return group
         hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
         raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 

@@ -1,4 +1,4 @@
-"""The status of a Deployment's rollout, its history, and the logs and events of its pods."""
+"""The status of a rollout, of a Deployment or a LeaderWorkerSet, its history, and the logs and events of its pods."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ from toolkit.apply.diagnose import diagnose
 from toolkit.apply.waiter import EndpointStatus, LogLine
 from toolkit.endpoint.platform import PAUSED
 from toolkit.planning.names import RECIPE_ANNOTATION
-from toolkit.platforms.kubernetes.cluster import FIELD_MANAGER, Cluster, SuppressStatus, annotations_of, path, selector
+from toolkit.platforms.kubernetes.cluster import (
+    FIELD_MANAGER,
+    Cluster,
+    SuppressStatus,
+    annotations_of,
+    labels,
+    path,
+    selector,
+)
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
+from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
+from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
 from toolkit.text import without_colours
@@ -29,14 +39,16 @@ _LOG_LIMITS = documents.Limits(size=256 * 1024**2, seconds=600.0)
 _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _D = TypeVar("_D", bound=Document)
-REVISION = "deployment.kubernetes.io/revision"
+_COUNT = "deployment.kubernetes.io/revision"
+# Of LeaderWorkerSet's events: a group was started anew because one of its containers had ended.
+_RECREATED, _MOST_RECREATED = "RecreateGroup", 3
 _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
 
 
 @dataclass(frozen=True)
 class Around:
-    """What is around Deployments: their ReplicaSets and pods; `events` of a pod; `log` of pods that crash, where it is
-    read."""
+    """What is around endpoints: their ReplicaSets or StatefulSets, and pods; `events` of a pod; `log` of pods that
+    crash, where it is read."""
 
     sets: Sequence[Document]
     pods: Sequence[Document]
@@ -44,13 +56,18 @@ class Around:
     log: Callable[[Sequence[Document]], list[str]]
 
     def newest_pods(self, deployment: Document) -> list[Document]:
-        """Pods of the ReplicaSet that the Deployment is now, oldest first; none where we may not see them.
+        """Pods of the version that the endpoint is now, oldest first; none where we may not see them.
 
-        None either before the controller has seen the Deployment: until then its revision is the old one.
+        None either before the controller has seen it: until then its revision is the old one.
         """
         if not _is_observed(deployment):
             return []
         uid, now = deployment["metadata"]["uid"], revision(deployment)
+        if is_group(deployment):
+            versions = {labels(item).get(REVISION) for item in self.sets if uid in _owners(item)} - {None}
+            name = deployment["metadata"]["name"]
+            ours = (pod for pod in self.pods if labels(pod).get(SET_NAME) == name)
+            return _by_age(pod for pod in ours if labels(pod).get(REVISION) in versions)
         newest = {item["metadata"]["uid"] for item in self.sets if uid in _owners(item) and revision(item) == now}
         return _by_age(pod for pod in self.pods if newest & _owners(pod))
 
@@ -80,12 +97,13 @@ def judged(deployment: Document, around: Around) -> EndpointStatus:
     began = min((_creation_time(pod) for pod in ours), default=applied(deployment))
     trouble = _trouble(deployment, ours, around)
     progressing = condition(deployment.get("status", {}), "Progressing")
-    if _is_observed(deployment) and progressing.get("status") == "False":
+    # Of a LeaderWorkerSet it is False once it is available: it has no deadline.
+    if _is_observed(deployment) and progressing.get("status") == "False" and not is_group(deployment):
         late = f"{progressing.get('reason', '')}: {progressing.get('message', '')}"
         return EndpointStatus(name, "Failed", running, trouble.text if trouble else late)
     if trouble and trouble.certain:
         return EndpointStatus(name, "Failed", running, trouble.text)
-    stage = "Creating" if revision(deployment) in ("", "1") else "Updating"
+    stage = "Creating" if _is_first(deployment) else "Updating"
     reason = trouble.text if trouble else "`kubectl describe pod` shows why its pods are waiting"
     return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=_hopeless(name, stage))
 
@@ -95,7 +113,7 @@ def _around(cluster: Cluster, deployment: Document) -> Around:
         return log_of(cluster, of)
 
     with SuppressStatus(403):  # who may deploy need not be one who may look at pods
-        sets, its_pods = _replica_sets(cluster, deployment), pods(cluster, deployment)
+        sets, its_pods = _sets(cluster, deployment), pods(cluster, deployment)
         return Around(sets, its_pods, lambda pod: readable_events(cluster, pod), log)
     return Around((), (), lambda _: (), log)
 
@@ -105,6 +123,23 @@ def log_of(cluster: Cluster, of: Sequence[Document]) -> list[str]:
     with suppress(ApiException):  # who may deploy need not be one who may read logs
         return [line.text for line in _logs(cluster, of, {})]
     return []
+
+
+def is_group(endpoint: Document) -> bool:
+    """Whether it is a LeaderWorkerSet."""
+    return "leaderWorkerTemplate" in endpoint.get("spec", {})
+
+
+def controller(endpoint: Document) -> str:
+    """The kind of what makes an endpoint's pods."""
+    return "StatefulSet" if is_group(endpoint) else "ReplicaSet"
+
+
+def _is_first(endpoint: Document) -> bool:
+    """Whether it has never served; LeaderWorkerSet counts no versions, but says once that one was available."""
+    if is_group(endpoint):
+        return not condition(endpoint.get("status", {}), "Available")
+    return revision(endpoint) in ("", "1")
 
 
 def _hopeless(name: str, stage: str) -> str:
@@ -121,7 +156,7 @@ def config(deployment: Document) -> str:
 
 def revision(deployment: Document) -> str:
     """Counted by the deployment controller; empty before it has seen the Deployment or ReplicaSet."""
-    return annotations_of(deployment).get(REVISION, "")
+    return annotations_of(deployment).get(_COUNT, "")
 
 
 def applied(deployment: Document) -> float:
@@ -135,19 +170,25 @@ def applied(deployment: Document) -> float:
 
 
 def pods(cluster: Cluster, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
-    """The Deployment's pods, those that were created at `since` or later, oldest first."""
-    wanted = selector(deployment["spec"]["selector"]["matchLabels"])
+    """The endpoint's pods, or a Job's, those that were created at `since` or later, oldest first."""
+    wanted = _selector(deployment)
     listed = cluster.items(path("Pod", cluster.namespace), {"labelSelector": wanted})
     return [item for item in _by_age(listed) if _creation_time(item) >= int(since)]
+
+
+def _selector(owner: Document) -> str:
+    if is_group(owner):
+        return selector({SET_NAME: owner["metadata"]["name"]})
+    return selector(owner["spec"]["selector"]["matchLabels"])
 
 
 def _by_age(of: Iterable[_D]) -> list[_D]:
     return sorted(of, key=lambda item: (_creation_time(item), item["metadata"]["name"]))
 
 
-def events(cluster: Cluster, pod: str) -> list[dict[str, Any]]:
-    """What Kubernetes says of a pod, oldest first; it forgets after an hour."""
-    query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod}"}
+def events(cluster: Cluster, name: str, kind: str = "Pod") -> list[dict[str, Any]]:
+    """What is said of a pod, or another object, oldest first; Kubernetes forgets after an hour."""
+    query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
     return sorted(cluster.items(path("Event", cluster.namespace), query), key=event_time)
 
 
@@ -221,9 +262,9 @@ def _owners(item: Document) -> set[str]:
     return {owner["uid"] for owner in item["metadata"].get("ownerReferences") or ()}
 
 
-def _replica_sets(cluster: Cluster, deployment: Document) -> list[dict[str, Any]]:
-    wanted = {"labelSelector": selector(deployment["spec"]["selector"]["matchLabels"])}
-    return cluster.items(path("ReplicaSet", cluster.namespace), wanted)
+def _sets(cluster: Cluster, endpoint: Document) -> list[dict[str, Any]]:
+    wanted = {"labelSelector": _selector(endpoint)}
+    return cluster.items(path(controller(endpoint), cluster.namespace), wanted)
 
 
 def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Trouble | None:
@@ -232,6 +273,8 @@ def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Tr
         message = refused.get("message", "")
         certain = "is forbidden: " in message or " is invalid: " in message  # the next pod would be the same
         return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", certain)
+    if is_group(deployment) and (trouble := _recreated(deployment, around)):
+        return trouble
     trouble = worst((pod, around.events(pod)) for pod in of)
     if trouble and trouble.is_crash and not trouble.certain:
         cause = diagnose(around.log(of), platform="kubernetes")
@@ -239,10 +282,20 @@ def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Tr
     return trouble
 
 
-def readable_events(cluster: Cluster, pod: Document) -> list[dict[str, Any]]:
-    """The pod's events; none where we may not see them."""
+def _recreated(endpoint: Document, around: Around) -> Trouble | None:
+    """The trouble of a group that is started again and again: its pods are new each time, and count no restarts."""
+    of_now = (event for event in around.events(endpoint) if seconds(event_time(event)) >= applied(endpoint))
+    again = [event for event in of_now if event.get("reason") == _RECREATED]
+    times = sum((event.get("series") or {}).get("count") or event.get("count") or 1 for event in again)
+    if times < _MOST_RECREATED:
+        return None
+    return Trouble(f"{_RECREATED}: {again[-1].get('message', '')} ({times} times)", certain=True)
+
+
+def readable_events(cluster: Cluster, item: Document) -> list[dict[str, Any]]:
+    """The events of a pod, or of a LeaderWorkerSet; none where we may not see them."""
     with SuppressStatus(403):
-        return events(cluster, pod["metadata"]["name"])
+        return events(cluster, item["metadata"]["name"], "LeaderWorkerSet" if is_group(item) else "Pod")
     return []
 
 
@@ -257,6 +310,9 @@ def _is_complete(deployment: Document) -> bool:
     now, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     if not _is_observed(deployment):
         return False
+    if is_group(deployment):  # it counts an update's own groups, too, and says how long it goes on
+        going = condition(now, "UpdateInProgress").get("status") == "True"
+        return not going and now.get("replicas", 0) == now.get("updatedReplicas", 0) and bool(now.get("readyReplicas"))
     updated, available = now.get("updatedReplicas", 0), now.get("availableReplicas", 0)
     if now.get("replicas", 0) != updated:  # pods of another version are there
         return False
@@ -270,17 +326,20 @@ def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     `Annotations`, which are the toolkit's.
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
+    kind = "LeaderWorkerSet" if is_group(deployment) else "Deployment"
     head = {key: metadata[key] for key in ("name", "namespace", "labels") if key in metadata}
     applied = {key: value for key, value in spec.items() if key not in _OF_CONTROLLERS}
-    manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": head, "spec": applied}
+    about = {"apiVersion": KINDS_BY_NAME[kind].api.version, "kind": kind}
+    manifest = {**about, "metadata": head, "spec": applied}
     ours = {key: text for key, text in annotations_of(deployment).items() if key.startswith("toolkit/")}
-    return {HISTORY: _versions(cluster, deployment), "Manifest": manifest, "Annotations": ours}
+    versions = [] if is_group(deployment) else _versions(cluster, deployment)
+    return {HISTORY: versions, "Manifest": manifest, "Annotations": ours}
 
 
 def _versions(cluster: Cluster, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     uid = deployment["metadata"]["uid"]
     with SuppressStatus(403):  # who may deploy need not be one who may list them
-        mine = [item for item in _replica_sets(cluster, deployment) if uid in _owners(item)]
+        mine = [item for item in _sets(cluster, deployment) if uid in _owners(item)]
         return [version(item) for item in sorted(mine, key=_number, reverse=True)]
     return None
 

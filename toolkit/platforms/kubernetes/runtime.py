@@ -16,10 +16,11 @@ from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
-from toolkit.platforms.kubernetes.cluster import Cluster, path
+from toolkit.platforms.kubernetes.cluster import Cluster, labels, path
 from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
+from toolkit.platforms.kubernetes.rules.metadata import COMPONENT
 from toolkit.platforms.kubernetes.rules.security import PORT
 
 # A model may think for long before its first byte, and is not hurried.
@@ -94,7 +95,8 @@ def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
 
 def read_metrics(cluster: Cluster, deployment: Document, minutes: int) -> Metrics:
     """Counted since each container's start. Raises ApiException, PlatformError."""
-    ready = [pod["metadata"]["name"] for pod in pods(cluster, deployment) if is_ready(pod)]
+    answering = (pod for pod in pods(cluster, deployment) if labels(pod).get(COMPONENT) != "worker")
+    ready = [pod["metadata"]["name"] for pod in answering if is_ready(pod)]
     pages = {
         f"pod {pod}": cluster.read("GET", f"{path('Pod', cluster.namespace, pod)}:{PORT}/proxy/metrics")
         for pod in ready

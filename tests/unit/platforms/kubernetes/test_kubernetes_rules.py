@@ -60,10 +60,11 @@ def test_a_namespace_is_used_whoever_made_it_and_stays() -> None:
     assert note.endswith("kubectl delete namespace ml")
 
 
-def test_only_a_deployment_is_an_endpoint_and_it_runs_its_recipe() -> None:
+def test_a_deployment_or_a_set_of_groups_is_an_endpoint_and_runs_its_recipe() -> None:
     request = {"metadata": {"annotations": {"toolkit/recipe": "aaaa"}}}
     assert {rule.kind: rule.serves(request) for rule in KINDS if rule.serves(request) is not None} == {
-        "Deployment": "aaaa"
+        "Deployment": "aaaa",
+        "LeaderWorkerSet": "aaaa",
     }
 
 

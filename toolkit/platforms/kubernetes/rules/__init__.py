@@ -5,9 +5,9 @@ Nothing here loads the Kubernetes client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
@@ -15,10 +15,11 @@ from toolkit.planning.kinds import Kind
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
-from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection
+from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules import devices, manifests, notes, pausing, rollback, storage, train_job
 from toolkit.platforms.kubernetes.rules.checks import findings
-from toolkit.platforms.kubernetes.rules.kinds import KINDS, WEIGHTS, position
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS, WEIGHTS, pods_of, position
+from toolkit.platforms.kubernetes.rules.pod import PULL_SECONDS
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import PlatformFacts, Recipe
 from toolkit.recipe.schema import PlatformSection
@@ -48,6 +49,7 @@ class KubernetesRules:
         compile_command=f"toolkit render RECIPE --part compile | {manifests.APPLY} -f -",
         why_not_compiled="`toolkit compile` does not work on Kubernetes, where a Job compiles",
         adopt=_adopt,
+        nodes=lambda recipe: cluster(recipe).nodes,
     )
 
     @cached_property
@@ -100,9 +102,23 @@ class KubernetesRules:
 
 def wait_seconds(plan: Plan) -> float:
     """How long its endpoints may take: an update starts one pod after the other, each with the whole deadline."""
-    specs = [action.request["spec"] for action in plan.actions if action.kind == "Deployment" and action.request]
-    seconds: list[float] = [spec.get("progressDeadlineSeconds", 0) * spec.get("replicas", 1) for spec in specs]
+    seconds = [
+        _deadline(action.request) * action.request["spec"].get("replicas", 1)
+        for action in plan.actions
+        if action.kind in ENDPOINTS and action.request
+    ]
     return max(_WAIT_SECONDS, max(seconds, default=0.0) + _MARGIN_SECONDS)
+
+
+def _deadline(request: Mapping[str, Any]) -> float:
+    """How long one copy may take until it is ready. A LeaderWorkerSet has no such field: its probe says it."""
+    if "leaderWorkerTemplate" not in request["spec"]:
+        return float(request["spec"].get("progressDeadlineSeconds", 0))
+    pod = pods_of(request)["spec"]
+    probe = pod["containers"][0]["startupProbe"]
+    return float(
+        probe["failureThreshold"] * probe["periodSeconds"] + PULL_SECONDS + pod["terminationGracePeriodSeconds"]
+    )
 
 
 RULES: PlatformRules = KubernetesRules()

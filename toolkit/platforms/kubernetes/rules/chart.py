@@ -22,8 +22,12 @@ _SAME_FOR_ALL = ("values.yaml", "values.schema.json", _TEMPLATE)
 def chart(recipe: Recipe, parts: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, str]]:
     """Path and content of each file. What serves is in it; the namespace and Jobs are not.
 
-    Raises UsageError for a recipe that compiles ahead: that comes before it serves, on a volume that others share.
+    Raises UsageError for a recipe that compiles ahead: that comes before it serves, on a volume that others share; and
+    for one on several nodes, whose pods the template does not know.
     """
+    if recipe.nodes > 1:
+        hint = "Leave --helm out, and commit the folder of --out."
+        raise UsageError(f"{recipe.name} runs on {recipe.nodes} nodes at once, for which there is no chart", hint=hint)
     if "compile" in parts:
         hint = (
             "Write `compile: at-start` under `engine:`, or leave --helm out: --out has the Job in its folder compile."

@@ -19,7 +19,7 @@ from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
-_TYPES = "platform.instance_types"
+_TYPES, _NODES = "platform.instance_types", "platform.kubernetes.nodes"
 _OF_TRAINIUM = ("neuron_devices", "neuron_driver", "artifacts_bucket")
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -32,6 +32,7 @@ def findings(recipe: Recipe) -> Iterator[Finding]:
     yield from _names(recipe)
     yield from _instance_types(recipe)
     yield from _families(recipe)
+    yield from _nodes(recipe)
     yield from _container(recipe)
     yield from _models(recipe)
     yield from _artifacts(recipe)
@@ -67,6 +68,66 @@ def _instance_types(recipe: Recipe) -> Iterator[Finding]:
             yield _unknown(name, path)
         elif instance and not (rules.hardware or rules.runs_on(instance) or has_own_image):
             yield _no_gpu(recipe, instance, path)
+
+
+def _nodes(recipe: Recipe) -> Iterator[Finding]:
+    """Is the model divided evenly among nodes, each of which has the accelerators for its part?"""
+    nodes, types = recipe.nodes, devices.instances(recipe)
+    if not types or recipe.engine_rules.hardware:
+        if nodes > 1:
+            message = f"{recipe.engine.name} runs on one node only"
+            yield Finding("kubernetes.nodes", message, _NODES, hint="Remove it.")
+        return
+    needed, there = recipe.engine_rules.accelerators(recipe, types[0]), types[0].accelerator_count
+    if needed > nodes * there > 0:
+        message = f"the engine takes {needed} GPUs, but {_of(nodes)} {types[0].name} has {there}"
+        hint = f"Write `kubernetes: {{nodes: {-(-needed // there)}}}`, or lower the parallelism in engine.args."
+        yield Finding("kubernetes.nodes", message, f"{_TYPES}.0", hint=hint)
+    if nodes > 1:
+        yield from _group(recipe, needed)
+
+
+def _of(nodes: int) -> str:
+    return "a" if nodes == 1 else f"each of {nodes}"
+
+
+def _group(recipe: Recipe, needed: int) -> Iterator[Finding]:
+    """Of several nodes that run a model together."""
+    nodes, args = recipe.nodes, recipe.engine.args
+    if recipe.engine_rules.rank_flags is None:
+        message = f"{recipe.engine.name} runs on one node only"
+        yield Finding("kubernetes.nodes", message, _NODES, hint="Remove it.")
+        return
+    if len(recipe.platform.types) > 1:
+        message = "nodes that run a model together have to be alike, but pods may run on any of the types"
+        yield Finding("kubernetes.nodes", message, f"{_TYPES}.1", hint="Name one type.")
+    if args.get("data-parallel-size", 1) != 1:
+        message = "copies of a model that several nodes run are groups of pods, not ranks of an engine"
+        hint = "Remove it, and set scaling.min_instances."
+        yield Finding("kubernetes.nodes", message, "engine.args.data-parallel-size", hint=hint)
+    if args.get("distributed-executor-backend", "mp") != "mp":
+        message = "several nodes are started by vLLM itself, without Ray"
+        hint = "Remove it: the toolkit sets it to `mp`."
+        yield Finding("kubernetes.nodes", message, "engine.args.distributed-executor-backend", hint=hint)
+    if needed % nodes:
+        message = f"the engine's GPUs, {needed}, cannot be divided evenly among {nodes} nodes"
+        hint = f"Set `tensor-parallel-size` times `pipeline-parallel-size` in engine.args to a multiple of {nodes}."
+        yield Finding("kubernetes.nodes", message, _NODES, hint=hint)
+    else:
+        yield from _link(recipe, needed // nodes)
+
+
+def _link(recipe: Recipe, on_each: int) -> Iterator[Finding]:
+    """Every layer of a tensor-parallel model waits for all of its ranks, a stage once for the one before."""
+    size = recipe.engine.args.get("tensor-parallel-size", 1)
+    if not isinstance(size, int) or size <= on_each:
+        return
+    message = (
+        f"tensor parallelism over {size} GPUs, {on_each} on a node: each layer waits for the network between nodes"
+    )
+    stages = f"`tensor-parallel-size: {on_each}` with `pipeline-parallel-size: {recipe.nodes}`"
+    hint = f"Write {stages}. Where speculation fails with stages: give the nodes a fast network (EFA), and measure."
+    yield Finding("kubernetes.link", message, "engine.args.tensor-parallel-size", hint=hint, severity="warning")
 
 
 def _unknown(name: str, path: str) -> Finding:

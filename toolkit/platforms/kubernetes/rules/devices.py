@@ -67,7 +67,7 @@ def accelerators(recipe: Recipe) -> int:
     first = instances(recipe)[0]
     if not first.accelerator_count:
         return 0
-    needed = recipe.engine_rules.accelerators(recipe, first)
+    needed = math.ceil(recipe.engine_rules.accelerators(recipe, first) / recipe.nodes)
     if not first.neuron_cores:
         return needed
     return min(next((size for size in DEVICE_GROUPS if size >= needed), needed), first.accelerator_count)

@@ -28,7 +28,7 @@ class ManifestKind(Kind):
     """One kind of object. It is decided by what the cluster says that applying the manifest would change.
 
     `is_base`: `serve` and `compile` both need it. `is_rare`: few endpoints have one, and few users may list them.
-    `sets_replicas`: it sets a Deployment's number of pods, so that two of such kinds would work against each other.
+    `sets_replicas`: it sets an endpoint's number of pods, so that two of such kinds would work against each other.
     """
 
     kind: str = field()  # else the default of Kind stands in for it
@@ -112,8 +112,8 @@ class JobKind(ManifestKind):
         return Decision("update", "is already training; waits for it")
 
 
-class DeploymentKind(ManifestKind):
-    """A Deployment is the endpoint."""
+class EndpointKind(ManifestKind):
+    """A Deployment is the endpoint, or a LeaderWorkerSet where several nodes run a model together."""
 
     def serves(self, request: Mapping[str, Any]) -> str:
         return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
@@ -133,7 +133,8 @@ KINDS: Sequence[ManifestKind] = (
     ManifestKind("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
     ManifestKind("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
     ManifestKind("Service", ApiResource("v1", "services")),
-    DeploymentKind("Deployment", ApiResource("apps/v1", "deployments")),
+    EndpointKind("Deployment", ApiResource("apps/v1", "deployments")),
+    EndpointKind("LeaderWorkerSet", ApiResource("leaderworkerset.x-k8s.io/v1", "leaderworkersets"), is_rare=True),
     ManifestKind(
         "HorizontalPodAutoscaler", ApiResource("autoscaling/v2", "horizontalpodautoscalers"), sets_replicas=True
     ),
@@ -145,11 +146,37 @@ KINDS: Sequence[ManifestKind] = (
 )
 """In the order in which they are made."""
 
+ENDPOINTS: Sequence[str] = tuple(rule.kind for rule in KINDS if isinstance(rule, EndpointKind))
+"""Kinds of what serves. An endpoint has one of them, but while it goes from one kind to the other."""
+
 KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 
 def position(kind: str) -> int:
     return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
+
+
+def serving(observed: Observed, name: str) -> Existing | None:
+    """What serves an endpoint and is ours."""
+    found = (observed.get(kind, name) for kind in ENDPOINTS)
+    return next((item for item in found if item and item.ours), None)
+
+
+def pods_of(endpoint: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The template of the pods that answer for an endpoint."""
+    spec: Mapping[str, Any] = endpoint["spec"]
+    template: Mapping[str, Any] = spec["template"] if "template" in spec else _group(spec)["leaderTemplate"]
+    return template
+
+
+def nodes_of(endpoint: Mapping[str, Any]) -> int:
+    """Pods of one copy of an endpoint's model."""
+    return int(_group(endpoint["spec"]).get("size", 1))
+
+
+def _group(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = spec.get("leaderWorkerTemplate", {})
+    return found
 
 
 def _paths(paths: Sequence[str]) -> str:

@@ -73,7 +73,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         *volumes(recipe),
         claim_template(recipe),
         _service(recipe),
-        _deployment(recipe),
+        _deployment(recipe) if recipe.nodes == 1 else _groups(recipe),
         _autoscaler(recipe),
         disruption_budget(recipe),
         *monitors(recipe),
@@ -143,8 +143,34 @@ def _deployment(recipe: Recipe) -> Resource:
     return manifest(recipe, "Deployment", recipe.name, spec=spec)
 
 
+def _groups(recipe: Recipe) -> Resource:
+    """Each replica is a group of pods, of which the leader answers; one that fails takes its group with it, as the
+    engine's ranks do not meet again.
+
+    Workers find their leader by a headless Service of the group: that of the set would have the name of our own
+    Service, which is not headless, and LeaderWorkerSet makes none where there is one.
+    """
+    more = 1 if cluster(recipe).pod.update == "new-first" else 0
+    spec = {
+        **({} if scales(recipe) else {"replicas": max(1, recipe.scaling.min_instances)}),
+        "startupPolicy": "LeaderCreated",
+        "rolloutStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdateConfiguration": {"maxSurge": more, "maxUnavailable": 1 - more},
+        },
+        "networkConfig": {"subdomainPolicy": "UniquePerReplica"},
+        "leaderWorkerTemplate": {
+            "size": recipe.nodes,
+            "restartPolicy": "RecreateGroupOnPodRestart",
+            "leaderTemplate": pod_template(recipe, "server"),
+            "workerTemplate": pod_template(recipe, "worker"),
+        },
+    }
+    return manifest(recipe, "LeaderWorkerSet", recipe.name, spec=spec)
+
+
 def _autoscaler(recipe: Recipe) -> Resource | None:
-    """By requests per pod. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
+    """By requests per pod that answers. KEDA asks Prometheus; without it the metric comes through a Prometheus adapter.
 
     The engine works on `max_num_seqs` requests at most, so those that wait for it count too: else no load would ever
     exceed a target of that many.
@@ -152,7 +178,8 @@ def _autoscaler(recipe: Recipe) -> Resource | None:
     metrics = recipe.engine_rules.metrics
     if metrics is None or not scales(recipe):
         return None
-    target = {"apiVersion": KINDS_BY_NAME["Deployment"].api.version, "kind": "Deployment", "name": recipe.name}
+    kind = "Deployment" if recipe.nodes == 1 else "LeaderWorkerSet"
+    target = {"apiVersion": KINDS_BY_NAME[kind].api.version, "kind": kind, "name": recipe.name}
     lowest, most, wanted = max(1, recipe.scaling.min_instances), recipe.scaling.max_instances, recipe.target_requests
     down = {"stabilizationWindowSeconds": recipe.scaling.scale_in_seconds}
     behavior = {

@@ -12,7 +12,8 @@ from toolkit.platforms.kubernetes.keys import OWN_LABELS, cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.recipe.recipe import Recipe
 
-Component = Literal["server", "compile", "benchmark", "train"]
+Component = Literal["server", "worker", "compile", "benchmark", "train"]
+"""What pods do: `worker` is a node's share of a model of which another node answers."""
 
 MANAGED_BY, INSTANCE, _ENGINE, COMPONENT = OWN_LABELS
 

@@ -26,6 +26,8 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     yield from _needs(recipe)
     if cluster(recipe).pod.update == "old-first":
         yield "An update ends an old pod before it starts the new one: a single pod answers nobody meanwhile"
+    elif recipe.nodes > 1:
+        yield f"An update starts a new group beside the old one: it needs {recipe.nodes} more nodes, and waits for them"
     elif count := accelerators(recipe):
         what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits until they are free"
@@ -49,7 +51,12 @@ def price_text(recipe: Recipe) -> str:
     if recipe.discount_percent:
         source = f"with your discount of {recipe.discount_percent:g} % on {each:.2f} of {source}"
         each *= 1 - recipe.discount_percent / 100
-    return f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {each:.2f} ({source})"
+    together = (
+        f", and {recipe.nodes} of them, for one copy of the model, {recipe.nodes * each:.2f}"
+        if recipe.nodes > 1
+        else ""
+    )
+    return f"? $/h: the cluster's nodes are paid for, not its pods; a {first.name} is {each:.2f}{together} ({source})"
 
 
 def _needs(recipe: Recipe) -> Iterator[str]:
@@ -72,6 +79,12 @@ def _needs(recipe: Recipe) -> Iterator[str]:
     if compiles:
         role = settings.service_account_role or "its role"
         yield f"It needs {_mountpoint(settings)}; {role} reads and writes {settings.artifacts_bucket}"
+    if recipe.nodes > 1:
+        yield (
+            f"{recipe.nodes} nodes run the model together: the cluster needs LeaderWorkerSet, version 0.6 or newer "
+            "(https://lws.sigs.k8s.io), and free nodes in one zone. Their network is TCP, unless the image has EFA's "
+            "plugin for NCCL and the nodes have its device plugin"
+        )
     if settings.pod_identity:
         yield (
             f"Pods get their role by an association: aws eks create-pod-identity-association --cluster-name CLUSTER "

@@ -7,21 +7,29 @@ from the hub.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from toolkit.engines.arguments import environment
+from toolkit.engines.arguments import environment, flag_variables
 from toolkit.planning import artifacts
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import PodUser, Toleration, cluster
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
-from toolkit.platforms.kubernetes.rules.metadata import Component, manifest, pod_labels, selector
+from toolkit.platforms.kubernetes.rules.groups import GROUP_KEY, LEADER_ADDRESS, WORKER_INDEX
+from toolkit.platforms.kubernetes.rules.metadata import (
+    COMPONENT,
+    INSTANCE,
+    Component,
+    manifest,
+    pod_labels,
+    selector,
+)
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.rules import Rank
 
 CONTAINER = "engine"
 AT_START_SECONDS = 570 * 30
@@ -32,7 +40,7 @@ _PROBE_SECONDS = 10
 _UNDISTURBED = {"karpenter.sh/do-not-disrupt": "true"}
 _START_SECONDS = 3600
 # On top of the container's start: the node, its volumes, an image of ten gigabytes or more. An estimate.
-_PULL_SECONDS = 1800
+PULL_SECONDS = 1800
 # The pod gets no new requests any more once its address is out of all nodes' tables, which takes seconds; then
 # serve_middleware.py drains, and the engine ends its processes.
 _PRE_STOP_SECONDS, _END_SECONDS = 10, 35
@@ -52,7 +60,7 @@ def start_seconds(recipe: Recipe) -> int:
 
 def rollout_seconds(recipe: Recipe) -> int:
     """How long a pod may take until it is ready, where it waits for the accelerators of one that ends."""
-    return start_seconds(recipe) + _PULL_SECONDS + drain_seconds(recipe)
+    return start_seconds(recipe) + PULL_SECONDS + drain_seconds(recipe)
 
 
 def drain_seconds(recipe: Recipe) -> int:
@@ -63,34 +71,35 @@ def drain_seconds(recipe: Recipe) -> int:
 
 
 def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
-    """The pod that serves, or that compiles: the same but for its program, and for who may write to the bucket."""
-    serves = component == "server"
+    """The pod that serves, a node's share of it, or what compiles: the same but for its program, who asks it, and who
+    may write to the bucket.
+    """
+    answers, compiles = component == "server", component == "compile"
     scraped = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT), "prometheus.io/path": "/metrics"}
-    mounted = mounts(recipe, read_only=serves)
-    grace = _PRE_STOP_SECONDS + drain_seconds(recipe) + _END_SECONDS if serves else _COMPILE_GRACE_SECONDS
+    mounted = mounts(recipe, read_only=not compiles)
     container = {
         "name": CONTAINER,
         "image": base_image(recipe, Account("", "")),
-        "command": ["python3", f"{PROGRAMS}/{'serve' if serves else 'compile'}"],
-        "env": _environment(recipe, {"TOOLKIT_DRAIN_SECONDS": str(drain_seconds(recipe))} if serves else {}),
-        "resources": container_resources(recipe, compiles=not serves),
+        "command": ["python3", f"{PROGRAMS}/{'compile' if compiles else 'serve'}"],
+        "env": _environment(recipe, component),
+        "resources": container_resources(recipe, compiles=compiles),
         "volumeMounts": [item.mount for item in mounted],
         "securityContext": container_security(),
         # Neuron's compiler writes into the folder that it runs in.
         **({"workingDir": TEMPORARY["tmp"]} if on_trainium(recipe) else {}),
-        **(_serving(recipe) if serves else {}),
+        **(_serving(recipe) if answers else {}),
     }
     spec = {
         "serviceAccountName": recipe.name,
         "automountServiceAccountToken": False,  # a role's token (IRSA) is mounted all the same
         "enableServiceLinks": False,  # variables such as <NAME>_PORT, which an engine may take for its own
-        **adapt_pod(recipe),
+        **_together(recipe, adapt_pod(recipe)),
         **claims(recipe),
         **_node_cache(recipe),
         "containers": [container],
         "volumes": [item.volume for item in mounted],
-        "terminationGracePeriodSeconds": grace,
-        **(_spread(recipe) if serves else {"restartPolicy": "Never"}),
+        "terminationGracePeriodSeconds": _grace_seconds(recipe, component),
+        **({"restartPolicy": "Never"} if compiles else _spread(recipe)),
     }
     # A pod gets a role when it is made, so that another role, or another way to it, wants other pods.
     role, own = cluster(recipe).service_account_role, cluster(recipe).pod.annotations
@@ -98,13 +107,39 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         role = f"pod-identity:{role}"
     if cluster(recipe).monitors is not None:
         scraped = {}  # it would count everything twice
-    annotations = {**(scraped if serves else _UNDISTURBED), **own, **({"toolkit/role": role} if role else {})}
+    ours = scraped if answers else _UNDISTURBED if compiles else {}
+    annotations = {**ours, **own, **({"toolkit/role": role} if role else {})}
     about = {"annotations": annotations} if annotations else {}
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
 
 
+def _grace_seconds(recipe: Recipe, component: Component) -> int:
+    """How long it gets to end. A worker is told to when its leader, which has drained, is gone."""
+    if component == "server":
+        return _PRE_STOP_SECONDS + drain_seconds(recipe) + _END_SECONDS
+    return _COMPILE_GRACE_SECONDS if component == "compile" else _END_SECONDS
+
+
+def _together(recipe: Recipe, places: dict[str, Any]) -> dict[str, Any]:
+    """Nodes that run a model together are in one zone: its layers wait for what goes from one to the other.
+
+    The label is the group's own (LeaderWorkerSet's webhook), and so those of other groups may be elsewhere.
+    """
+    if recipe.nodes == 1:
+        return places
+    near = {
+        "topologyKey": "topology.kubernetes.io/zone",
+        "labelSelector": {"matchLabels": {INSTANCE: recipe.name}},
+        "matchLabelKeys": [GROUP_KEY],
+    }
+    wanted = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    return {**places, "affinity": {**places.get("affinity", {}), **wanted}}
+
+
 def _spread(recipe: Recipe) -> dict[str, Any]:
     """On several zones and nodes where there are accelerators; those of one version, as the others are about to go."""
+    if recipe.nodes > 1:
+        return {}
     one = {
         "maxSkew": 1,
         "whenUnsatisfiable": "ScheduleAnyway",
@@ -130,8 +165,9 @@ def _node_cache(recipe: Recipe) -> dict[str, Any]:
     return {"initContainers": [opens]}
 
 
-def _environment(recipe: Recipe, more: Mapping[str, str]) -> list[dict[str, Any]]:
+def _environment(recipe: Recipe, component: Component) -> list[dict[str, Any]]:
     """As the entrypoint reads it. Weights and caches go to the pod's disk; the hub's token stays in its Secret."""
+    more = {"TOOLKIT_DRAIN_SECONDS": str(drain_seconds(recipe))} if component == "server" else {}
     home = {"HOME": CACHE, "HF_HOME": HUB_CACHE}
     caches = {name: f"{CACHE}/{folder}" for name, folder in recipe.engine_rules.cache_folders.items()}
     ours = {**home, **caches}
@@ -139,8 +175,18 @@ def _environment(recipe: Recipe, more: Mapping[str, str]) -> list[dict[str, Any]
     # Kubernetes reads $(NAME) in a value, and $$ as $.
     every = {**ours, **more, **environment(recipe), **compiled}
     plain = {name: value.replace("$", "$$") for name, value in every.items()}
+    plain |= _of_rank(recipe, leads=component == "server")
     variables: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in sorted(plain.items())]
     return [*variables, *hub_token(recipe)]
+
+
+def _of_rank(recipe: Recipe, *, leads: bool) -> dict[str, str]:
+    """What makes the pod one of a group; LeaderWorkerSet's own variables stand before these, and are filled in."""
+    rank_flags = recipe.engine_rules.rank_flags
+    if recipe.nodes == 1 or rank_flags is None:
+        return {}
+    rank = Rank(recipe.nodes, f"$({WORKER_INDEX})", f"$({LEADER_ADDRESS})", leads)
+    return flag_variables(recipe, rank_flags(rank))
 
 
 def hub_token(recipe: Recipe) -> list[dict[str, Any]]:
@@ -190,7 +236,14 @@ def disruption_budget(recipe: Recipe) -> Resource | None:
     least = cluster(recipe).pod.min_available
     if least is None:
         return None
-    spec = {"minAvailable": least, "selector": {"matchLabels": selector(recipe)}}
+    spec: dict[str, Any] = {"minAvailable": least, "selector": {"matchLabels": selector(recipe)}}
+    if recipe.nodes > 1:  # a group goes with any of its pods
+        parts = [{"key": COMPONENT, "operator": "In", "values": ["server", "worker"]}]
+        most = max(0, recipe.scaling.min_instances - least)
+        spec = {
+            "maxUnavailable": most,
+            "selector": {"matchLabels": {INSTANCE: recipe.name}, "matchExpressions": parts},
+        }
     return manifest(recipe, "PodDisruptionBudget", recipe.name, spec=spec)
 
 

@@ -25,7 +25,8 @@ def _rule(api_version: str, resources: Sequence[str], verbs: Sequence[str]) -> R
 
 
 _READ = [
-    _rule("apps/v1", ("deployments", "replicasets"), _LOOK),
+    _rule("apps/v1", ("deployments", "replicasets", "statefulsets"), _LOOK),
+    _rule("leaderworkerset.x-k8s.io/v1", ("leaderworkersets",), _LOOK),
     _rule("batch/v1", ("jobs",), _LOOK),
     _rule("v1", ("pods", "events"), _LOOK),
     _rule("v1", ("pods/log",), ("get",)),

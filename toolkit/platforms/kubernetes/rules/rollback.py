@@ -13,6 +13,7 @@ from toolkit.errors import UsageError
 from toolkit.planning.names import RECIPE_ANNOTATION, without_digest
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.resources import Existing, Observed
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, serving
 from toolkit.platforms.kubernetes.rules.storage import volume_name
 
 HISTORY = "History"
@@ -45,14 +46,17 @@ def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
 
 def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
     """What earlier versions of the Deployments use, so that going back to them finds it, also once one is updated."""
-    return {used for item in observed.existing if item.kind == "Deployment" for used in _uses(item, observed)}
+    return {used for item in observed.existing if item.kind in ENDPOINTS for used in _uses(item, observed)}
 
 
 def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> Plan:
     """The plan that returns a Deployment to the version before its last update. Raises UsageError."""
-    existing = observed.get("Deployment", name)
-    if existing is None or not existing.ours:
+    existing = serving(observed, name)
+    if existing is None:
         raise UsageError(f"the toolkit has created no endpoint {name}", hint="See: toolkit status")
+    if existing.kind == "LeaderWorkerSet":
+        why = "a LeaderWorkerSet keeps no earlier version once it is updated"
+        raise UsageError(f"{name} cannot be rolled back: {why}", hint="Deploy the older recipe.")
     history = existing.state.get(HISTORY)
     if history is None:
         raise UsageError(f"you may not list the ReplicaSets of {name}, which are its history")

@@ -45,18 +45,22 @@ def bare_pod(container: dict[str, Any], volumes: list[dict[str, Any]], **more: A
 
 
 def engine_policy(recipe: Recipe) -> Resource:
-    """Anybody may ask the engine's port; its other ports, whose messages are pickles, nobody.
+    """Anybody may ask the engine's port; its other ports, whose messages are pickles, only the nodes of one model.
 
     It reaches the hub and AWS, and not the node's own credentials (169.254.169.254). Policies add up: one of the
     cluster's own can allow more, such as a proxy.
     """
+    components = ["server", "compile", *(["worker"] if recipe.nodes > 1 else [])]
     pods = {
         "matchLabels": {INSTANCE: recipe.name},
-        "matchExpressions": [{"key": COMPONENT, "operator": "In", "values": ["server", "compile"]}],
+        "matchExpressions": [{"key": COMPONENT, "operator": "In", "values": components}],
     }
     https: Rule = {"ports": [_tcp(443)]}
     identity: Rule = {"to": [{"ipBlock": {"cidr": _EKS_POD_IDENTITY}}], "ports": [_tcp(80)]}
-    return _policy(recipe, recipe.name, pods, [{"ports": [_tcp(PORT)]}], [_DNS, https, identity])
+    # Ports are chosen by the engine and by NCCL when they start.
+    ours = {"podSelector": {"matchLabels": {INSTANCE: recipe.name}}}
+    ingress, egress = ([{"from": [ours]}], [{"to": [ours]}]) if recipe.nodes > 1 else ([], [])
+    return _policy(recipe, recipe.name, pods, [{"ports": [_tcp(PORT)]}, *ingress], [_DNS, https, identity, *egress])
 
 
 def benchmark_policy(arms: Sequence[Recipe]) -> Resource:

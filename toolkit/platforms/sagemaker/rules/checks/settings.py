@@ -66,6 +66,7 @@ def _instance_types(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
             yield _cannot_host(instance, path)
         else:
             yield from _accelerator(recipe, instance, path)
+            yield from _one_instance(recipe.on(name), instance, path)
             if models:
                 yield from _disk(models, instance, path)
 
@@ -106,6 +107,16 @@ def _accelerator(recipe: Recipe, instance: Instance, path: str) -> Iterator[Find
         other = engine_registry.engine_for(instance)
         choose = f"Write `engine: {{name: {other}}}`, or choose" if other else "Choose"
         yield Finding("sagemaker.accelerator", message, path, hint=f"{choose} one of: toolkit fit RECIPE")
+
+
+def _one_instance(recipe: Recipe, instance: Instance, path: str) -> Iterator[Finding]:
+    """A copy of a model is in one container on one instance (CreateModel, ProductionVariant)."""
+    needed, there = recipe.engine_rules.accelerators(recipe, instance), instance.accelerator_count
+    if needed > there > 0 and not recipe.engine_rules.hardware:
+        message = f"the engine takes {needed} GPUs, but {instance.name} has {there}, and SageMaker divides no model"
+        nodes = f"`platform: {{name: kubernetes, kubernetes: {{nodes: {-(-needed // there)}}}}}`"
+        hint = f"Choose a larger type, lower the parallelism in engine.args, or serve it on Kubernetes, by {nodes}."
+        yield Finding("sagemaker.one-instance", message, path, hint=hint)
 
 
 def _disk(models: Lock, instance: Instance, path: str) -> Iterator[Finding]:

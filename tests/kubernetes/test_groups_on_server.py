@@ -1,0 +1,238 @@
+"""A model that several nodes run, on a genuine API server: the test stands for LeaderWorkerSet's controller.
+
+What that writes is in its sources (kubernetes-sigs/lws, pkg/controllers). `crds` beside the server may have its own
+definition (test_every_key_on_server.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pairs import recipe_with
+from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, namespace, on_gpu, plan, platform
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.platforms.kubernetes.cluster import path
+from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
+from toolkit.recipe.recipe import Recipe
+
+__all__ = ["config", "namespace", "platform"]
+
+READY = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}
+IMAGE = {"waiting": {"reason": "ErrImagePull", "message": "manifest unknown"}}
+
+
+@pytest.fixture
+def recipe(namespace: str) -> Recipe:
+    """On two nodes of one GPU each; no other namespace of the server has its name."""
+    one = on_gpu(nodes=2)
+    return recipe_with(one, name=namespace, engine=one.engine.edit(args={**one.engine.args, "tensor-parallel-size": 2}))
+
+
+class Controller:
+    """LeaderWorkerSet's, as far as it is seen from outside."""
+
+    def __init__(self, platform: KubernetesPlatform, name: str) -> None:
+        self.cluster, self.name = platform.cluster, name
+
+    def set(self) -> dict[str, Any]:
+        return self.cluster.call("GET", path("LeaderWorkerSet", self.cluster.namespace, self.name))
+
+    def says(self, conditions: Mapping[str, str], **status: int) -> None:
+        generation = self.set()["metadata"]["generation"]
+        about = {"lastTransitionTime": "2026-11-27T00:00:00Z", "reason": "R", "message": ""}
+        of = [{"type": kind, "status": value, **about} for kind, value in conditions.items()]
+        self._write_status("LeaderWorkerSet", self.name, {"observedGeneration": generation, "conditions": of, **status})
+
+    def makes_pods(self, revision: str) -> list[str]:
+        """The leaders' StatefulSet, and the pods of its first group."""
+        labels = {SET_NAME: self.name, REVISION: revision}
+        owner = {
+            "apiVersion": "leaderworkerset.x-k8s.io/v1",
+            "kind": "LeaderWorkerSet",
+            "name": self.name,
+            "uid": self.set()["metadata"]["uid"],
+        }
+        template = self.set()["spec"]["leaderWorkerTemplate"]
+        metadata = {"name": self.name, "namespace": self.cluster.namespace, "labels": labels}
+        spec = {
+            "replicas": 0,
+            "serviceName": self.name,
+            # None of these pods, which the genuine controller of StatefulSets would delete.
+            "selector": {"matchLabels": {"of": "nothing"}},
+            "template": {**template["leaderTemplate"], "metadata": {"labels": {"of": "nothing"}}},
+        }
+        head = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
+        found = {**head, "metadata": {**metadata, "ownerReferences": [owner]}, "spec": spec}
+        self.cluster.apply(path("StatefulSet", self.cluster.namespace, self.name), found)
+        names = {"leaderTemplate": f"{self.name}-0", "workerTemplate": f"{self.name}-0-1"}
+        for part, name in names.items():
+            about = {"name": name, "labels": {**template[part]["metadata"]["labels"], **labels}}
+            pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template[part]["spec"]}
+            self.cluster.call("POST", path("Pod", self.cluster.namespace), pod)
+        return list(names.values())
+
+    def pod_waits(self, pod: str, state: Mapping[str, Any]) -> None:
+        waits = {"name": "engine", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        self._write_status("Pod", pod, {"phase": "Pending", "containerStatuses": [waits]})
+
+    def recreates(self, times: int) -> None:
+        """Its event of a group of which a container has ended, as often."""
+        about = {"kind": "LeaderWorkerSet", "name": self.name, "namespace": self.cluster.namespace}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": f"{self.name}.", "namespace": self.cluster.namespace},
+            "involvedObject": about,
+            "reason": "RecreateGroup",
+            "message": f"Worker pod {self.name}-0 failed, deleted leader pod {self.name}-0 to recreate group 0",
+            "lastTimestamp": "2037-01-01T00:00:00Z",
+            "count": times,
+        }
+        self.cluster.call("POST", path("Event", self.cluster.namespace), event)
+
+    def _write_status(self, kind: str, name: str, status: Mapping[str, Any]) -> None:
+        place = f"{path(kind, self.cluster.namespace, name)}/status"
+        self.cluster.call("PATCH", place, {"status": status}, content_type="application/merge-patch+json")
+
+
+@pytest.fixture
+def controller(platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path) -> Controller:
+    """Of a recipe that is deployed."""
+    deploy(platform, recipe, tmp_path)
+    return Controller(platform, recipe.name)
+
+
+def test_it_is_in_service_when_a_group_is(controller: Controller, platform: KubernetesPlatform) -> None:
+    assert platform.status(controller.name).status == "Creating"
+    controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
+    assert platform.status(controller.name).status == "Creating"
+    controller.says({"Available": "True", "Progressing": "False"}, **READY)
+    assert platform.status(controller.name).status == "InService"
+
+
+def test_an_update_is_not_done_while_an_old_group_is_there(
+    controller: Controller, platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path
+) -> None:
+    controller.says({"Available": "True"}, **READY)
+    deploy(platform, recipe_with(recipe, engine=recipe.engine.edit(env={"VERSION": "2"})), tmp_path)
+    assert platform.status(recipe.name).status == "Updating"  # the controller has not seen it
+    going = {"Available": "False", "Progressing": "True", "UpdateInProgress": "True"}
+    controller.says(going, replicas=2, updatedReplicas=1, readyReplicas=1)
+    assert platform.status(recipe.name).status == "Updating"
+    available = {"Available": "True", "Progressing": "False", "UpdateInProgress": "False"}
+    controller.says(available, replicas=2, updatedReplicas=1, readyReplicas=2)
+    assert platform.status(recipe.name).status == "Updating"
+    controller.says(available, **READY)
+    assert platform.status(recipe.name).status == "InService"
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["leader", "worker"])
+def test_what_keeps_one_of_its_pods_from_starting_ends_the_wait(
+    controller: Controller, platform: KubernetesPlatform, which: int
+) -> None:
+    controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
+    pod = controller.makes_pods("new")[which]
+    controller.pod_waits(pod, IMAGE)
+    found = platform.status(controller.name)
+    assert (found.status, found.failure_reason) == ("Failed", "ErrImagePull: manifest unknown")
+    (listed,) = platform.endpoints()
+    assert (listed.status, listed.failure_reason) == (found.status, found.failure_reason)
+
+
+def test_pods_of_the_version_before_are_not_its_trouble(controller: Controller, platform: KubernetesPlatform) -> None:
+    controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
+    controller.pod_waits(controller.makes_pods("old")[0], IMAGE)
+    labels = {"metadata": {"labels": {REVISION: "new"}}}
+    place = path("StatefulSet", controller.cluster.namespace, controller.name)
+    controller.cluster.call("PATCH", place, labels, content_type="application/merge-patch+json")
+    assert platform.status(controller.name).status == "Creating"
+
+
+@pytest.mark.parametrize(("times", "status"), [(2, "Creating"), (3, "Failed")])
+def test_a_group_that_is_started_again_and_again_ends_the_wait(
+    controller: Controller, platform: KubernetesPlatform, times: int, status: str
+) -> None:
+    controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
+    controller.recreates(times)
+    assert platform.status(controller.name).status == status
+
+
+def test_its_logs_are_those_of_all_its_pods(controller: Controller, platform: KubernetesPlatform) -> None:
+    pods = controller.makes_pods("new")
+    for pod in pods:
+        about = {"kind": "Pod", "name": pod, "namespace": controller.cluster.namespace}
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"generateName": "e.", "namespace": controller.cluster.namespace},
+            "involvedObject": about,
+            "reason": "Scheduled",
+            "message": pod,
+            "lastTimestamp": "2026-11-27T00:00:00Z",
+        }
+        controller.cluster.call("POST", path("Event", controller.cluster.namespace), event)
+    assert [line.text for line in platform.logs(controller.name)] == [f"kubernetes: Scheduled: {pod}" for pod in pods]
+
+
+def test_it_is_listed_with_all_its_nodes(controller: Controller, platform: KubernetesPlatform) -> None:
+    controller.says({"Available": "True"}, **READY)
+    (found,) = platform.endpoints()
+    assert (found.name, found.status, found.instances) == (controller.name, "InService", (("g7e.2xlarge", 2),))
+
+
+def test_it_pauses_and_comes_back(
+    controller: Controller, platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path
+) -> None:
+    toolkit.pause(recipe.name, platform="kubernetes", progress=Silent())
+    assert controller.set()["spec"]["replicas"] == 0
+    assert platform.status(recipe.name).status == "Paused"
+    deploy(platform, recipe, tmp_path)
+    assert controller.set()["spec"]["replicas"] == 1
+
+
+def test_a_rollback_is_refused_with_what_to_do(controller: Controller) -> None:
+    with pytest.raises(UsageError, match="keeps no earlier version") as refused:
+        toolkit.rollback(controller.name, platform="kubernetes", progress=Silent())
+    assert refused.value.hint == "Deploy the older recipe."
+
+
+def test_the_autoscaler_sets_its_groups(platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path) -> None:
+    """KEDA does it through the scale subresource, and what it has set stays."""
+    section = recipe.platform.kubernetes.edit(**PROMETHEUS)  # type: ignore[attr-defined]
+    scaled = recipe_with(recipe, kubernetes=section, scaling=on_gpu(most=3).scaling)
+    deploy(platform, scaled, tmp_path)
+    controller = Controller(platform, recipe.name)
+    place = f"{path('LeaderWorkerSet', platform.cluster.namespace, recipe.name)}/scale"
+    platform.cluster.call(
+        "PATCH", place, {"spec": {"replicas": 3}}, content_type="application/merge-patch+json",
+        query={"fieldManager": "kube-controller-manager"},
+    )  # fmt: skip
+    deploy(platform, scaled, tmp_path)
+    assert controller.set()["spec"]["replicas"] == 3
+    deploy(platform, recipe, tmp_path)
+    assert controller.set()["spec"]["replicas"] == 1
+
+
+def test_a_recipe_that_fits_on_one_node_again_replaces_the_groups(
+    controller: Controller, platform: KubernetesPlatform, tmp_path: Path
+) -> None:
+    deploy(platform, recipe_with(on_gpu(), name=controller.name), tmp_path)
+    found = platform.observe((), [controller.name])
+    assert found.get("Deployment", controller.name)
+    assert found.get("LeaderWorkerSet", controller.name) is None
+
+
+def test_it_is_removed_with_all_that_was_made(
+    controller: Controller, platform: KubernetesPlatform, tmp_path: Path
+) -> None:
+    carry_out(platform, plan(platform, controller.name, ()), tmp_path)
+    assert [item.kind for item in platform.observe((), [controller.name]).existing if item.kind != "Namespace"] == []
+    with pytest.raises(EndpointNotFound):
+        platform.status(controller.name)
