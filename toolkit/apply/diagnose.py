@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Words, words
 from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
+from toolkit.apply.exceptions import about, exceptions, named_settings
 from toolkit.apply.literals import Pattern
 from toolkit.apply.log_lines import log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
@@ -19,6 +21,8 @@ from toolkit.errors import Cause
 from toolkit.text import inert
 
 _MOST_EVIDENCE = 5
+# Ranks of causes above it tell less than what an exception is about: that something ended, or waits.
+_TELLS_LITTLE = 2
 _LONGEST_LINE = 300
 
 
@@ -108,8 +112,20 @@ def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
     """
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
     if up is None and not _somewhere(known.answered, lines, False):
-        return _find(known.log, lines, known)
+        hit = _find(known.log, lines, known)
+        return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(lines, known) or hit)
     return _find([cause for cause in known.log if not cause.starting], lines[up or 0 :], known)
+
+
+def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
+    """The first exception that is known to be about a part of the engine."""
+    for raised in exceptions(lines, known.prefix):
+        line = lines[raised.at]
+        if known.noise.search(line) or known.echo.search(line):
+            continue
+        if subject := about(raised, known.subjects, known.settings):
+            return _Hit(Known(subject.code, Pattern(re.escape(line)), subject.hint, starting=True), lines, raised.at)
+    return None
 
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
