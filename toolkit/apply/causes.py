@@ -188,7 +188,8 @@ def _listed(fields: Mapping[str, Any]) -> Listed:
 
 
 def _subject(fields: Mapping[str, Any]) -> Subject:
-    modules, settings = (re.compile(fields[name]) if name in fields else None for name in ("modules", "settings"))
+    modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
+    settings = re.compile(fields["settings"]) if "settings" in fields else None
     terms = subject_pattern(fields["terms"]) if "terms" in fields else None
     return Subject(fields["code"], fields["hint"], modules, settings, terms)
 

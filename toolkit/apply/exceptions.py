@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from toolkit.apply.literals import Pattern
 
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
+# As glibc and others write it: the program's file in C++, its line, and what does not hold.
+_ASSERTED = re.compile(
+    r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
+)
 _FRAME = re.compile(r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+|:\d+, in |\(\d+\): )")
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _ARROW = re.compile(r"(-+> ?)?\d* ")
@@ -27,13 +31,16 @@ _PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
 _SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
 # Names of fewer words stand in sentences about other things, too.
 _TELLING = re.compile(r"\w+-\w+-\w+|\w+-(config|backend|parser)$")
+_REFUSED = r"\b(?:[Uu]nsupported|(?:[Cc]ould |does |do )?not|[Cc]annot|[Ff]ailed to|No)\b([^.;]|\.\S){0,40}"
 _REFUSES = (
     r"([^.;]|\.\S){0,80}\b(not? (yet )?(supported|support|compatible|available|valid|allowed|implemented|found)"
     r"|[Uu]nsupported|[Oo]nly supports?|only supported|[Rr]equires?|must|cannot|larger|greater|exceeds?|mismatch\w*"
     r"|failed|not)\b"
 )
-# What is wrong with the program rather than with what it was given: its sentence names nothing of a recipe.
-_OF_THE_PROGRAM = frozenset({"KeyError", "IndexError", "NameError", "UnboundLocalError"})
+# What a program raises because of what it was given. Others show a fault of its own, and name what it has.
+_REFUSING = frozenset(
+    {"AssertionError", "NotImplementedError", "RuntimeError", "ValidationError", "ValueError", "Value error"}
+)
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class Subject:
 
     code: str
     hint: str
-    modules: re.Pattern[str] | None
+    modules: re.Pattern[str]
     settings: re.Pattern[str] | None
     terms: re.Pattern[str] | None
 
@@ -66,7 +73,8 @@ class Raised:
 
 def subject_pattern(terms: str) -> re.Pattern[str]:
     """What matches a sentence that refuses something of these words."""
-    return re.compile(rf"(?<![\w/.-])(?:{terms})\b(?![\w.-]*/){_REFUSES}")
+    named = rf"(?<![\w/.-])(?:{terms})\b(?![\w.-]*/)"
+    return re.compile(rf"{named}{_REFUSES}|{_REFUSED}{named}")
 
 
 def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised]:
@@ -74,7 +82,15 @@ def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised
     plain = [prefix.sub("", line) for line in lines]
     for at, line in enumerate(plain):
         if found := _RAISED.match(line.strip()):
-            yield Raised(at, found[1], found[2] or "", _module(plain, at))
+            yield Raised(at, found[1], _sentence(found[2] or "", plain[at + 1 : at + 2]), _module(plain, at))
+        elif found := _ASSERTED.search(line):
+            yield Raised(at, "Assertion", found["says"], found["file"])
+
+
+def _sentence(says: str, after: Sequence[str]) -> str:
+    """With the next line, where the sentence goes on there."""
+    goes_on = says and says[-1].isalnum() and after and after[0][:1].islower()
+    return f"{says} {after[0]}" if goes_on else says
 
 
 def _module(lines: Sequence[str], raised_at: int) -> str:
@@ -98,7 +114,7 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
     """
     if _COMMAND.search(raised.says):
         return None
-    if raised.kind not in _OF_THE_PROGRAM:
+    if raised.kind in _REFUSING:
         says = _PATH.sub("", raised.says)
         named = [name for name in named_settings(says) if name in settings and _TELLING.search(name)]
         for subject in subjects:
@@ -106,7 +122,7 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
                 return subject
             if subject.terms and subject.terms.search(says):
                 return subject
-    return next((each for each in subjects if each.modules and each.modules.search(raised.module)), None)
+    return next((each for each in subjects if each.modules.search(raised.module)), None)
 
 
 def named_settings(says: str) -> list[str]:

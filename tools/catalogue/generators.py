@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tools.catalogue import fields, heads, images, instances, listings, names, neuron, refusals, registries, values
+from tools.catalogue import (
+    aws_errors,
+    fields,
+    heads,
+    images,
+    instances,
+    listings,
+    names,
+    neuron,
+    refusals,
+    registries,
+    values,
+)
 from tools.catalogue.documents import Documents
 
 GENERATORS: Mapping[str, Callable[[Documents], str]] = {
+    "aws_errors.json": aws_errors.generate,
     "heads.json": heads.generate,
     "images.json": images.generate,
     "instances.json": instances.generate,
