@@ -49,6 +49,7 @@ class Known:
     `words` must match a line; `beside` must match another line of the same start, and `without` no line. `certain` is
     the number of failed starts after which another start is pointless; 0 if the cause may go away by itself.
     `starting` is for words that a server that answers writes of a refused request, too: they tell of its start alone.
+    `meaning` is what documents say of the code that the words have.
     """
 
     code: str
@@ -59,6 +60,7 @@ class Known:
     certain: int = 1
     rank: int = 0
     starting: bool = False
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
     patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
-    values = {name: fields[name] for name in ("certain", "rank", "starting") if name in fields}
+    values = {name: fields[name] for name in ("certain", "rank", "starting", "meaning") if name in fields}
     return Known(fields["code"], hint=hint, **patterns, **values)
 
 
@@ -177,10 +179,10 @@ def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> It
     for kind in coded["kinds"]:
         codes = [code for code in left if re.fullmatch(kind["of"], code)]
         hint = kind.get("hint") or hints[kind["code"]]
-        for code, edit in [*((code, f"{code}: {left.pop(code)} {hint}") for code in codes), (kind["of"], hint)]:
+        values = {name: coded[name] for name in ("certain", "rank") if name in coded}
+        for code, meaning in [*((code, f"{code}: {left.pop(code)}") for code in codes), (kind["of"], "")]:
             words = [form.replace("{code}", f"(?:{code})") for form in coded["forms"]]
-            values = {name: coded[name] for name in ("certain", "rank") if name in coded}
-            yield {"code": kind["code"], "words": words, "hint": edit, **values}
+            yield {"code": kind["code"], "words": words, "hint": hint, "meaning": meaning, **values}
 
 
 def _listed(fields: Mapping[str, Any]) -> Listed:
