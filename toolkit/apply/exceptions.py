@@ -15,7 +15,7 @@ from toolkit.apply.literals import Pattern
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
 # As glibc and others write it: the program's file in C++, its line, and what does not hold.
 _ASSERTED = re.compile(
-    r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
+    r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
 )
 _FRAME = re.compile(r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+|:\d+, in |\(\d+\): )")
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")

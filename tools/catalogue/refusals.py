@@ -101,14 +101,17 @@ def read_refusals(package: Path) -> dict[str, set[str]]:
     for code, names in _FILES.items():
         files = {file for pattern in names for file in package.glob(pattern)} - read
         own_name = _OWN_NAMES.get(code, _OWN_NAME)
-        found[code], read = {text for file in files for text in _texts(file, own_name)}, read | files
+        found[code] = {
+            text for file in files for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS)
+        }
+        read |= files
     return found
 
 
-def _texts(file: Path, own_name: re.Pattern[str]) -> Iterator[str]:
+def texts_of(file: Path, own_name: re.Pattern[str], every: bool) -> Iterator[str]:
+    """Regular expressions of what a module raises: in every function, or in those that check what they were given."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    every = file.parent.name not in _CHECKED_FOLDERS
     checks = [function for function in functions if every or _CHECKS.match(function.name)]
     for node in (node for function in checks for node in ast.walk(function)):
         said = node.msg if isinstance(node, ast.Assert) and not every else _said(node)
