@@ -6,9 +6,9 @@ may have these keys:
 * `reasons`, `log`: known causes, found in the platform's failure reason or in lines of a container. The first entry
   that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`. `.*` in
   a pattern stands for a part of a line, not for any length: the time for a line must not grow with its square.
-* `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in the place
-  of the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of
-  a file of the catalogue). They become entries of `reasons` or `log` (`table`).
+* `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in place of
+  the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of a
+  file of the catalogue). They become entries of `reasons` or `log` (`table`).
 * `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`.
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
   flag.

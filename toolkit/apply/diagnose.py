@@ -264,7 +264,7 @@ class Explanation:
 
 
 def _where(lines: Sequence[str], likeliest: str, known: Words) -> str:
-    """Where to look for what nobody has described: the module that raised it, and the keys of a recipe that it names."""
+    """Where to look for what nobody has described: the module that raised it, and the recipe's keys that it names."""
     raised = [each for each in exceptions(lines, known.prefix) if _without_prefix(lines[each.at], known) == likeliest]
     modules = dict.fromkeys(each.module for each in raised if each.module)
     keys = dict.fromkeys(_key(name, known) for name in named_settings(likeliest) if name in known.settings)

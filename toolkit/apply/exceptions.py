@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolkit.apply.literals import Pattern
-
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
 # As glibc and others write it: the program's file in C++, its line, and what does not hold.
 _ASSERTED = re.compile(

@@ -1,4 +1,4 @@
-"""engines/vllm/libraries.json: what the libraries below vLLM say where they refuse a model's files, read in their source.
+"""engines/vllm/libraries.json: what the libraries below vLLM say where they refuse a model's files, read in them.
 
 As `refusals.json`, of the versions that were read: those that are installed beside vLLM.
 """
@@ -6,7 +6,6 @@ As `refusals.json`, of the versions that were read: those that are installed bes
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -57,9 +56,7 @@ def with_libraries(shipped: dict[str, Any]) -> dict[str, Any]:
 
 def read_library(library: str, files: dict[str, tuple[str, ...]]) -> dict[str, set[str]]:
     """Regular expressions of what is raised, by the code of the cause."""
-    spec = importlib.util.find_spec(library)
-    assert spec and spec.origin, library
-    folder = Path(spec.origin).parent
+    folder = Path(str(importlib.metadata.distribution(library).locate_file(library)))
     return {
         code: {
             text

@@ -35,6 +35,9 @@ _FILES = {
         "model_executor/layers/attention/**/*.py",
         "platforms/*.py",
     ),
+    "multimodal": ("multimodal/**/*.py",),
+    "kv-transfer": ("distributed/kv_transfer/**/*.py", "distributed/ec_transfer/**/*.py"),
+    "tensors": ("model_executor/model_loader/**/*.py",),
     "settings": (
         "config.py",
         "config/*.py",
@@ -60,6 +63,9 @@ _OWN_NAMES = {
     "quantization": re.compile(
         r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
     ),
+    "multimodal": re.compile(r"[A-Z]"),
+    "kv-transfer": re.compile(r"[Cc]onnector|[Tt]ransfer|NIXL|[Pp]refill|KV\b"),
+    "tensors": re.compile(r"[Ww]eight|[Tt]ensor|[Cc]heckpoint|[Pp]arameter|[Ll]oad"),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
 }
 

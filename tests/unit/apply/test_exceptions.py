@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import toolkit
+from toolkit.apply.causes import words
 
 FRAME = '  File "/usr/local/lib/python3.12/dist-packages/{module}.py", line 7, in somewhere\n    something()\n'
 
@@ -21,12 +22,40 @@ def traceback(error: str, *modules: str) -> str:
         (["vllm/model_executor/layers/fused_moe/layer"], "quantization"),
         (["vllm/v1/attention/backends/flash_attn", "torch/nn/modules/module"], "attention-backend"),
         (["vllm/v1/spec_decode/eagle", "torch/_ops"], "speculation"),
+        (["vllm/distributed/parallel_state"], "parallel"),
+        (["vllm/distributed/device_communicators/pynccl_wrapper"], "nccl"),
+        (["vllm/distributed/kv_transfer/kv_connector/factory"], "kv-transfer"),
+        (["vllm/multimodal/processing"], "multimodal"),
+        (["transformers/tokenization_utils_base"], "tokenizer"),
+        (["transformers/configuration_utils"], "model-config"),
+        (["safetensors/torch"], "broken-weights"),
+        (["torch/_inductor/compile_fx"], "torch-compile"),
+        (["torch/utils/cpp_extension"], "kernel-build"),
+        (["vllm/v1/core/sched/scheduler"], "scheduler"),
+        (["vllm/engine/arg_utils"], "settings"),
+        (["neuronxcc/driver/CommandDriver"], "neuron-compile"),
         (["vllm/lora/worker_manager", "vllm/v1/engine/core"], None),
         (["somebody/vllm_lora"], None),
     ],
 )
 def test_the_deepest_module_tells_what_an_error_is_about(modules: list[str], cause: str | None) -> None:
     assert toolkit.explain(traceback("LookupError: nobody ever wrote this", *modules)).cause == cause
+
+
+def test_every_subject_has_its_module_here() -> None:
+    tried = {
+        "lora",
+        "quantization",
+        "attention-backend",
+        "speculation",
+        "parallel",
+        "nccl",
+        "kv-transfer",
+        "multimodal",
+    }
+    tried |= {"tokenizer", "model-config", "broken-weights", "torch-compile", "kernel-build", "scheduler", "settings"}
+    tried |= {"neuron-compile", "neuron-collectives", "neuron-execution"}
+    assert {subject.code for subject in words().subjects} == tried
 
 
 def test_every_line_may_have_the_prefix_of_a_log() -> None:
@@ -62,9 +91,17 @@ def test_a_sentence_that_refuses_names_its_subject(line: str, cause: str | None)
     assert toolkit.explain(line).cause == cause
 
 
-def test_an_assertion_in_c_is_told_by_its_file() -> None:
-    said = "list: /opt/amazon/neuroncc/starfish/spill.cpp:352: void Check(): Assertion `0' failed."
-    assert toolkit.explain(said).cause == "neuron-compile"
+@pytest.mark.parametrize(
+    ("file", "cause"),
+    [
+        ("/opt/amazon/neuroncc/starfish/spill.cpp:352: void", "neuron-compile"),
+        ("/opt/workspace/KaenaRuntime/tdrv/encd.c:4147:", "neuron-collectives"),
+        ("/opt/workspace/KaenaRuntime/tdrv/init.c:17:", "neuron-execution"),
+        ("/src/somebody/else.c:17:", None),
+    ],
+)
+def test_an_assertion_in_c_is_told_by_its_file(file: str, cause: str | None) -> None:
+    assert toolkit.explain(f"program: {file} check: Assertion `0' failed.").cause == cause
 
 
 def test_of_an_unknown_error_its_module_and_the_keys_that_it_names_are_told() -> None:
