@@ -17,7 +17,7 @@ from tools.catalogue.refusals import as_text, texts_of
 
 _FILE = FOLDER / "engines" / "vllm" / "libraries.json"
 # By library and the code of the cause. What others than a model's loader call is left out.
-_FILES = {
+_FILES: dict[str, dict[str, tuple[str, ...]]] = {
     "transformers": {
         "model-config": ("configuration_utils.py", "modeling_rope_utils.py", "models/auto/*.py"),
         "model-files": ("utils/hub.py",),

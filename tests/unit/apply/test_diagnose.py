@@ -129,7 +129,7 @@ REFUSALS = {
         "registered for service namespace: sagemaker, resource ID: endpoint/chat/variant/AllTraffic",
     ],
     "aws-unreachable": [
-        'botocore.exceptions.ConnectTimeoutError: Connect timeout on endpoint URL: "https://sts.amazonaws.com/"',
+        'botocore.exceptions.ProxyConnectionError: Failed to connect to proxy URL: "http://proxy.example.com:3128"',
     ],
     "region": [
         "botocore.exceptions.NoRegionError: You must specify a region.",
