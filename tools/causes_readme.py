@@ -21,9 +21,14 @@ also have the messages and their sources, by `python -m tools.causes_readme`.
 
 def readme() -> str:
     """All causes as Markdown tables."""
-    parts = [_INTRODUCTION, "## In a container's log", "", _table(_rows(words().log)), ""]
+    known = words()
+    parts = [_INTRODUCTION, "## In a container's log", "", _table(_rows(known.log)), ""]
+    subjects = [(subject.code, subject.hint) for subject in known.subjects]
+    parts += ["## In an exception, by its module or its sentence", "", _table(subjects), ""]
     for platform in ("sagemaker", "kubernetes"):
-        parts += [f"## In what {platform} says", "", _table(_rows(words(platform).reasons)), ""]
+        said = words(platform)
+        counted = [part for listed in said.listed for part in listed.parts]
+        parts += [f"## In what {platform} says", "", _table(_rows([*said.reasons, *counted])), ""]
     checks = [row for check in words().health_checks for row in check.hints.items()]
     return "\n".join([*parts, "## In a failed health check", "", _table(checks), ""])
 

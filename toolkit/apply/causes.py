@@ -6,6 +6,12 @@ may have these keys:
 * `reasons`, `log`: known causes, found in the platform's failure reason or in lines of a container. The first entry
   that matches wins; entries are sorted by `rank`, across files. `{name}` in a hint is replaced from `texts`. `.*` in
   a pattern stands for a part of a line, not for any length: the time for a line must not grow with its square.
+* `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in place of
+  the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of a
+  file of the catalogue). They become entries of `reasons` or `log` (`table`).
+* `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`.
+* `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
+  flag.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;
   `answered`: what it writes of a request.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
@@ -19,12 +25,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from toolkit.apply.exceptions import Subject, subject_pattern
 from toolkit.apply.literals import Pattern, PatternSet
 from toolkit.catalog import lookup
 from toolkit.engines import CAUSES
@@ -41,6 +49,7 @@ class Known:
     `words` must match a line; `beside` must match another line of the same start, and `without` no line. `certain` is
     the number of failed starts after which another start is pointless; 0 if the cause may go away by itself.
     `starting` is for words that a server that answers writes of a refused request, too: they tell of its start alone.
+    `meaning` is what documents say of the code that the words have.
     """
 
     code: str
@@ -51,6 +60,15 @@ class Known:
     certain: int = 1
     rank: int = 0
     starting: bool = False
+    meaning: str = ""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A sentence that counts several causes: `of` matches it and has the list as its group, each of `parts` an item."""
+
+    of: Pattern
+    parts: tuple[Known, ...]
 
 
 @dataclass(frozen=True)
@@ -75,6 +93,9 @@ class Words:
 
     reasons: tuple[Known, ...]
     log: tuple[Known, ...]
+    listed: tuple[Listed, ...]
+    subjects: tuple[Subject, ...]
+    settings: Mapping[str, str]
     starts: Pattern
     answers: Pattern
     answered: Pattern
@@ -98,7 +119,7 @@ class Words:
     @cached_property
     def causes(self) -> PatternSet:
         """What shows a cause in a line that is no noise."""
-        return PatternSet(known.words for known in (*self.reasons, *self.log))
+        return PatternSet([*(known.words for known in (*self.reasons, *self.log)), *(each.of for each in self.listed)])
 
 
 def words(platform: str | None = None) -> Words:
@@ -114,6 +135,9 @@ def _read(paths: tuple[Path, ...]) -> Words:
     return Words(
         reasons=_known(files, "reasons"),
         log=_known(files, "log"),
+        listed=tuple(_listed(fields) for items in _all(files, "listed") for fields in items),
+        subjects=tuple(_subject(fields) for items in _all(files, "subjects") for fields in items),
+        settings=dict(chain.from_iterable(settings.items() for settings in _all(files, "settings"))),
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
         answered=_any(_all(files, "answered")),
@@ -130,6 +154,8 @@ def _read(paths: tuple[Path, ...]) -> Words:
 
 def _known(files: Sequence[Mapping[str, Any]], table: str) -> tuple[Known, ...]:
     entries = [_entry(fields, file.get("texts", {})) for file in files for fields in file.get(table, ())]
+    hints = {known.code: known.hint for known in reversed(entries)}
+    entries += [_entry(f, {}) for file in files for coded in file.get("coded", ()) for f in _coded(coded, table, hints)]
     return tuple(sorted(entries, key=lambda known: known.rank))
 
 
@@ -138,8 +164,36 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
     patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
-    values = {name: fields[name] for name in ("certain", "rank", "starting") if name in fields}
+    values = {name: fields[name] for name in ("certain", "rank", "starting", "meaning") if name in fields}
     return Known(fields["code"], hint=hint, **patterns, **values)
+
+
+def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
+    """An entry for each code that has a meaning of its own, then one for the other codes of each kind."""
+    if coded["table"] != table:
+        return
+    meanings = coded.get("meanings", {})
+    if isinstance(meanings, str):
+        meanings = lookup.read(meanings)["meanings"]
+    left = dict(meanings)
+    for kind in coded["kinds"]:
+        codes = [code for code in left if re.fullmatch(kind["of"], code)]
+        hint = kind.get("hint") or hints[kind["code"]]
+        values = {name: coded[name] for name in ("certain", "rank") if name in coded}
+        for code, meaning in [*((code, f"{code}: {left.pop(code)}") for code in codes), (kind["of"], "")]:
+            words = [form.replace("{code}", f"(?:{code})") for form in coded["forms"]]
+            yield {"code": kind["code"], "words": words, "hint": hint, "meaning": meaning, **values}
+
+
+def _listed(fields: Mapping[str, Any]) -> Listed:
+    return Listed(_any(fields["of"]), tuple(_entry(part, fields.get("texts", {})) for part in fields["parts"]))
+
+
+def _subject(fields: Mapping[str, Any]) -> Subject:
+    modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
+    settings = re.compile(fields["settings"]) if "settings" in fields else None
+    terms = subject_pattern(fields["terms"]) if "terms" in fields else None
+    return Subject(fields["code"], fields["hint"], modules, settings, terms)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

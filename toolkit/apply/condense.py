@@ -2,7 +2,7 @@
 
 Of each kind of line (each known cause, each mark of a start or a stage, errors, lines that sound like a failure) the
 first and the last are kept, so that nothing that is repeated, however often, displaces what is said once. A kind's
-lines keep the two before them, which may be what they continue.
+lines keep the three before them: what they continue, or the frame of a traceback.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ERROR_LINE = Pattern(r"(\b[A-Z]\w*(Error|Exception)(: .+|$)|(?<!original )\berro
 _END_LINES, _END_CHARACTERS = 20_000, 2_000_000
 _AT_ONCE = 500
 _FIRST = _LAST = 20
-_BEFORE = 2
+_BEFORE = 3
 _Numbered = tuple[int, str]
 
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from toolkit.apply.causes import HealthCheck, Known, Words, words
+from toolkit.apply.causes import HealthCheck, Known, Listed, Words, words
 from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
+from toolkit.apply.exceptions import about, exceptions, named_settings
 from toolkit.apply.literals import Pattern
 from toolkit.apply.log_lines import log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
@@ -19,6 +21,8 @@ from toolkit.errors import Cause
 from toolkit.text import inert
 
 _MOST_EVIDENCE = 5
+# Ranks of causes above it tell less than what an exception is about: that something ended, or waits.
+_TELLS_LITTLE = 2
 _LONGEST_LINE = 300
 
 
@@ -108,8 +112,20 @@ def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
     """
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
     if up is None and not _somewhere(known.answered, lines, False):
-        return _find(known.log, lines, known)
+        hit = _find(known.log, lines, known)
+        return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(lines, known) or hit)
     return _find([cause for cause in known.log if not cause.starting], lines[up or 0 :], known)
+
+
+def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
+    """The first exception that is known to be about a part of the engine."""
+    for raised in exceptions(lines, known.prefix):
+        line = lines[raised.at]
+        if known.noise.search(line) or known.echo.search(line):
+            continue
+        if subject := about(raised, known.subjects, known.settings):
+            return _Hit(Known(subject.code, Pattern(re.escape(line)), subject.hint, starting=True), lines, raised.at)
+    return None
 
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
@@ -119,8 +135,18 @@ def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hi
     for known in table:
         places = [at for at, patterns in telling if known.words in patterns]
         if places and _somewhere(known.beside, lines, True) and not _somewhere(known.without, lines, False):
-            return _Hit(known, lines, next((at for at in places if ERROR_LINE.search(lines[at])), places[0]))
+            at = next((at for at in places if ERROR_LINE.search(lines[at])), places[0])
+            return _Hit(_counted(known, lines[at], all_words.listed), lines, at)
     return None
+
+
+def _counted(known: Known, line: str, listed: Sequence[Listed]) -> Known:
+    """What a sentence counts that has several causes: the first, with the edit for each."""
+    for each in listed:
+        if found := each.of.search(line):
+            parts = [part for part in each.parts if part.words.search(found[1])]
+            return replace(known, code=parts[0].code, hint=" ".join(part.hint for part in parts)) if parts else known
+    return known
 
 
 def _somewhere(words: Pattern | None, lines: Sequence[str], default: bool) -> bool:
@@ -132,7 +158,8 @@ def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
     if hit.known.code in all_words.unknown_deaths and (error := _last_error_at(hit.lines, all_words)) is not None:
         at = error
     line = _message(hit.lines[at], all_words)
-    return Cause(hit.known.code, line, hit.known.hint, _evidence(hit, at, all_words), fatal)
+    hint = f"{hit.known.meaning} {hit.known.hint}".strip()
+    return Cause(hit.known.code, line, hint, _evidence(hit, at, all_words), fatal)
 
 
 def _evidence(hit: _Hit, at: int, all_words: Words) -> tuple[str, ...]:
@@ -200,6 +227,8 @@ def _shorten(text: str) -> str:
 _NO_LOG = "no-log"
 _NOTHING = "the cause is not known: no line looks like an error"
 _UNKNOWN = "the cause is not known; the likeliest line: {line}"
+_RAISED_IN = "It was raised in {module}."
+_NAMES = "The line names {keys}: look there first."
 _ASK_FOR_LOG = "Give the whole log of the container that ended: toolkit logs NAME | toolkit explain -"
 _LOOK = "Look for that line in the issues of the program that wrote it; `toolkit check RECIPE` may know more."
 
@@ -234,6 +263,21 @@ class Explanation:
         return {**asdict(self), "evidence": list(self.evidence)}
 
 
+def _where(lines: Sequence[str], likeliest: str, known: Words) -> str:
+    """Where to look for what nobody has described: the module that raised it, and the recipe's keys that it names."""
+    raised = [each for each in exceptions(lines, known.prefix) if _without_prefix(lines[each.at], known) == likeliest]
+    modules = dict.fromkeys(each.module for each in raised if each.module)
+    keys = dict.fromkeys(_key(name, known) for name in named_settings(likeliest) if name in known.settings)
+    said = [_RAISED_IN.format(module=", ".join(modules))] if modules else []
+    said += [_NAMES.format(keys=", ".join(keys))] if keys else []
+    return " ".join([*said, _LOOK])
+
+
+def _key(name: str, known: Words) -> str:
+    key = known.settings[name]
+    return f"`{name}` in {key}" if key == "engine.args" else key
+
+
 def explain(log: str | Iterable[str] | None = None, *, reason: str = "", platform: str | None = None) -> Explanation:
     """Name the cause of a failure, the lines that show it, and the edit to make. Reads nothing but its arguments.
 
@@ -250,5 +294,6 @@ def explain(log: str | Iterable[str] | None = None, *, reason: str = "", platfor
     if cause is None or cause.code in known.unknown_deaths or (cause.code == _NO_LOG and log is None):
         lines_of_trouble = _likeliest([*reasons, *lines])
         message = _UNKNOWN.format(line=lines_of_trouble[0]) if lines_of_trouble else _NOTHING
-        return Explanation(None, message, lines_of_trouble, _LOOK if lines_of_trouble else _ASK_FOR_LOG)
+        hint = _where([*reasons, *lines], lines_of_trouble[0], known) if lines_of_trouble else _ASK_FOR_LOG
+        return Explanation(None, message, lines_of_trouble, hint)
     return Explanation(cause.code, cause.line, cause.evidence, cause.hint)

@@ -49,8 +49,16 @@ def _unwrap(raw: str) -> Iterator[str]:
         if not prefix:
             break
         line = line[prefix.end() :]
-    for part in list(_messages(_json(line))) or [line]:
+    for part in list(_messages(_json(line))) or [_logged_error(line) or line]:
         yield from part.splitlines() or [""]
+
+
+def _logged_error(line: str) -> str:
+    """Message and error of a line with fields, as controllers in Go write: time, level, message and JSON, with tabs."""
+    *before, fields = line.split("\t")
+    document = _json(fields) if before else None
+    error = document.get("error") if isinstance(document, dict) else None
+    return f"{before[-1]}: {error}" if isinstance(error, str) else ""
 
 
 def _json(text: str) -> Any:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tools.catalogue import fields, heads, images, instances, listings, names, neuron, refusals, registries, values
+from tools.catalogue import (
+    aws_errors,
+    fields,
+    heads,
+    images,
+    instances,
+    libraries,
+    listings,
+    names,
+    neuron,
+    refusals,
+    registries,
+    values,
+)
 from tools.catalogue.documents import Documents
 
 GENERATORS: Mapping[str, Callable[[Documents], str]] = {
+    "aws_errors.json": aws_errors.generate,
     "heads.json": heads.generate,
     "images.json": images.generate,
     "instances.json": instances.generate,
@@ -15,6 +29,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "engines/neuron.json": neuron.generate,
     "engines/vllm/fields.json": fields.generate,
     "engines/vllm/flags.json": listings.generate_flags,
+    "engines/vllm/libraries.json": libraries.generate,
     "engines/vllm/models.json": listings.generate_models,
     "engines/vllm/names.json": names.generate,
     "engines/vllm/values.json": values.generate,

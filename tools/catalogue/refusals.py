@@ -35,6 +35,9 @@ _FILES = {
         "model_executor/layers/attention/**/*.py",
         "platforms/*.py",
     ),
+    "multimodal": ("multimodal/**/*.py",),
+    "kv-transfer": ("distributed/kv_transfer/**/*.py", "distributed/ec_transfer/**/*.py"),
+    "tensors": ("model_executor/model_loader/**/*.py",),
     "settings": (
         "config.py",
         "config/*.py",
@@ -60,23 +63,11 @@ _OWN_NAMES = {
     "quantization": re.compile(
         r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
     ),
+    "multimodal": re.compile(r"[A-Z]"),
+    "kv-transfer": re.compile(r"[Cc]onnector|[Tt]ransfer|NIXL|[Pp]refill|KV\b"),
+    "tensors": re.compile(r"[Ww]eight|[Tt]ensor|[Cc]heckpoint|[Pp]arameter|[Ll]oad"),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
 }
-
-# What an error is about that names a flag, by the flag's name, and how such an error begins. Names of fewer words stand
-# in errors about other things, too.
-_ABOUT = {
-    "lora": re.compile("lora"),
-    "parallel": re.compile("parallel|eplb|expert|numa"),
-    "scheduler": re.compile("^max-(num|model|long)|(chunked|long|partial)-prefill"),
-    "settings": re.compile(""),
-}
-_TELLING_NAME = re.compile(r"\w+-\w+-\w+|\w+-(config|backend|parser)$")
-_SAID, _NAMED = 1, 2  # ranks of causes
-_BEGINS = "(Assertion|NotImplemented|Runtime|Validation|Value)Error: |Value error, "
-# A command that is quoted has flags, and a path may have such a name: neither is what is wrong.
-_NO_COMMAND = r"(?!.*(Command ['\[]|\bvllm['\", ]+serve\b|-m['\", ]+vllm\b|\bapi_server\b))"
-_NO_PATH = r"(?!/|\.json\b|\.py\b)"
 
 
 def generate(documents: Documents) -> str:
@@ -91,22 +82,17 @@ def generate(documents: Documents) -> str:
 
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
     """The file with the words of that version, too."""
-    said = [cause for cause in shipped["log"] if cause["rank"] == _SAID]
-    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in said]
-    log += _naming_flags({cause["code"]: cause["hint"] for cause in said})
-    return {**shipped, "versions": sorted({*shipped["versions"], version}, key=version_key), "log": log}
+    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in shipped["log"]]
+    versions = sorted({*shipped["versions"], version}, key=version_key)
+    return {**shipped, "versions": versions, "log": log, "settings": _settings()}
 
 
-def _naming_flags(hints: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """Causes for what no text above knows: an error that names a flag of any version is about that flag."""
+def _settings() -> dict[str, str]:
+    """Every flag of any version, and the key of a recipe that sets it."""
     flags = json.loads((FILE.parent / "flags.json").read_text(encoding="utf-8"))["flags"]
-    left = [flag for flag in sorted(flags) if _TELLING_NAME.search(flag) and not flag.startswith("no-")]
-    for code, about in _ABOUT.items():
-        names = [flag for flag in left if about.search(flag)]
-        left = [flag for flag in left if flag not in names]
-        either = "|".join(name.replace("-", "[-_]") for name in names)
-        words = rf"({_BEGINS}){_NO_COMMAND}.*(?<!/)\b({either})\b{_NO_PATH}"
-        yield {"code": code, "words": [words], "hint": hints[code], "rank": _NAMED, "starting": True}
+    own = json.loads((FILE.parent.parent / "vllm.json").read_text(encoding="utf-8"))["own_flags"]
+    keys = {flag: instead.strip("`") for flag, instead in own.items() if instead.startswith("`")}
+    return {flag: keys.get(flag, "engine.args") for flag in sorted(flags) if not flag.startswith("no-")}
 
 
 def as_text(data: dict[str, Any]) -> str:
@@ -121,14 +107,17 @@ def read_refusals(package: Path) -> dict[str, set[str]]:
     for code, names in _FILES.items():
         files = {file for pattern in names for file in package.glob(pattern)} - read
         own_name = _OWN_NAMES.get(code, _OWN_NAME)
-        found[code], read = {text for file in files for text in _texts(file, own_name)}, read | files
+        found[code] = {
+            text for file in files for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS)
+        }
+        read |= files
     return found
 
 
-def _texts(file: Path, own_name: re.Pattern[str]) -> Iterator[str]:
+def texts_of(file: Path, own_name: re.Pattern[str], every: bool) -> Iterator[str]:
+    """Regular expressions of what a module raises: in every function, or in those that check what they were given."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    every = file.parent.name not in _CHECKED_FOLDERS
     checks = [function for function in functions if every or _CHECKS.match(function.name)]
     for node in (node for function in checks for node in ast.walk(function)):
         said = node.msg if isinstance(node, ast.Assert) and not every else _said(node)

@@ -16,11 +16,14 @@ import pytest
 from toolkit import registry
 from toolkit.apply.causes import words
 from toolkit.apply.diagnose import diagnose, last_error
+from toolkit.catalog.lookup import FOLDER
 from toolkit.errors import Cause
 from toolkit.images.command import TOO_FEW_IDS, TOO_FEW_IDS_HINT
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 FAILURES = Path(__file__).with_name("failures")
+READ_IN_SOURCES = [FOLDER / "engines" / "vllm" / f"{name}.json" for name in ("refusals", "libraries")]
+"""Causes whose words are all tried one by one (tests/unit/engines/test_refusal_patterns.py)."""
 PING = (
     "The primary container for production variant AllTraffic did not pass the ping health check. Please check "
     "CloudWatch logs for this endpoint."
@@ -120,6 +123,13 @@ REFUSALS = {
         "An error occurred (ExpiredTokenException) when calling the CreateModel operation: The security token included "
         "in the request is expired",
         "Error when retrieving token from sso: Token has expired and refresh failed",
+    ],
+    "aws-missing": [
+        "An error occurred (ObjectNotFoundException) when calling the PutScalingPolicy operation: No scalable target "
+        "registered for service namespace: sagemaker, resource ID: endpoint/chat/variant/AllTraffic",
+    ],
+    "aws-unreachable": [
+        'botocore.exceptions.ProxyConnectionError: Failed to connect to proxy URL: "http://proxy.example.com:3128"',
     ],
     "region": [
         "botocore.exceptions.NoRegionError: You must specify a region.",
@@ -264,7 +274,8 @@ def test_the_evidence_is_in_the_log(code: str) -> None:
 
 
 def test_every_known_cause_has_its_log_and_every_log_its_cause() -> None:
-    assert set(DEAD) <= {known.code for known in words().log} <= set(DEAD) | public_causes()
+    read = {cause["code"] for path in READ_IN_SOURCES for cause in json.loads(path.read_text(encoding="utf-8"))["log"]}
+    assert set(DEAD) <= {known.code for known in words().log} <= set(DEAD) | public_causes() | read
     assert {path.stem for path in LOGS.glob("*.txt")} == {*DEAD, *HEALTHY, *UNHEALTHY}
 
 

@@ -35,6 +35,21 @@ that were refused, commands and paths, beside a cause or alone. The rules for an
 got narrower by them: without all other rules they name 24 of the messages above rightly and 23 wrongly (25 and 25
 before). With all rules, each of the 625 messages above that tell a cause has its own as before, and none of all 722 a
 wrong one. The shares above are of the wider rules; those of the narrower were not measured on messages nobody had seen.
+
+`drawn-*.json` (2026-11-27) were drawn and labelled before they were asked, while the rules were turned from patterns
+into what a message tells by its form: the module that raised an exception, the setting that its sentence names,
+documented codes (AWS, Neuron, CUDA), what the scheduler counts. A message counts as named where its answer is right,
+though its code be another than the label (`drawn_as`). With the rules of before, then with these:
+
+* `drawn-building`, from which they were made: 26 of 40 before, 38 after; 2 of all 48 wrongly before, none after.
+* `drawn-held-out`: 11 of 20 before, 16 when it was asked (3 of them by words that whoever had drawn the set
+  remembered), 1 of all 25 wrongly each time.
+* `drawn-unseen`: 9 of 18 before and when it was asked, none of all 23 wrongly. The forms that it lacked (errors of the
+  API server, of Helm and of boto3's client, what libraries raise) were then added as whole tables.
+* `drawn-unseen-again`, drawn after that: 5 of 16 before, 8 when it was asked; 1 of all 20 wrongly (none before).
+
+So of messages that nobody has seen about half are named, one in forty wrongly: the nine of ten that were wanted are
+not reached. The others are shown as they are, with the module and the keys that they name.
 """
 
 from __future__ import annotations
@@ -118,12 +133,21 @@ def test_lines_of_a_healthy_start_hide_no_cause() -> None:
 
 
 def test_no_request_that_was_refused_hides_a_kill() -> None:
-    """What only knows an error's subject stands behind the kernel's, and tells nothing of a server that answers."""
-    known = words().log
-    killed = next(at for at, cause in enumerate(known) if cause.code == "killed")
-    vague = {at for at, cause in enumerate(known) if cause.starting}
-    assert len(vague) >= 11
-    assert min(vague) > killed
+    """What is only about a part of the engine stands behind a kill, and tells nothing of a server that answers."""
+    lora, killed = "ValueError: LoRA rank 8 is not supported by nobody", "Out of memory: Killed process 7 (vllm)"
+    assert toolkit.explain(lora).cause == "lora"
+    assert toolkit.explain(f"{lora}\n{killed}").cause == "killed"
+    assert toolkit.explain(f"INFO: Application startup complete.\n{lora}").cause is None
+
+
+def test_most_of_what_was_drawn_and_labelled_before_is_named() -> None:
+    """What is silent today is held by the causes of the files; none may become so again."""
+    drawn = [item for path in FAILURES.glob("drawn-*.json") for item in json.loads(path.read_text(encoding="utf-8"))]
+    telling = [item for item in drawn if item.get("drawn_as", item["cause"])]
+    named = [item for item in telling if item["cause"]]
+    assert len(telling) >= 94
+    assert len(named) / len(telling) > 0.92
+    assert not [item for item in drawn if "drawn_as" in item and item["drawn_as"] is None]
 
 
 def test_there_are_enough_of_them_and_no_two_are_the_same() -> None:
@@ -201,7 +225,9 @@ def test_what_go_programs_say_of_an_error_is_read_with_their_message() -> None:
     [
         ("NotImplementedError: Cannot copy out of meta tensor; no data!", ("checkpoint lacks it", "want of memory")),
         ("0/3 nodes are available: 1 Insufficient memory, 2 node(s) had volume node affinity conflict.",
-         ("in one zone", "keeps the other nodes out")),
+         ("in one zone", "too little free CPU, memory")),
+        ("0/5 nodes are available: 2 Insufficient nvidia.com/gpu, 3 node(s) had untolerated taint {a: b}. preemption: ",
+         ("so many free GPUs", "pod.tolerations")),
         ("unable to get metric vllm:num_requests_running: no metrics returned from custom metrics API",
          ("lacks an adapter", "no rule for that name")),
     ],

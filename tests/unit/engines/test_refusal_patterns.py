@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from tools.catalogue.libraries import with_libraries
 from tools.catalogue.refusals import FILE, as_text, read_refusals, with_version
 
 PARALLEL = """
@@ -64,6 +65,9 @@ def test_texts_are_read_without_importing_them(tmp_path: Path) -> None:
         "flag-value": {"Tool parser '.*' not found"},
         "quantization": {r"has no scheme for FP8 weights of compressed\-tensors"},
         "attention-backend": set(),
+        "multimodal": set(),
+        "kv-transfer": set(),
+        "tensors": set(),
         "settings": {
             r"\-\-one\-flag is not supported with \-\-other\-flag at all",
             r"\-\-third\-flag must be given with \-\-other\-flag",
@@ -101,11 +105,18 @@ def test_the_file_has_what_the_installed_version_says() -> None:
 
 def test_each_refusal_is_named_by_what_it_says() -> None:
     """With something in the place of what is filled in; a hand-written cause may know more."""
-    shipped = json.loads(FILE.read_text(encoding="utf-8"))
-    for cause in (cause for cause in shipped["log"] if cause["rank"] == 1):
-        for words in cause["words"]:
-            said = re.sub(r"\\(.)", r"\1", words.replace(".*", "17"))
-            assert toolkit.explain(f"ValueError: {said}").cause, said
+    for file in (FILE, FILE.with_name("libraries.json")):
+        for cause in json.loads(file.read_text(encoding="utf-8"))["log"]:
+            for words in cause["words"]:
+                said = re.sub(r"\\(.)", r"\1", words.replace(".*", "17"))
+                assert toolkit.explain(f"ValueError: {said}").cause, said
+
+
+def test_what_the_installed_libraries_say_is_in_their_file() -> None:
+    pytest.importorskip("vllm")
+    shipped = json.loads(FILE.with_name("libraries.json").read_text(encoding="utf-8"))
+    assert with_libraries(shipped) == shipped
+    assert all(cause["words"] for cause in shipped["log"])
 
 
 @pytest.mark.parametrize(

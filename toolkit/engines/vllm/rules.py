@@ -105,7 +105,11 @@ class OnVllm(EngineRules):
     sections: Sections = SECTIONS
     variable_prefix = PREFIX
     own_flags = OWN_FLAGS
-    causes: Sequence[Path] = (Path(__file__).with_name("causes.json"), FOLDER / "engines/vllm/refusals.json")
+    causes: Sequence[Path] = (
+        Path(__file__).with_name("causes.json"),
+        FOLDER / "engines/vllm/refusals.json",
+        FOLDER / "engines/vllm/libraries.json",
+    )
     scoring = SCORING
     # vLLM's inspection of a model class takes 8 s without its cache.
     cache_folders: Mapping[str, str] = {"VLLM_CACHE_ROOT": "vllm"}

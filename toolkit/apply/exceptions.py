@@ -1,0 +1,128 @@
+"""What a Python exception tells by its form: the module that raised it, and what its sentence names.
+
+So an error is told that nobody has described: an engine's package has a module for each of its parts, and a sentence
+that refuses a setting names the setting.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
+# As glibc and others write it: the program's file in C++, its line, and what does not hold.
+_ASSERTED = re.compile(
+    r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
+)
+_FRAME = re.compile(r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+|:\d+, in |\(\d+\): )")
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_ARROW = re.compile(r"(-+> ?)?\d* ")
+_MOST_FRAMES = 40
+# What runs the code of others, and a command or a path that is quoted: none of them tells what is wrong.
+_PASSING = re.compile(
+    r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
+    r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading"
+)
+_COMMAND = re.compile(r"Command ['\[]|\bvllm['\", ]+serve\b|-m['\", ]+vllm\b|\bapi_server\b")
+_PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
+_SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
+# Names of fewer words stand in sentences about other things, too.
+_TELLING = re.compile(r"\w+-\w+-\w+|\w+-(config|backend|parser)$")
+_REFUSED = r"\b(?:[Uu]nsupported|(?:[Cc]ould |does |do )?not|[Cc]annot|[Ff]ailed to|No)\b([^.;]|\.\S){0,40}"
+_REFUSES = (
+    r"([^.;]|\.\S){0,80}\b(not? (yet )?(supported|support|compatible|available|valid|allowed|implemented|found)"
+    r"|[Uu]nsupported|[Oo]nly supports?|only supported|[Rr]equires?|must|cannot|larger|greater|exceeds?|mismatch\w*"
+    r"|failed|not)\b"
+)
+# What a program raises because of what it was given. Others show a fault of its own, and name what it has.
+_REFUSING = frozenset(
+    {"AssertionError", "NotImplementedError", "RuntimeError", "ValidationError", "ValueError", "Value error"}
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A part of an engine that an error may be about.
+
+    `modules` matches the path of a module of that part, `settings` the names of flags that belong to it, `terms` the
+    words for it in a sentence that refuses something.
+    """
+
+    code: str
+    hint: str
+    modules: re.Pattern[str]
+    settings: re.Pattern[str] | None
+    terms: re.Pattern[str] | None
+
+
+@dataclass(frozen=True)
+class Raised:
+    """An exception of a log: its line there, its class, its sentence, and the path of the module that raised it.
+
+    The path is that below the folder of packages, without `.py`; empty where no frame is at hand.
+    """
+
+    at: int
+    kind: str
+    says: str
+    module: str
+
+
+def subject_pattern(terms: str) -> re.Pattern[str]:
+    """What matches a sentence that refuses something of these words."""
+    named = rf"(?<![\w/.-])(?:{terms})\b(?![\w.-]*/)"
+    return re.compile(rf"{named}{_REFUSES}|{_REFUSED}{named}")
+
+
+def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised]:
+    """Every exception of the lines, in their order."""
+    plain = [prefix.sub("", line) for line in lines]
+    for at, line in enumerate(plain):
+        if found := _RAISED.match(line.strip()):
+            yield Raised(at, found[1], _sentence(found[2] or "", plain[at + 1 : at + 2]), _module(plain, at))
+        elif found := _ASSERTED.search(line):
+            yield Raised(at, "Assertion", found["says"], found["file"])
+
+
+def _sentence(says: str, after: Sequence[str]) -> str:
+    """With the next line, where the sentence goes on there."""
+    goes_on = says and says[-1].isalnum() and after and after[0][:1].islower()
+    return f"{says} {after[0]}" if goes_on else says
+
+
+def _module(lines: Sequence[str], raised_at: int) -> str:
+    """The deepest module of the traceback that ends in that line."""
+    for line in reversed(lines[max(0, raised_at - _MOST_FRAMES) : raised_at]):
+        if line.startswith("Traceback ") or _RAISED.match(line.strip()):
+            return ""
+        if frame := _FRAME.search(line):
+            module = _PACKAGES.sub("", frame["file"]).removesuffix(".py")
+            if not _PASSING.search(module):
+                return module
+        elif line and not line[0].isspace() and not _ARROW.match(line):
+            return ""
+    return ""
+
+
+def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, str]) -> Subject | None:
+    """The part that the exception is about: the one whose setting or words its sentence has, or whose module raised it.
+
+    `settings` are the names of flags, in hyphens, that tell what a sentence is about.
+    """
+    if _COMMAND.search(raised.says):
+        return None
+    if raised.kind in _REFUSING:
+        says = _PATH.sub("", raised.says)
+        named = [name for name in named_settings(says) if name in settings and _TELLING.search(name)]
+        for subject in subjects:
+            if subject.settings and any(subject.settings.search(name) for name in named):
+                return subject
+            if subject.terms and subject.terms.search(says):
+                return subject
+    return next((each for each in subjects if each.modules.search(raised.module)), None)
+
+
+def named_settings(says: str) -> list[str]:
+    """Words of a sentence that may be flags, with hyphens."""
+    return [word.replace("_", "-") for word in _SETTING.findall(says)]
