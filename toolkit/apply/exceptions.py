@@ -9,6 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+from toolkit.engines import registry as engine_registry
 
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
 # As glibc and others write it: the program's file in C++, its line, and what does not hold.
@@ -24,7 +27,6 @@ _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
     r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading"
 )
-_COMMAND = re.compile(r"Command ['\[]|\bvllm['\", ]+serve\b|-m['\", ]+vllm\b|\bapi_server\b")
 _PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
 _SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
 # Names of fewer words stand in sentences about other things, too.
@@ -105,12 +107,19 @@ def _module(lines: Sequence[str], raised_at: int) -> str:
     return ""
 
 
+@cache
+def _command() -> re.Pattern[str]:
+    """A command that is quoted, such as an engine's, with all of its flags."""
+    names = "|".join(sorted({name.partition("-")[0] for name in engine_registry.engines()}))
+    return re.compile(rf"Command ['\[]|\b({names})['\", ]+serve\b|-m['\", ]+({names})\b|\bapi_server\b")
+
+
 def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, str]) -> Subject | None:
     """The part that the exception is about: the one whose setting or words its sentence has, or whose module raised it.
 
     `settings` are the names of flags, in hyphens, that tell what a sentence is about.
     """
-    if _COMMAND.search(raised.says):
+    if _command().search(raised.says):
         return None
     if raised.kind in _REFUSING:
         says = _PATH.sub("", raised.says)

@@ -13,6 +13,7 @@ from typing import Any, TypeGuard
 
 import torch
 import torch.distributed as dist
+from speculators.models.mtp import MTPDraftModel
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -27,6 +28,7 @@ def shard(head: Head, device: torch.device, dtype: torch.dtype) -> None:
 
     The rest of the head stays where it is.
     """
+    assert not isinstance(head, MTPDraftModel)  # which is never divided
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     # The embedding's rows are looked up and not multiplied: they stay as exact as they are.
     modules: dict[nn.Module, torch.dtype] = {head.embed_tokens: torch.float32}

@@ -106,7 +106,7 @@ def _group(recipe: Recipe, needed: int) -> Iterator[Finding]:
         hint = "Remove it, and set scaling.min_instances."
         yield Finding("kubernetes.nodes", message, "engine.args.data-parallel-size", hint=hint)
     if args.get("distributed-executor-backend", "mp") != "mp":
-        message = "several nodes are started by vLLM itself, without Ray"
+        message = "the engine starts its ranks on several nodes itself, without Ray"
         hint = "Remove it: the toolkit sets it to `mp`."
         yield Finding("kubernetes.nodes", message, "engine.args.distributed-executor-backend", hint=hint)
     if needed % nodes:
