@@ -25,6 +25,7 @@ from toolkit.training.job import (
     BLOCKS_AT_ONCE,
     EAGLE_3_1,
     IN_BLOCKS,
+    IN_PARTS,
     KEEP_OUTPUT,
     LEARNED_BYTES,
     MARKOV_RANK,
@@ -67,7 +68,7 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
     yield from _start(recipe, training, target)
     if target:
         yield from _disk(recipe, training, target)
-        yield from _lengths(training, target)
+        yield from _lengths(recipe, training, target)
         yield from _memory(recipe, training, target)
         yield from check_target_memory(recipe, training, target)
 
@@ -227,7 +228,7 @@ def _rows(path: Path) -> tuple[int, int]:
     return max(1, round(size * start.count(b"\n") / max(1, len(start)))), size
 
 
-def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
+def _lengths(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iterator[Finding]:
     limit = target.text_config.get("max_position_embeddings")
     written = "max_length" in training.model_fields_set  # what nobody wrote, the job cuts to the target's positions
     if written and isinstance(limit, int) and training.max_length > limit:
@@ -238,7 +239,10 @@ def _lengths(training: TrainingSection, target: ModelFacts) -> Iterator[Finding]
         message = f"the target has only {target.vocab_size} tokens"
         hint = f"Set `draft_vocab_size` to less than {target.vocab_size}, or remove it."
         yield Finding("training.draft-vocab-size", message, "training.draft_vocab_size", hint=hint)
-    if training.partitions > training.max_length:
+    if training.partitions > 1 and recipe.method not in IN_PARTS:
+        message = f"a sequence goes through a head of method `{recipe.method}` whole: `partitions` has no effect"
+        yield Finding("training.partitions", message, "training.partitions", hint="Remove it.", severity="warning")
+    elif training.partitions > training.max_length:
         message = f"a sequence of {training.max_length} tokens cannot be split into {training.partitions} parts"
         yield Finding("training.partitions", message, "training.partitions", hint="Set it to 1, or 2 to 8.")
 
@@ -262,7 +266,7 @@ def _memory(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> It
         message += f"{room / _GIB:.0f}"
         parts = f"`partitions: {max(2, round(needed / room + 0.5)) * training.partitions}`, "
         shorter = "a shorter `max_length`, or another `instance_type`."
-        hint = f"Set {'' if recipe.method in KEEP_OUTPUT else parts}{shorter}"
+        hint = f"Set {parts if recipe.method in IN_PARTS else ''}{shorter}"
         yield Finding("training.memory", message, training.types_key, hint=hint, severity="warning")
 
 
@@ -291,11 +295,11 @@ _BYTES_PER_TOKEN = 3.5
 def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory: float = math.inf) -> float:
     """Bytes on one of so many accelerators, with so much memory each, while the recipe's head trains.
 
-    The head has the target's hidden size, heads and intermediate size. The target's own weights are not in it: its
-    hidden states are computed before the head trains. Of a head that is divided each accelerator has a part, and the
-    largest matrix whole for a moment. Of a head that drafts in blocks, and of the target's own block, embedding and
-    output layer are the target's, and not trained; blocks of the former go through it so many at a time, beside keys
-    and values of all the text.
+    The head has the target's hidden size, heads and intermediate size. Of the target's own weights only its output
+    layer is there, which the head learns from: hidden states are computed before the head trains. Of a head that is
+    divided each accelerator has a part, and the largest matrix whole for a moment. Of a head that drafts in blocks, and
+    of the target's own block, embedding and output layer are the target's, and not trained; blocks of the former go
+    through it so many at a time, beside keys and values of all the text.
     """
     training = recipe.training
     assert training
@@ -310,9 +314,10 @@ def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory:
         positions = min(BLOCKS_AT_ONCE, training.max_length) * kept_positions(recipe)
         around = training.max_length * 2 * _STATE_BYTES * hidden * (training.layers + 1)
         return weights + positions * per_position + around + states
-    positions = training.max_length * kept_positions(recipe) / training.partitions
+    parts = training.partitions if recipe.method in IN_PARTS else 1
+    positions = training.max_length * kept_positions(recipe) / parts
     learned = head_parameters(recipe, target)
-    held: float = learned * LEARNED_BYTES
+    held: float = learned * LEARNED_BYTES + drafted * hidden * _BYTES_PER_FROZEN
     if is_divided(recipe.method, learned, memory, accelerators):
         held = held / accelerators + max(target.vocabulary, drafted) * hidden * _BYTES_OF_WHOLE
     return held + positions * per_position + states

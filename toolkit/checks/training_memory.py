@@ -11,7 +11,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.trained import heads_of
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
-from toolkit.training.job import KEEP_OUTPUT
+from toolkit.training.job import IN_PARTS
 
 _GIB = 1024**3
 # The job and its engine with their libraries: two processes.
@@ -42,5 +42,5 @@ def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[
         raise PlatformError(f"{message}for programs), and {room}", hint=hint)
     if trained > free:
         estimate = f"training may need {trained / _GIB:.1f} GiB (an estimate, for sequences of training.max_length)"
-        parts = "" if all(head.method in KEEP_OUTPUT for head in heads) else ", or more `partitions`,"
+        parts = ", or more `partitions`," if any(head.method in IN_PARTS for head in heads) else ""
         say(f"{estimate}, and {room}: a smaller `max_length` or `draft_vocab_size`{parts} takes less")

@@ -22,7 +22,9 @@ BLOCKS_AT_ONCE = 128
 MARKOV_RANK = 256
 """Of a DSpark head's map from one token to the next; speculators' default."""
 KEEP_OUTPUT = (*IN_BLOCKS, "mtp")
-"""Methods whose embedding and output layer are the target's, as they are; `partitions` is nothing to them."""
+"""Methods whose embedding and output layer are the target's, as they are."""
+IN_PARTS = ("p-eagle",)
+"""Methods whose heads a sequence can go through in `partitions`."""
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.checks.run import check
 from toolkit.checks.training import head_parameters, training_bytes
 from toolkit.checks.training_memory import require_memory
 from toolkit.engines.vllm.budget import limits
@@ -75,15 +76,17 @@ def test_a_head_that_drafts_in_blocks_keeps_no_optimizer_state_of_what_is_the_ta
 
 def test_of_a_head_that_is_divided_each_accelerator_has_a_part_and_the_largest_matrix() -> None:
     recipe, shape = load("tiny/train-p-eagle"), shape_of(read_folder(TARGET))
-    learned, largest = 16 * head_parameters(recipe, shape), 12 * shape.vocabulary * shape.hidden
+    learned, output = 16 * head_parameters(recipe, shape), shape.vocabulary * shape.hidden
     whole = training_bytes(recipe, shape)
     assert training_bytes(recipe, shape, 8, 3 * learned) == training_bytes(recipe, shape, 1, learned) == whole
-    assert training_bytes(recipe, shape, 8, learned) == pytest.approx(whole - learned * 7 / 8 + largest)
+    assert training_bytes(recipe, shape, 8, learned) == pytest.approx(
+        whole - (learned + 6 * output) * 7 / 8 + 12 * output
+    )
     blocks = with_method(recipe, "dflash")
     assert training_bytes(blocks, shape, 8, learned) == training_bytes(blocks, shape)
 
 
-@pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("dflash", False), ("dspark", False)])
+@pytest.mark.parametrize(("method", "offered"), [("p-eagle", True), ("eagle3", False), ("dflash", False)])
 def test_partitions_are_offered_to_the_method_that_reads_them(method: str, offered: bool) -> None:
     recipe, said = with_method(load("tiny/train-p-eagle"), method), list[str]()
     require_memory(recipe.edit(training={"max_length": 1_000_000}), read_folder(TARGET), 2 * GIB + 2**27, said.append)
@@ -94,3 +97,10 @@ def test_of_heads_that_are_compared_the_largest_counts() -> None:
     recipe, said = load("tiny/train-p-eagle").edit(training={"max_length": 100_000}), list[str]()
     require_memory(as_compared(recipe, ("p-eagle", "dflash")), read_folder(TARGET), 4 * GIB, said.append)
     assert "or more `partitions`" in said[0]
+
+
+def test_parts_that_a_method_does_not_know_are_told() -> None:
+    recipe = load("tiny/train-p-eagle").edit(training={"partitions": 2})
+    found = {one.code: one.severity for one in check(with_method(recipe, "eagle3"), to_train=True).findings}
+    assert found["training.partitions"] == "warning"
+    assert "training.partitions" not in {one.code for one in check(recipe, to_train=True).findings}
