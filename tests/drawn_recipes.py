@@ -187,7 +187,7 @@ def _write(folder: Path, chance: random.Random, args: Mapping[str, Any], *, any_
     return Drawn(path, f"{dict(args)} {method} {target.rpartition('/')[2]} {where}", second_is_name)
 
 
-def judge(drawn: Iterable[Drawn], engine: Callable[[bool], Asked]) -> Iterator[Verdicts]:
+def judge(drawn: Iterable[Drawn], engine: Callable[[bool, Path | None], Asked]) -> Iterator[Verdicts]:
     """What the checks and vLLM say; `engine` is that on pretended GPUs (True), or on the CPU."""
     for one in drawn:
         before = check(one.path)
@@ -202,10 +202,10 @@ def _readable(findings: Iterable[Any]) -> bool:
     return not any(finding.code.startswith("recipe.") and finding.severity == "error" for finding in findings)
 
 
-def _asked(path: Path, engine: Callable[[bool], Asked]) -> tuple[str, bool | None]:
+def _asked(path: Path, engine: Callable[[bool, Path | None], Asked]) -> tuple[str, bool | None]:
     recipe = load(path)
     try:
-        answer = engine(recipe.platform_rules.facts.has_instance_types).ask(whole_question(recipe))
+        answer = engine(recipe.platform_rules.facts.has_instance_types, None).ask(whole_question(recipe))
     except NoAnswer as error:
         return str(error), None
     return next(iter(answer.values()), ""), None if "failed" in answer else not answer

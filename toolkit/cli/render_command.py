@@ -47,7 +47,9 @@ def render(
             raise UsageError(f"a chart has what serves, and no {part}", hint=hint)
         _write_chart(recipe, baseline, out, as_json)
         return
-    parts = make(recipe, baseline=baseline, to_train=part == "train" and out == "-")
+    if part != "serve" and out != "-":
+        raise UsageError("--out writes all parts, and --part prints one", hint=f"Leave out --part {part}, or --out.")
+    parts = make(recipe, baseline=baseline, to_train=part == "train")
     if out == "-":
         if not parts.get(part):
             raise UsageError(f"{recipe} needs no {part} Job", hint=f"Remove --part {part}.")

@@ -16,7 +16,6 @@ from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table
-from toolkit.endpoint.platform import PAUSED
 from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 # A platform that is set up did not answer, or not to the end, so that there may be more.
 _DID_NOT_ANSWER = 3
 _NOT_READ = "-"
+_SERVES, _CHANGES = ("InService", "Updating"), ("Creating", "Deleting")
 _CLEAR_SCREEN = "\x1b[H\x1b[2J\x1b[3J"
 
 
@@ -82,14 +82,20 @@ def status(
             time.sleep(every)
             listing = look()
     _say_what_is_missing(listing)
-    usual = ("deploy", "tiny/p-eagle", "--platform", "local")
-    serving = next((item.name for item in listing.endpoints if item.status != PAUSED), None)
-    then = ("invoke", serving, "Hello") if serving else usual
     if not watch:
-        found = bool(listing.endpoints) or not names
+        found, then = bool(listing.endpoints) or not names, _next(listing.endpoints)
         answer(listing.to_dict(), as_json, lambda: status_text(listing.endpoints), then=then, yes=found)
     if listing.errors:
         raise typer.Exit(_DID_NOT_ANSWER)
+
+
+def _next(listed: Sequence[Deployed]) -> tuple[str, ...]:
+    serving = next((item.name for item in listed if item.status in _SERVES), None)
+    if serving:
+        return "invoke", serving, "Hello"
+    if any(item.status in _CHANGES for item in listed):
+        return "status", "--watch", "10s"
+    return "deploy", "tiny/p-eagle", "--platform", "local"
 
 
 def _show_again(listing: Listing) -> None:

@@ -15,6 +15,7 @@ from toys import ToyBox, ToySession
 from toolkit import registry
 from toolkit.api.listing import status, unknown_endpoint
 from toolkit.cli.main import run
+from toolkit.cli.status_command import _next
 from toolkit.endpoint.platform import Deployed, Found
 from toolkit.errors import EndpointNotFound, PlatformError
 from toolkit.recipe.recipe import Recipe
@@ -105,6 +106,19 @@ def test_status_shows_what_answers(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(capsys.readouterr().out)
     assert [item["name"] for item in document["endpoints"]] == ["spinner"]
     assert document["not_listed"] == [f"{EXPIRED}. Log in again: aws sso login"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "following"),
+    [
+        (("Failed", "Updating"), "invoke chat-1 Hello"),
+        (("Deleting", "Paused"), "status --watch 10s"),
+        (("Paused", "Failed"), "deploy tiny/p-eagle --platform local"),
+    ],
+)
+def test_what_comes_next_is_what_can_be_done_with_what_is_there(statuses: tuple[str, ...], following: str) -> None:
+    listed = [Deployed(f"chat-{i}", "local", "here", one, "", None, (), None) for i, one in enumerate(statuses)]
+    assert " ".join(_next(listed)) == following
 
 
 def test_a_platform_that_is_named_has_to_answer() -> None:

@@ -63,6 +63,12 @@ def test_what_serves_is_all_that_is_on_stdout(recipe: str, capsys: Captured) -> 
     assert ended.err == ""
 
 
+def test_a_part_is_printed_and_not_written_beside_all_others(recipe: str, tmp_path: Path, capsys: Captured) -> None:
+    assert run(["render", recipe, "--part", "rbac", "--out", str(tmp_path / "out")]) == 2
+    assert "Leave out --part rbac, or --out." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_same_recipe_gives_the_same_text(recipe: str, capsys: Captured) -> None:
     run(["render", recipe, "--baseline"])
     first = capsys.readouterr().out
