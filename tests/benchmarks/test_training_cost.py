@@ -1,4 +1,4 @@
-"""Memory that the partition of a sequence saves, and time that masks prepared once do. Prints; asserts nothing of it.
+"""Memory that the partition of a sequence saves, and time of a step and its masks. Prints; asserts nothing of it.
 
 Shapes are a model's in small: the vocabulary is 64 times the hidden size, which is about Qwen3-4B's ratio, and
 depth 8 with the paper's conditional drop of 0.8. Every figure of memory is that of a process of its own.
@@ -13,6 +13,8 @@ import resource
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
+from statistics import median
 
 import pytest
 import torch
@@ -134,3 +136,20 @@ def test_time_of_mask_preparation() -> None:
         create_float_mask(mask_mod, Q_LEN=len(anchor), KV_LEN=len(anchor), device="cpu", dtype=torch.float32)
         fresh = time.perf_counter() - started
         print(f"  {tokens:5} tokens  sliced {sliced:.4f}  anew (speculators) {fresh:.4f}  {fresh / sliced:5.0f} x")
+
+
+def test_tokens_per_second_of_a_step(head: PEagleDraftModel) -> None:
+    """By turns, on one core, in CPU time: what else the machine does counts little."""
+    torch.set_num_threads(1)
+    learner = PEagleLearner(head, DraftMasks(LONGEST, torch.float32, CPU), kl_div_loss, DEPTH, 1, KEEP)
+    print("\ntokens a second of a core, forth and back; median of 5 steps by turns")
+    for tokens in (128, 256, 512):
+        took: dict[str, list[float]] = {"ours": [], "speculators": []}
+        for _ in range(5):
+            sequence = lesson(tokens)
+            for name, step in (("ours", learner.learn), ("speculators", partial(speculators_step, head))):
+                started = time.process_time()
+                step(sequence)
+                took[name].append(time.process_time() - started)
+        ours, theirs = (tokens / median(took[name]) for name in ("ours", "speculators"))
+        print(f"  {tokens:5} tokens  ours {ours:6.0f}  speculators {theirs:6.0f}  {ours / theirs:5.2f} x")
