@@ -23,7 +23,7 @@ from toolkit.platforms.local import daemon
 
 LOADS = (1, 2, 4, 8)
 RATES = (1.0, 2.0, 4.0)
-CLOSED_REQUESTS, OPEN_REQUESTS = 24, 32
+CLOSED_REQUESTS, OPEN_REQUESTS = 24, 96
 SECONDS = 120.0
 
 

@@ -18,6 +18,7 @@ import signal
 import sys
 import types
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -29,6 +30,8 @@ _CUDA_EXTENSIONS = (
     *("vllm.vllm_flash_attn._vllm_fa2_C", "vllm.vllm_flash_attn._vllm_fa3_C"),
 )
 _CUTLASS_SINCE = 89
+# Where the server's parser is, from 0.33 on, from 0.29 on, and before.
+_SERVING = ("common", "launchers", "openai")
 _LONGEST = 4000
 # With which vLLM says no. Any other error may come of what this machine or its pretended accelerator lacks.
 _REFUSALS = (ValueError, AssertionError, NotImplementedError, LookupError, TypeError)
@@ -115,7 +118,7 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    serving = _module("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")  # before 0.29
+    serving = _first_module(*(f"vllm.entrypoints.{part}.cli_args" for part in _SERVING))
     if on_cpu and not current_platform.is_cpu():
         raise ImportError("the vLLM that is installed is not built for CPUs")
     # Else vLLM starts an interpreter to look at a class of a model that it does not know yet: 20 s.
@@ -155,9 +158,13 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     return ask
 
 
-def _module(name: str, before: str) -> Any:
-    """That module of vLLM, whose name was another one `before`. Raises ImportError."""
-    return importlib.import_module(name if find_spec(name.rpartition(".")[0]) else before)
+def _first_module(*names: str) -> Any:
+    """The first of these modules that this vLLM has. Raises ImportError."""
+    for name in names[:-1]:
+        with suppress(ModuleNotFoundError):  # of a package above it
+            if find_spec(name):
+                return importlib.import_module(name)
+    return importlib.import_module(names[-1])
 
 
 def _write_models(models: Mapping[str, Mapping[str, Any]]) -> None:
