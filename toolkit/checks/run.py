@@ -106,6 +106,8 @@ def check(
     findings += account(recipe) if account else ()
     asks = recipe.engine_rules.ask
     engine = asks(recipe, models, ask) if asks else None
+    if asks is None and ask:
+        engine = EngineAnswer(recipe.engine.name, why_not="it can be asked only where it runs")
     findings += _from_engine(engine, findings, ask) if engine else ()
     located = [_with_line(finding, recipe) for finding in findings]
     return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)), engine)

@@ -155,8 +155,11 @@ def _ask_pip(pins: Sequence[str], python: str, folder: Path, *words: str) -> Non
     target = [option for platform in _PLATFORMS for option in ("--platform", platform)]
     target += ["--implementation", "cp", "--python-version", python]
     command += [*target, "--only-binary", ":all:", "--no-deps", "--requirement", str(wanted)]
-    process = start_process(command, folder, own_variables(*PIP))
-    said = process.communicate()[0].decode(errors="replace")
+    with start_process(command, folder, own_variables(*PIP)) as process:
+        try:
+            said = process.communicate()[0].decode(errors="replace")
+        finally:
+            process.kill()  # else it goes on where we are interrupted
     wanted.unlink()
     if process.returncode:
         raise _pip_failure(said, python)
@@ -169,6 +172,9 @@ def _pip_failure(said: str, python: str) -> BuildError:
     if "THESE PACKAGES DO NOT MATCH THE HASHES" in said:
         message = "a wheel is not the one that the lock pins: an index sends another file under the same version"
         return BuildError(message, hint="If you trust it, pin it anew: toolkit lock RECIPE")
+    if "connection broken by" in said:
+        message = "cannot download wheels: the package index does not answer"
+        return BuildError(message, hint="See that it can be reached from here, or name another one: PIP_INDEX_URL.")
     errors = [line.removeprefix("ERROR: ") for line in said.splitlines() if line.startswith("ERROR: ")]
     why = errors[-1] if errors else said.strip()[-300:]
     message = f"cannot download wheels for Python {python} on Linux x86-64: {why}"

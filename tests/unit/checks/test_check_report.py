@@ -162,3 +162,10 @@ class Answering:
 
     def ask(self, recipe: Recipe, models: Lock | None, now: bool) -> EngineAnswer:
         return self._answer
+
+
+def test_an_engine_that_cannot_be_asked_here_is_told() -> None:
+    trainium = load("qwen3-32b/draft-model-trn2")
+    (finding,) = [one for one in check(trainium, ask=True).findings if one.code == "engine.not-asked"]
+    assert (finding.severity, finding.path) == ("info", "engine.version")
+    assert "engine.not-asked" not in {one.code for one in check(trainium).findings}

@@ -227,3 +227,24 @@ def test_an_engine_that_does_not_come_up_gives_no_verdict(tmp_path: Path) -> Non
     answer = ask(recipe(tmp_path, {}), models(tmp_path), True, lambda *_: Broken())
     assert answer == EngineAnswer(f"vLLM {installed()}", why_not="its process ended with exit code 1")
     assert not (home() / "asked").exists() or not list((home() / "asked").iterdir())
+
+
+def test_of_another_version_only_what_gpus_run_can_be_fetched(tmp_path: Path) -> None:
+    """On a CPU vLLM asks what is compiled, and of a version that is not installed its Python alone is there."""
+    here = recipe(tmp_path, {})
+    other = replace(here, engine=here.engine.edit(version="0.31.0"))
+    on_gpu = load(write_recipe(tmp_path, RECIPE.replace("0.32.0", "0.31.0").replace("{name: local}", GPUS)))
+    answers = [ask(one, models(tmp_path), False, lambda *_: Scripted({})) for one in (other, on_gpu)]
+    assert [one.can_be_fetched for one in answers] == [False, True]
+    assert {one.why_not for one in answers} == {f"{installed()} is installed here"}
+
+
+def test_a_cache_that_cannot_be_written_to_is_told_and_all_else_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "toolkit").write_text("a file")
+    made = load(write_recipe(tmp_path, RECIPE.replace("0.32.0", "0.31.0").replace("{name: local}", GPUS)))
+    write_pair(tmp_path)
+    answer = ask(made, models(tmp_path), "deep", lambda *_: Scripted({}))
+    assert answer.why_not.startswith("cannot keep the code of vLLM 0.31.0: ")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
+import signal
+import socket
 import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,7 +18,7 @@ import pytest
 from toolkit.errors import BuildError
 from toolkit.images.layer import write_layer
 from toolkit.images.spec import ContextFile
-from toolkit.images.wheels import fetch_wheels, find_wheel, with_hash
+from toolkit.images.wheels import download_wheels, fetch_wheels, find_wheel, with_hash
 
 SITE = "/opt/toolkit/site-packages"
 
@@ -173,3 +177,32 @@ def test_compiled_files_of_a_wheel_stay_out_without_a_word(index: Path, tmp_path
 def test_headers_lie_below_the_name_that_pip_gives_them(index: Path, tmp_path: Path) -> None:
     add_wheel(index, name="little_one", files={"little_one-1.0.data/headers/a.h": ""})
     assert f"{SITE}/include/little-one/a.h" in fetch_wheels(["little_one==1.0"], "3.12", tmp_path)
+
+
+def test_who_is_interrupted_leaves_no_pip_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with socket.create_server(("127.0.0.1", 0)) as index:
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{index.getsockname()[1]}/simple")
+
+        def interrupt() -> None:
+            with index.accept()[0]:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        with ThreadPoolExecutor(1) as threads:
+            interrupting = threads.submit(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                download_wheels(["nothing==1"], "3.11", tmp_path)
+            interrupting.result()
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in commands if str(tmp_path).encode() in command]
+
+
+def test_an_index_that_does_not_answer_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
+    with pytest.raises(BuildError, match="the package index does not answer"):
+        download_wheels(["nothing==1"], "3.11", tmp_path)

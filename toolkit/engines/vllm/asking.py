@@ -118,8 +118,12 @@ def _why_not(recipe: Recipe, models: Lock | None) -> str:
     """Why it cannot be asked; empty where it can."""
     if sys.platform != "linux":
         return "it is asked on Linux only"
-    if recipe.engine.version != installed() and find_spec("torch") is None:
-        return f"{installed() or 'no vLLM'} is installed here, and no PyTorch, which its Python code needs"
+    if recipe.engine.version != installed():
+        there = f"{installed() or 'no vLLM'} is installed here"
+        if not recipe.platform_rules.facts.has_instance_types:  # on a CPU it asks for what is compiled
+            return there
+        if find_spec("torch") is None:
+            return f"{there}, and no PyTorch, which its Python code needs"
     if models is None:
         return "the models are not known"
     if recipe.platform_rules.facts.has_instance_types:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from toolkit.errors import BuildError
 from toolkit.files import make_private_folder
 from toolkit.home import cache
 from toolkit.images.spec import on_disk
@@ -26,14 +27,22 @@ def folder(version: str) -> Path:
 
 
 def fetch(version: str) -> None:
-    """Fetch the code of that version with pip, from its indexes. Raises BuildError, and leaves nothing then."""
+    """Fetch the code of that version with pip, from its indexes. Raises ToolkitError, and leaves nothing then."""
     kept = folder(version)
-    make_private_folder(kept.parent)
-    with TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as name:
-        wheels, code = Path(name) / "wheels", Path(name) / "code"
-        download_wheels([f"vllm=={version}"], f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
-        (wheel,) = wheels.glob("*.whl")
-        with on_disk("unpack vLLM"), zipfile.ZipFile(wheel) as archive:
+    with on_disk(f"keep the code of vLLM {version}"):
+        make_private_folder(kept.parent)
+        with TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as name:
+            wheels, code = Path(name) / "wheels", Path(name) / "code"
+            download_wheels([f"vllm=={version}"], f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
+            (wheel,) = wheels.glob("*.whl")
+            _unpack(wheel, code)
+            with suppress(OSError):  # another process was first
+                code.rename(kept)
+
+
+def _unpack(wheel: Path, code: Path) -> None:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
             archive.extractall(code, [file for file in archive.namelist() if file.endswith(_READ)])
-        with suppress(OSError):  # another process was first
-            code.rename(kept)
+    except zipfile.BadZipFile as error:
+        raise BuildError(f"cannot unpack {wheel.name}: {error}", hint="Fetch it again.") from error
