@@ -12,12 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from toolkit.catalog.lookup import older
 from toolkit.errors import BuildError
 from toolkit.files import make_private_folder
 from toolkit.home import cache
 from toolkit.images.spec import on_disk
 from toolkit.images.wheels import download_wheels
 
+# vLLM before that version imports it; later ones, and so what is installed beside them, do without.
+_BESIDE, _BESIDE_BEFORE = "gguf==0.19.0", "0.24.0"
 _READ = (".py", ".json", ".jinja", ".dist-info/METADATA")
 
 
@@ -33,9 +36,10 @@ def fetch(version: str) -> None:
         make_private_folder(kept.parent)
         with TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as name:
             wheels, code = Path(name) / "wheels", Path(name) / "code"
-            download_wheels([f"vllm=={version}"], f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
-            (wheel,) = wheels.glob("*.whl")
-            _unpack(wheel, code)
+            pins = [f"vllm=={version}", *([_BESIDE] if older(version, _BESIDE_BEFORE) else [])]
+            download_wheels(pins, f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
+            for wheel in wheels.glob("*.whl"):
+                _unpack(wheel, code)
             with suppress(OSError):  # another process was first
                 code.rename(kept)
 
