@@ -70,7 +70,7 @@ TRAINIUM: Sequence[Mapping[str, Any]] = (
     {"artifacts_bucket": "our-artifacts", "service_account_role": ROLE},
 )
 # Of these the server has no schema of its own.
-CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule", "LeaderWorkerSet")
+CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule", "LeaderWorkerSet", "InferencePool", "HTTPRoute")
 
 
 @cache
