@@ -111,10 +111,12 @@ def definition(kind: str) -> Any:
     served = {"name": version, "served": True, "storage": True, "schema": schema}
     replicas = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
     versions = [{**served, "subresources": {"status": {}, "scale": replicas}}]
+    # The server asks for it in groups below k8s.io.
+    annotations = {"api-approved.kubernetes.io": "unapproved, of a test"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{api.plural}.{group}"},
+        "metadata": {"name": f"{api.plural}.{group}", "annotations": annotations},
         "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": versions},
     }
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from toolkit.recipe.schema import ScalingSection
 
 __all__ = ["config", "namespace", "platform"]
 
-ROUTING = {"routing": {"gateway": "public", "namespace": "gateways", "hostname": "chat.example.com"}}
+ROUTING: Mapping[str, Any] = {"routing": {"gateway": "public", "namespace": "gateways", "hostname": "chat.example.com"}}
 TWO = ScalingSection(min_instances=2, max_instances=2)
 
 

@@ -43,6 +43,7 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
     ("bad", "good", "code", "severity", "path"),
     [
         (("", "", ("name: hub", "name: Hub")), ("",), "kubernetes.name", "error", "name"),
+        (("", "", ("name: hub", "name: hub-epp")), ("",), "kubernetes.name", "error", "name"),
         (("hub_token_secret: 'arn:aws:secretsmanager:us-east-1:1:secret:hf'",), ("hub_token_secret: hf",),
          "kubernetes.secret", "error", "platform.hub_token_secret"),
         (("instance_types: [ml.g6.xlarge]",), ("instance_types: [g6.xlarge]",),

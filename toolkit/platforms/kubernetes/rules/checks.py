@@ -15,7 +15,7 @@ from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import devices
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
-from toolkit.platforms.kubernetes.rules.routing import READS
+from toolkit.platforms.kubernetes.rules.routing import PICKER_ENDING, READS
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
@@ -47,6 +47,9 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
         message = f"{recipe.name} is not a valid name for a Kubernetes Service"
         hint = "Use lower-case letters, digits and hyphens, beginning with a letter."
         yield Finding("kubernetes.name", message, "name", hint=hint)
+    elif recipe.name.endswith(PICKER_ENDING):
+        message = f"names that end with {PICKER_ENDING} are those of endpoint pickers (kubernetes.routing)"
+        yield Finding("kubernetes.name", message, "name", hint="Choose another name.")
     if recipe.platform.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.platform.hub_token_secret):
         message = "this is not a valid name of a Kubernetes Secret"
         hint = "Set it to the Secret's name. The Secret has the token under the key `token`."

@@ -17,6 +17,9 @@ from toolkit.platforms.kubernetes.rules.pod import grace_seconds
 from toolkit.platforms.kubernetes.rules.security import PORT, container_security, pod_security
 from toolkit.recipe.recipe import Recipe
 
+PICKER_ENDING = "-epp"
+"""Of the names of all that is the picker's, as its project has it."""
+
 PICKER_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 PICKER_REQUESTS = {"cpu": "4", "memory": "8Gi"}
 READS = "vllm:"
@@ -111,7 +114,6 @@ def _pool(recipe: Recipe) -> Resource:
     spec = {
         "selector": {"matchLabels": selector(recipe)},
         "targetPorts": [{"number": PORT}],
-        "appProtocol": "http",
         "endpointPickerRef": picker,
     }
     return manifest(recipe, "InferencePool", recipe.name, spec=spec)
@@ -135,4 +137,4 @@ def _route(recipe: Recipe, wanted: RoutingSection) -> Resource:
 
 
 def _picker_name(recipe: Recipe) -> str:
-    return f"{recipe.name}-epp"
+    return f"{recipe.name}{PICKER_ENDING}"
