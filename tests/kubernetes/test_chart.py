@@ -67,6 +67,7 @@ RECIPES_TRIED: dict[str, Callable[[Path], Path]] = {
     "bucket": lambda folder: recipe_file(folder, "chat", "ml", weights_bucket="our-models"),
     "scaled": lambda folder: recipe_file(folder, "chat", "ml", most=4, prometheus="http://p:9090"),
     "watched": lambda folder: recipe_file(folder, "chat", "ml", monitors={"release": "prometheus"}),
+    "routed": lambda folder: recipe_file(folder, "chat", "ml", routing={"gateway": "public"}),
     "node": lambda folder: recipe_file(folder, "chat", "ml", weights_cache="node"),
     "trainium": on_trainium,
 }
@@ -85,6 +86,17 @@ def test_without_values_helm_makes_what_render_prints(
     printed = by_name(json.loads(capsys.readouterr().out)["manifests"])
     del printed["Namespace", "ml"]
     assert made == printed
+
+
+def test_what_is_set_for_the_engine_does_not_reach_the_picker_of_a_gateway(helm: Helm, tmp_path: Path) -> None:
+    chart = chart_of(recipe_file(tmp_path, "chat", "ml", routing={"gateway": "public"}))
+    values = ("--set", "image=ours", "--set", "nodeSelector.team=search", "--set", "replicas=3")
+    plain, with_values = (
+        by_name(list(yaml.safe_load_all(helm("template", "any", chart, "--namespace", "ml", *options))))
+        for options in ((), values)
+    )
+    changed = {key for key, item in with_values.items() if item != plain[key]}
+    assert changed == {("Deployment", "chat")}
 
 
 def test_what_the_how_to_puts_into_an_environment_reaches_the_pods(helm: Helm, tmp_path: Path) -> None:

@@ -202,6 +202,7 @@ def test_a_pod_security_standard_is_told_with_the_key_that_breaks_it(cluster: Cl
         ({"most": 4, "prometheus": "http://p:9090"}, "ScaledObject", "platform.kubernetes.prometheus"),
         ({"monitors": {"release": "prometheus"}}, "PodMonitor", "platform.kubernetes.monitors"),
         ({"nodes": 2}, "LeaderWorkerSet", "platform.kubernetes.nodes"),
+        ({"routing": {"gateway": "public"}}, "InferencePool", "platform.kubernetes.routing"),
     ],
 )
 def test_a_kind_that_the_cluster_lacks_is_told_before_anything_is_made(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import ACCOUNT
 from pairs import RECIPE, write_pair
-from toys import ENGINE, ToyEngine
+from toys import ENGINE, ToyEngine, ToyMetrics
 
 from toolkit.api.checking import check
 from toolkit.apply.diagnose import diagnose
@@ -106,6 +106,18 @@ def test_without_metrics_it_has_no_graphs_of_its_own_and_no_autoscaler(tmp_path:
     path.write_text(text.replace("PLATFORM", "kubernetes").replace("ml.g6e", "g6e") + "scaling: {max_instances: 2}\n")
     told = [finding for finding in check(path).errors if finding.code == "kubernetes.autoscaling"]
     assert [finding.path for finding in told] == ["scaling.max_instances"]
+
+
+def test_a_gateway_cannot_choose_among_pods_without_metrics_that_its_picker_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = toy(tmp_path)
+    kubernetes = "{name: kubernetes, instance_types: [g6e.2xlarge], kubernetes: {routing: {gateway: public}}}"
+    path.write_text(path.read_text().replace("{name: local}", kubernetes))
+    without = [finding for finding in check(path).errors if finding.code == "kubernetes.routing"]
+    monkeypatch.setattr(ToyEngine, "metrics", ToyMetrics())
+    others = [finding for finding in check(path).errors if finding.code == "kubernetes.routing"]
+    assert [finding.path for finding in (*without, *others)] == ["platform.kubernetes.routing"] * 2
 
 
 def test_without_a_memory_model_nothing_is_estimated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,10 @@ _MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
     "LeaderWorkerSet": "This cluster has no LeaderWorkerSet: install it, or remove platform.kubernetes.nodes. See: "
     "https://lws.sigs.k8s.io",
+    "InferencePool": "This cluster has no Gateway API inference extension: install it, or remove "
+    "platform.kubernetes.routing. See: https://gateway-api-inference-extension.sigs.k8s.io",
+    "HTTPRoute": "This cluster has no Gateway API: install it, or remove platform.kubernetes.routing. See: "
+    "https://gateway-api.sigs.k8s.io",
     "ResourceClaimTemplate": "This cluster has no resource.k8s.io/v1: it needs Kubernetes 1.34, or write "
     "`neuron_devices: device-plugin`.",
     **dict.fromkeys(

@@ -96,6 +96,16 @@ class PodSection(Section):
     )
 
 
+class RoutingSection(Section):
+    """A Gateway of the cluster that chooses among an endpoint's pods."""
+
+    gateway: ObjectName = Field(description="an existing Gateway (Gateway API)")
+    namespace: Label | None = Field(None, description="of the Gateway; default: the endpoint's")
+    hostname: ObjectName | None = Field(
+        None, description="host name that the endpoint answers to, where several share the Gateway; default: any"
+    )
+
+
 class KubernetesSection(Section):
     """The cluster, what it has for Trainium, and how pods get weights."""
 
@@ -151,6 +161,11 @@ class KubernetesSection(Section):
         description="labels by which your Prometheus chooses a PodMonitor and a PrometheusRule, such as {release: "
         "prometheus}: both are made, for the Prometheus operator, and a dashboard for Grafana; default: annotations of "
         "the pods alone",
+    )
+    routing: RoutingSection | None = Field(
+        None,
+        description="a Gateway sends each request to the pod whose prefix cache, KV cache and queue suit it best, by "
+        "Gateway API's inference extension; default: the Service alone, which sends it to any pod",
     )
     pod: PodSection = Field(
         default_factory=PodSection.model_construct, description="what the engine's pods need on your cluster"

@@ -17,7 +17,7 @@ from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import Around, controller, event_time, judged, log_of, settled
 from toolkit.platforms.kubernetes.rules.groups import SET_NAME
-from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, nodes_of, pods_of
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, is_beside, nodes_of, pods_of
 from toolkit.platforms.kubernetes.rules.metadata import OURS
 
 _TYPE = "node.kubernetes.io/instance-type"
@@ -66,7 +66,7 @@ def _endpoints(cluster: Cluster, kind: str, everywhere: bool) -> Iterator[dict[s
 def _seen(cluster: Cluster, kind: str, namespace: str, *unseen: int) -> Iterator[dict[str, Any]]:
     """A cluster may lack LeaderWorkerSets, and who may not see them has none: these statuses are no error for them."""
     with SuppressStatus(*(unseen if kind == "LeaderWorkerSet" else ())):
-        yield from cluster.each(path(kind, namespace), _OF_OURS)
+        yield from (item for item in cluster.each(path(kind, namespace), _OF_OURS) if not is_beside(item))
 
 
 def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:

@@ -184,7 +184,9 @@ def _ours(cluster: Cluster, kind: str) -> list[dict[str, Any]]:
     if kind == "Namespace":  # who works in one namespace may not list them all
         current = cluster.find(path(kind, "", cluster.namespace))
         return [current] if current and is_ours(current) else []
-    listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": selector(OURS)})
+    # Roles without an endpoint are those of the toolkit's users (`render --part rbac`), and no endpoint's.
+    wanted = f"{selector(OURS)},{INSTANCE}" if kind == "Role" else selector(OURS)
+    listed = cluster.items(path(kind, cluster.namespace), {"labelSelector": wanted})
     if kind == "PersistentVolume":
         return [item for item in listed if (item["spec"].get("claimRef") or {}).get("namespace") == cluster.namespace]
     return listed

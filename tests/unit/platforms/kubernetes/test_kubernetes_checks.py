@@ -17,6 +17,7 @@ from toolkit.findings import Finding
 
 SAGEMAKER = "platform: {name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}"
 IRSA = "kubernetes: {service_account_role: 'arn:aws:iam::111122223333:role/pods'}"
+ROUTING = "kubernetes: {routing: {gateway: public}}"
 PROMETHEUS = "kubernetes: {prometheus: 'http://prometheus'}"
 
 
@@ -42,6 +43,7 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
     ("bad", "good", "code", "severity", "path"),
     [
         (("", "", ("name: hub", "name: Hub")), ("",), "kubernetes.name", "error", "name"),
+        (("", "", ("name: hub", "name: hub-epp")), ("",), "kubernetes.name", "error", "name"),
         (("hub_token_secret: 'arn:aws:secretsmanager:us-east-1:1:secret:hf'",), ("hub_token_secret: hf",),
          "kubernetes.secret", "error", "platform.hub_token_secret"),
         (("instance_types: [ml.g6.xlarge]",), ("instance_types: [g6.xlarge]",),
@@ -74,6 +76,8 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, platform: str) -> None:
         ((PROMETHEUS, "scaling: {max_instances: 2, requests_per_instance: 129}"),
          (PROMETHEUS, "scaling: {max_instances: 2, requests_per_instance: 128}"),
          "kubernetes.scaling-target", "warning", "scaling.requests_per_instance"),
+        ((ROUTING,), (ROUTING, "scaling: {min_instances: 2, max_instances: 2}"),
+         "kubernetes.routing", "warning", "platform.kubernetes.routing"),
     ],
 )  # fmt: skip
 def test_a_bad_setting_and_a_good_one(

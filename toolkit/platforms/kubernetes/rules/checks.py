@@ -15,11 +15,12 @@ from toolkit.planning.artifacts import wants_compiled
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules import devices
 from toolkit.platforms.kubernetes.rules.devices import INSTANCE_TYPE, SAGEMAKER_PREFIX
+from toolkit.platforms.kubernetes.rules.routing import PICKER_ENDING, READS
 from toolkit.platforms.kubernetes.rules.storage import OUR_FOLDERS, OUR_VOLUMES
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 
-_TYPES, _NODES = "platform.instance_types", "platform.kubernetes.nodes"
+_TYPES, _NODES, _ROUTING = "platform.instance_types", "platform.kubernetes.nodes", "platform.kubernetes.routing"
 _OF_TRAINIUM = ("neuron_devices", "neuron_driver", "artifacts_bucket")
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -37,6 +38,7 @@ def findings(recipe: Recipe) -> Iterator[Finding]:
     yield from _models(recipe)
     yield from _artifacts(recipe)
     yield from _scaling(recipe)
+    yield from _routing(recipe)
     yield from _pod(recipe)
 
 
@@ -45,6 +47,9 @@ def _names(recipe: Recipe) -> Iterator[Finding]:
         message = f"{recipe.name} is not a valid name for a Kubernetes Service"
         hint = "Use lower-case letters, digits and hyphens, beginning with a letter."
         yield Finding("kubernetes.name", message, "name", hint=hint)
+    elif recipe.name.endswith(PICKER_ENDING):
+        message = f"names that end with {PICKER_ENDING} are those of endpoint pickers (kubernetes.routing)"
+        yield Finding("kubernetes.name", message, "name", hint="Choose another name.")
     if recipe.platform.hub_token_secret and not _SUBDOMAIN.fullmatch(recipe.platform.hub_token_secret):
         message = "this is not a valid name of a Kubernetes Secret"
         hint = "Set it to the Secret's name. The Secret has the token under the key `token`."
@@ -247,6 +252,20 @@ def _scaling(recipe: Recipe) -> Iterator[Finding]:
         message = f"autoscaling aims at {wanted} concurrent requests, but the engine processes {most}: the others wait"
         hint = f"Set it below {most}, or remove it."
         yield Finding("kubernetes.scaling-target", message, path, hint=hint, severity="warning")
+
+
+def _routing(recipe: Recipe) -> Iterator[Finding]:
+    """Are there pods to choose among, and metrics to choose by?"""
+    metrics = recipe.engine_rules.metrics
+    if cluster(recipe).routing is None:
+        return
+    if metrics is None or metrics.names.prefix != READS:
+        message = f"the endpoint picker reads metrics that begin with `{READS}`, and {recipe.engine.name} has none"
+        yield Finding("kubernetes.routing", message, _ROUTING, hint="Remove it.")
+    elif recipe.scaling.max_instances < 2:
+        message = "the endpoint has one replica, so there is nothing to choose among"
+        hint = "Set scaling.min_instances and max_instances to 2 or more, or remove it."
+        yield Finding("kubernetes.routing", message, _ROUTING, hint=hint, severity="warning")
 
 
 def _pod(recipe: Recipe) -> Iterator[Finding]:

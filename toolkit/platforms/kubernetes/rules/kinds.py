@@ -13,8 +13,10 @@ from toolkit.errors import PlatformError
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import RECIPE_ANNOTATION
 from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.kubernetes.keys import OWN_LABELS
 
 _MOST_PATHS = 3
+_COMPONENT = OWN_LABELS[-1]
 
 
 class ApiResource(NamedTuple):
@@ -115,8 +117,8 @@ class JobKind(ManifestKind):
 class EndpointKind(ManifestKind):
     """A Deployment is the endpoint, or a LeaderWorkerSet where several nodes run a model together."""
 
-    def serves(self, request: Mapping[str, Any]) -> str:
-        return str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
+    def serves(self, request: Mapping[str, Any]) -> str | None:
+        return None if is_beside(request) else str(request["metadata"]["annotations"][RECIPE_ANNOTATION])
 
 
 WEIGHTS = WeightsKind()
@@ -132,6 +134,8 @@ KINDS: Sequence[ManifestKind] = (
     ),
     ManifestKind("PersistentVolumeClaim", ApiResource("v1", "persistentvolumeclaims"), is_base=True),
     ManifestKind("ResourceClaimTemplate", ApiResource("resource.k8s.io/v1", "resourceclaimtemplates"), is_base=True),
+    ManifestKind("Role", ApiResource("rbac.authorization.k8s.io/v1", "roles"), is_rare=True),
+    ManifestKind("RoleBinding", ApiResource("rbac.authorization.k8s.io/v1", "rolebindings"), is_rare=True),
     ManifestKind("Service", ApiResource("v1", "services")),
     EndpointKind("Deployment", ApiResource("apps/v1", "deployments")),
     EndpointKind("LeaderWorkerSet", ApiResource("leaderworkerset.x-k8s.io/v1", "leaderworkersets"), is_rare=True),
@@ -142,6 +146,8 @@ KINDS: Sequence[ManifestKind] = (
     ManifestKind("ScaledObject", ApiResource("keda.sh/v1alpha1", "scaledobjects"), is_rare=True, sets_replicas=True),
     ManifestKind("PodMonitor", ApiResource("monitoring.coreos.com/v1", "podmonitors"), is_rare=True),
     ManifestKind("PrometheusRule", ApiResource("monitoring.coreos.com/v1", "prometheusrules"), is_rare=True),
+    ManifestKind("InferencePool", ApiResource("inference.networking.k8s.io/v1", "inferencepools"), is_rare=True),
+    ManifestKind("HTTPRoute", ApiResource("gateway.networking.k8s.io/v1", "httproutes"), is_rare=True),
     JobKind("Job", ApiResource("batch/v1", "jobs")),
 )
 """In the order in which they are made."""
@@ -154,6 +160,11 @@ KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 def position(kind: str) -> int:
     return [WEIGHTS.kind, *KINDS_BY_NAME].index(kind)
+
+
+def is_beside(manifest: Mapping[str, Any]) -> bool:
+    """Whether a Deployment is none of an endpoint's models, but works for one: what picks its pods for a Gateway."""
+    return _COMPONENT in (manifest["metadata"].get("labels") or {})
 
 
 def serving(observed: Observed, name: str) -> Existing | None:

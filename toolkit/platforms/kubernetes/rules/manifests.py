@@ -26,6 +26,7 @@ from toolkit.platforms.kubernetes.rules.monitoring import monitors, of_endpoint
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.roles import roles
 from toolkit.platforms.kubernetes.rules.rollback import VERSIONED
+from toolkit.platforms.kubernetes.rules.routing import routing
 from toolkit.platforms.kubernetes.rules.security import engine_policy
 from toolkit.platforms.kubernetes.rules.storage import config_map, volumes
 from toolkit.recipe.recipe import Recipe
@@ -77,6 +78,7 @@ def resources(recipe: Recipe) -> list[Resource]:
         _autoscaler(recipe),
         disruption_budget(recipe),
         *monitors(recipe),
+        *routing(recipe),
     ]
     drawn = dashboard(recipe)
     return [*(_kept(item) for item in wanted if item), *([drawn] if drawn else [])]

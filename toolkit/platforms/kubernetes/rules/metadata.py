@@ -12,8 +12,10 @@ from toolkit.platforms.kubernetes.keys import OWN_LABELS, cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.recipe.recipe import Recipe
 
-Component = Literal["server", "worker", "compile", "benchmark", "train"]
-"""What pods do: `worker` is a node's share of a model of which another node answers."""
+Component = Literal["server", "worker", "compile", "benchmark", "train", "picker"]
+"""What pods do: `worker` is a node's share of a model of which another node answers, `picker` chooses for a Gateway
+which of the pods does.
+"""
 
 MANAGED_BY, INSTANCE, _ENGINE, COMPONENT = OWN_LABELS
 
@@ -47,9 +49,9 @@ def pod_labels(recipe: Recipe, component: Component) -> dict[str, str]:
     return {**labels(recipe), COMPONENT: component}
 
 
-def selector(recipe: Recipe) -> dict[str, str]:
-    """Finds the pods that serve. It cannot be changed later, so the engine is not in it."""
-    return {INSTANCE: recipe.name, COMPONENT: "server"}
+def selector(recipe: Recipe, component: Component = "server") -> dict[str, str]:
+    """Finds the pods that serve, or others. It cannot be changed later, so the engine is not in it."""
+    return {INSTANCE: recipe.name, COMPONENT: component}
 
 
 def _resource(recipe: Recipe, kind: str, name: str, metadata: Mapping[str, Any], body: Mapping[str, Any]) -> Resource:

@@ -12,6 +12,7 @@ from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
+from toolkit.platforms.kubernetes.rules.routing import PICKER_IMAGE, PICKER_REQUESTS
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.recipe import Recipe
 
@@ -92,6 +93,7 @@ def _needs(recipe: Recipe) -> Iterator[str]:
             f"--role-arn {settings.service_account_role}"
         )
     yield from _models(recipe)
+    yield from _routing(settings)
     if scales(recipe) and settings.prometheus:
         yield "Autoscaling needs KEDA, and Prometheus scraping the pods"
     elif scales(recipe) and metrics:
@@ -99,6 +101,16 @@ def _needs(recipe: Recipe) -> Iterator[str]:
             f"Autoscaling needs the pods' metric {metrics.names.of_pods}: with Prometheus and its adapter, a rule that "
             f"adds {metrics.names.running_requests} and {metrics.names.waiting_requests} "
             "(docs/howto/kubernetes.md has it)"
+        )
+
+
+def _routing(settings: KubernetesSection) -> Iterator[str]:
+    if wanted := settings.routing:
+        yield (
+            "Routing needs Gateway API, the CRDs of its inference extension, and the Gateway "
+            f"{wanted.gateway} of namespace {wanted.namespace or settings.namespace}, which lets in routes of "
+            f"{settings.namespace}. Its endpoint picker asks for {PICKER_REQUESTS['cpu']} CPUs and "
+            f"{PICKER_REQUESTS['memory']}, and is named by its tag, not by a digest: {PICKER_IMAGE}"
         )
 
 

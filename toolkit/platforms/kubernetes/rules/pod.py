@@ -98,7 +98,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
         **_node_cache(recipe),
         "containers": [container],
         "volumes": [item.volume for item in mounted],
-        "terminationGracePeriodSeconds": _grace_seconds(recipe, component),
+        "terminationGracePeriodSeconds": grace_seconds(recipe, component),
         **({"restartPolicy": "Never"} if compiles else _spread(recipe)),
     }
     # A pod gets a role when it is made, so that another role, or another way to it, wants other pods.
@@ -113,7 +113,7 @@ def pod_template(recipe: Recipe, component: Component) -> dict[str, Any]:
     return {"metadata": {"labels": pod_labels(recipe, component), **about}, "spec": spec}
 
 
-def _grace_seconds(recipe: Recipe, component: Component) -> int:
+def grace_seconds(recipe: Recipe, component: Component) -> int:
     """How long it gets to end. A worker is told to when its leader, which has drained, is gone."""
     if component == "server":
         return _PRE_STOP_SECONDS + drain_seconds(recipe) + _END_SECONDS

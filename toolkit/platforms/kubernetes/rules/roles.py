@@ -9,6 +9,7 @@ from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
 from toolkit.platforms.kubernetes.rules.kinds import KINDS
 from toolkit.platforms.kubernetes.rules.metadata import OURS
+from toolkit.platforms.kubernetes.rules.routing import PICKER_RULES
 from toolkit.recipe.recipe import Recipe
 
 _RBAC = "rbac.authorization.k8s.io/v1"
@@ -43,6 +44,8 @@ def roles(recipe: Recipe) -> list[Resource]:
         _rule("coordination.k8s.io/v1", ("leases",), ("get", "create", "update", "delete")),
         # For a moment, where a trained head is copied.
         _rule("v1", ("pods",), ("create", "delete")),
+        # Nobody may give rights away that they do not have.
+        *PICKER_RULES,
     ]
     namespace = cluster(recipe).namespace
     everywhere = [
