@@ -136,12 +136,16 @@ def with_hash(pin: str, digests: Mapping[str, str]) -> str:
     return f"{pin}{_HASH}{digests[pin]}" if pin in digests else pin
 
 
-def download_wheels(pins: Sequence[str], python: str, folder: Path) -> None:
-    """The wheels of exact pins into that folder, with pip, from its indexes. Raises BuildError."""
+def download_wheels(pins: Sequence[str], python: str, folder: Path, also: Sequence[str] = ()) -> None:
+    """The wheels of exact pins into that folder, with pip, from its indexes. Raises BuildError.
+
+    They are for the bases of images, or for one of the platforms `also`.
+    """
     if not pins:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    _ask_pip(pins, python, folder, "download", "--dest", str(folder))
+    more = [option for platform in also for option in ("--platform", platform)]
+    _ask_pip(pins, python, folder, "download", "--dest", str(folder), *more)
 
 
 def _ask_pip(pins: Sequence[str], python: str, folder: Path, *words: str) -> None:

@@ -21,6 +21,8 @@ from toolkit.images.wheels import download_wheels
 
 # vLLM before that version imports it; later ones, and so what is installed beside them, do without.
 _BESIDE, _BESIDE_BEFORE = "gguf==0.19.0", "0.24.0"
+# What is compiled in 0.20 is for a newer C library than bases have; nothing of it is kept.
+_NEWER = "manylinux_2_35_x86_64"
 _READ = (".py", ".json", ".jinja", ".dist-info/METADATA")
 
 
@@ -37,7 +39,7 @@ def fetch(version: str) -> None:
         with TemporaryDirectory(prefix=f"{kept.name}-", dir=kept.parent) as name:
             wheels, code = Path(name) / "wheels", Path(name) / "code"
             pins = [f"vllm=={version}", *([_BESIDE] if older(version, _BESIDE_BEFORE) else [])]
-            download_wheels(pins, f"{sys.version_info.major}.{sys.version_info.minor}", wheels)
+            download_wheels(pins, f"{sys.version_info.major}.{sys.version_info.minor}", wheels, also=(_NEWER,))
             for wheel in wheels.glob("*.whl"):
                 _unpack(wheel, code)
             with suppress(OSError):  # another process was first
