@@ -22,7 +22,7 @@ from tempfile import gettempdir
 import pytest
 
 from toolkit.engines.arguments import environment
-from toolkit.home import containers_dir
+from toolkit.home import cache, containers_dir
 from toolkit.loading import load
 from toolkit.platforms.local.container import free_port
 
@@ -81,6 +81,7 @@ def served(command: list[str], opt_ml: Path, variables: Mapping[str, str]) -> It
         "SUPERVISOR_CONFIG_PATH": str(opt_ml.parent / "supervisord.conf"),
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CACHE_ROOT": str(cache() / "vllm"),  # else it looks at each model's class anew, in half a minute
         **variables,
     }
     program = [*command, *(["--port", str(port), *flags(variables)] if command == AWS else [])]
