@@ -6,19 +6,24 @@ definition (test_every_key_on_server.py).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pairs import recipe_with
-from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, namespace, on_gpu, plan, platform
+from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, namespace, on_gpu, plan, platform, wanted_of
 
 import toolkit
+from toolkit.apply.executor import make
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.planning.kinds import configs
+from toolkit.planning.record import Record
 from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.recipe.recipe import Recipe
 
@@ -227,6 +232,24 @@ def test_a_recipe_that_fits_on_one_node_again_replaces_the_groups(
     found = platform.observe((), [controller.name])
     assert found.get("Deployment", controller.name)
     assert found.get("LeaderWorkerSet", controller.name) is None
+
+
+@pytest.mark.parametrize("before", [1, 2], ids=["to-several-nodes", "to-one-node"])
+def test_while_both_are_there_the_endpoint_is_the_one_that_was_deployed_last(
+    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, before: int
+) -> None:
+    of = {1: recipe_with(on_gpu(), name=recipe.name), 2: recipe}
+    deploy(platform, of[before], tmp_path)
+    next_second()  # the server's times have no parts of it
+    wanted = plan(platform, recipe.name, wanted_of(of[3 - before], platform.cluster.namespace))
+    make(wanted, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    assert platform.status(recipe.name).config == configs(wanted, RULES.kinds)[recipe.name]
+
+
+def next_second() -> None:
+    now = int(time.time())
+    while int(time.time()) == now:
+        time.sleep(0.02)
 
 
 def test_it_is_removed_with_all_that_was_made(

@@ -169,6 +169,11 @@ def applied(deployment: Document) -> float:
     return max(times, default=0.0)
 
 
+def changed(endpoint: Document) -> tuple[float, float]:
+    """By which the newer of two is the greater. Others than the toolkit, such as Argo CD, apply what it rendered."""
+    return applied(endpoint), _creation_time(endpoint)
+
+
 def pods(cluster: Cluster, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
     """The endpoint's pods, or a Job's, those that were created at `since` or later, oldest first."""
     wanted = _selector(deployment)
