@@ -135,6 +135,14 @@ def test_the_notes_say_what_the_cluster_needs(large: Recipe) -> None:
          "engine.args.distributed-executor-backend", "without Ray"),
         (GROUPED, "tensor-parallel-size: 2", "kubernetes.link", "engine.args.tensor-parallel-size",
          "tensor parallelism over 2 GPUs, 1 on a node"),
+        (GROUPED, "tensor-parallel-size: '2'", "kubernetes.link", "engine.args.tensor-parallel-size",
+         "tensor parallelism over 2 GPUs, 1 on a node"),
+        (GROUPED, "pipeline-parallel-size: 2, data-parallel-backend: ray", "kubernetes.nodes",
+         "engine.args.data-parallel-backend", "without Ray"),
+        (GROUPED, "pipeline-parallel-size: 2, api-server-count: 1", "kubernetes.nodes",
+         "engine.args.api-server-count", "does not start on the others"),
+        (GROUPED, "tensor-parallel-size: 4, prefill-context-parallel-size: 4", "kubernetes.nodes",
+         "platform.instance_types.0", "the engine takes 16 GPUs, but each of 2 g6.12xlarge has 4"),
     ],
 )  # fmt: skip
 def test_a_division_among_nodes_that_does_not_work(
@@ -143,6 +151,11 @@ def test_a_division_among_nodes_that_does_not_work(
     found = [item for item in findings(tmp_path, platform, "", args(flags)) if item.code.startswith("kubernetes.")]
     assert [(item.code, item.path) for item in found] == [(code, path)]
     assert words in found[0].message
+
+
+def test_one_copy_written_as_text_is_no_other_than_one(tmp_path: Path) -> None:
+    written = args("pipeline-parallel-size: 2, data-parallel-size: '1'")
+    assert "kubernetes.nodes" not in [item.code for item in findings(tmp_path, GROUPED, "", written)]
 
 
 def test_stages_on_several_nodes_are_no_fault_of_the_cluster(tmp_path: Path) -> None:
