@@ -153,6 +153,17 @@ def test_it_is_in_service_when_a_group_is(controller: Controller, platform: Kube
     assert platform.status(controller.name).status == "InService"
 
 
+def test_it_is_not_in_service_while_an_update_s_own_group_serves_alone(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    """Group 0 was away when the update began, and so LeaderWorkerSet does not call it one."""
+    both = {"replicas": 2, "updatedReplicas": 2}
+    controller.says({"Available": "False", "Progressing": "True"}, **both, readyReplicas=1)
+    assert platform.status(controller.name).status == "Updating"
+    controller.says({"Available": "True", "Progressing": "False"}, **both, readyReplicas=2)
+    assert platform.status(controller.name).status == "InService"
+
+
 def test_an_update_is_not_done_while_an_old_group_is_there(
     controller: Controller, platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path
 ) -> None:

@@ -342,9 +342,13 @@ def _is_complete(deployment: Document) -> bool:
     now, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     if not _is_observed(deployment):
         return False
-    if is_group(deployment):  # it counts an update's own groups, too, and says how long it goes on
-        going = condition(now, "UpdateInProgress").get("status") == "True"
-        return not going and now.get("replicas", 0) == now.get("updatedReplicas", 0) and bool(now.get("readyReplicas"))
+    if is_group(deployment):
+        groups, is_available = now.get("replicas", 0), condition(now, "Available").get("status") == "True"
+        going = condition(now, "UpdateInProgress").get("status") == "True" or groups > wanted
+        # Until it is available, what is ready may be an update's own group, which is there for a while only.
+        return (
+            (is_available or not going) and groups == now.get("updatedReplicas", 0) and bool(now.get("readyReplicas"))
+        )
     updated, available = now.get("updatedReplicas", 0), now.get("availableReplicas", 0)
     if now.get("replicas", 0) != updated:  # pods of another version are there
         return False

@@ -101,19 +101,25 @@ def test_there_is_no_chart_of_it(large: Recipe) -> None:
         dict(chart(large, parts([large])))
 
 
-def test_waiting_lasts_as_long_as_each_group_may_take(large: Recipe) -> None:
+def test_waiting_lasts_as_long_as_an_update_s_own_group_and_then_the_endpoint_s_may_take(large: Recipe) -> None:
     request = one(recipe_with(large, health_check_timeout=36000), "LeaderWorkerSet")
-    action = Action("LeaderWorkerSet", large.name, "create", "does not exist", request)
-    assert wait_seconds(Plan("r.yaml", "kubernetes", (large.name,), (action,), None, "")) > 36000
+    action = Action("LeaderWorkerSet", large.name, "update", "its image changes", request)
+    assert wait_seconds(Plan("r.yaml", "kubernetes", (large.name,), (action,), None, "")) > 2 * 36000
 
 
 def test_its_price_is_that_of_all_nodes(large: Recipe) -> None:
     assert "a p5.48xlarge is 55.04, and 2 of them, for one copy of the model, 110.08" in price_text(large)
 
 
-def test_the_notes_say_what_the_cluster_needs(large: Recipe) -> None:
+@pytest.mark.parametrize(("update", "oldest"), [("new-first", "0.9"), ("old-first", "0.6")])
+def test_the_notes_say_which_leaderworkerset_updates_it(large: Recipe, update: str, oldest: str) -> None:
+    section = KubernetesSection.model_validate({"nodes": 2, "pod": {"update": update}})
+    told = "\n".join(RULES.notes(recipe_with(large, kubernetes=section), Account("", "")))
+    assert f"the cluster needs LeaderWorkerSet, version {oldest} or newer" in told
+
+
+def test_the_notes_say_what_an_update_needs(large: Recipe) -> None:
     told = "\n".join(RULES.notes(large, Account("", "")))
-    assert "the cluster needs LeaderWorkerSet" in told
     assert "An update starts a new group beside the old one: it needs 2 more nodes" in told
 
 
