@@ -95,9 +95,9 @@ class Controller:
     def recreates(self, times: int) -> None:
         """Its event of a group of which a container has ended, as often."""
         said = f"Worker pod {self.name}-0 failed, deleted leader pod {self.name}-0 to recreate group 0"
-        self.is_said("RecreateGroup", said, times)
+        self.is_said("RecreateGroup", said, lastTimestamp="2037-01-01T00:00:00Z", count=times)
 
-    def is_said(self, reason: str, message: str, times: int = 1) -> None:
+    def is_said(self, reason: str, message: str, **when: Any) -> None:
         """In an event of the set."""
         about = {"kind": "LeaderWorkerSet", "name": self.name, "namespace": self.cluster.namespace}
         event = {
@@ -107,8 +107,7 @@ class Controller:
             "involvedObject": about,
             "reason": reason,
             "message": message,
-            "lastTimestamp": "2037-01-01T00:00:00Z",
-            "count": times,
+            **when,
         }
         self.cluster.call("POST", path("Event", self.cluster.namespace), event)
 
@@ -240,8 +239,20 @@ def test_a_leaders_set_that_the_cluster_refuses_ends_the_wait(
     why = (
         f'Failed to create leader statefulset {controller.name}: statefulsets.apps "{controller.name}" is forbidden: no'
     )
-    controller.is_said("FailedCreate", why)
+    controller.is_said("FailedCreate", why, lastTimestamp="2037-01-01T00:00:00Z")
     assert platform.status(controller.name).failure_reason == f"FailedCreate: {why}"
+
+
+def test_what_is_refused_again_and_again_is_told_though_other_groups_were_made_meanwhile(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    """LeaderWorkerSet's recorder keeps one event, with the time of the first and in its series that of the last."""
+    recorder = {"reportingComponent": "lws", "reportingInstance": "lws-0", "action": "Create", "type": "Warning"}
+    first, meanwhile, last = (f"2037-01-01T00:00:0{second}.000000Z" for second in (1, 2, 3))
+    series = {"count": 2, "lastObservedTime": last}
+    controller.is_said("FailedCreate", "a is forbidden: no", eventTime=first, series=series, **recorder)
+    controller.is_said("GroupsProgressing", "Created", eventTime=meanwhile, **recorder)
+    assert platform.status(controller.name).failure_reason == "FailedCreate: a is forbidden: no"
 
 
 def test_its_logs_are_those_of_all_its_pods(controller: Controller, platform: KubernetesPlatform) -> None:

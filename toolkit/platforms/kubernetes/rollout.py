@@ -267,8 +267,9 @@ def _event_lines(events: Sequence[Document]) -> list[tuple[str, str]]:
 
 
 def event_time(event: Document) -> str:
-    """Events of newer components have `eventTime`, with microseconds."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+    """When it happened last. Events of newer components have `eventTime`, and a series, with microseconds."""
+    last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
+    return str(last or event["metadata"]["creationTimestamp"])
 
 
 def _creation_time(item: Document) -> float:
