@@ -6,19 +6,25 @@ definition (test_every_key_on_server.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pairs import recipe_with
-from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, namespace, on_gpu, plan, platform
+from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, namespace, on_gpu, plan, platform, wanted_of
 
 import toolkit
+from toolkit.apply.executor import make
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.planning.kinds import configs
+from toolkit.planning.record import Record
 from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.rollout import events
+from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.recipe.recipe import Recipe
 
@@ -50,8 +56,7 @@ class Controller:
         of = [{"type": kind, "status": value, **about} for kind, value in conditions.items()]
         self._write_status("LeaderWorkerSet", self.name, {"observedGeneration": generation, "conditions": of, **status})
 
-    def makes_pods(self, revision: str) -> list[str]:
-        """The leaders' StatefulSet, and the pods of its first group."""
+    def makes_leaders_set(self, revision: str, replicas: int = 0) -> None:
         labels = {SET_NAME: self.name, REVISION: revision}
         owner = {
             "apiVersion": "leaderworkerset.x-k8s.io/v1",
@@ -62,15 +67,20 @@ class Controller:
         template = self.set()["spec"]["leaderWorkerTemplate"]
         metadata = {"name": self.name, "namespace": self.cluster.namespace, "labels": labels}
         spec = {
-            "replicas": 0,
+            "replicas": replicas,
             "serviceName": self.name,
-            # None of these pods, which the genuine controller of StatefulSets would delete.
+            # None of the pods below, which the genuine controller of StatefulSets would delete.
             "selector": {"matchLabels": {"of": "nothing"}},
             "template": {**template["leaderTemplate"], "metadata": {"labels": {"of": "nothing"}}},
         }
         head = {"apiVersion": "apps/v1", "kind": "StatefulSet"}
         found = {**head, "metadata": {**metadata, "ownerReferences": [owner]}, "spec": spec}
         self.cluster.apply(path("StatefulSet", self.cluster.namespace, self.name), found)
+
+    def makes_pods(self, revision: str) -> list[str]:
+        """The leaders' StatefulSet, and the pods of its first group."""
+        self.makes_leaders_set(revision)
+        labels, template = {SET_NAME: self.name, REVISION: revision}, self.set()["spec"]["leaderWorkerTemplate"]
         names = {"leaderTemplate": f"{self.name}-0", "workerTemplate": f"{self.name}-0-1"}
         for part, name in names.items():
             about = {"name": name, "labels": {**template[part]["metadata"]["labels"], **labels}}
@@ -84,18 +94,43 @@ class Controller:
 
     def recreates(self, times: int) -> None:
         """Its event of a group of which a container has ended, as often."""
+        said = f"Worker pod {self.name}-0 failed, deleted leader pod {self.name}-0 to recreate group 0"
+        self.is_said("RecreateGroup", said, lastTimestamp="2037-01-01T00:00:00Z", count=times)
+
+    def is_said(self, reason: str, message: str, **when: Any) -> None:
+        """In an event of the set."""
         about = {"kind": "LeaderWorkerSet", "name": self.name, "namespace": self.cluster.namespace}
         event = {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"generateName": f"{self.name}.", "namespace": self.cluster.namespace},
             "involvedObject": about,
-            "reason": "RecreateGroup",
-            "message": f"Worker pod {self.name}-0 failed, deleted leader pod {self.name}-0 to recreate group 0",
-            "lastTimestamp": "2037-01-01T00:00:00Z",
-            "count": times,
+            "reason": reason,
+            "message": message,
+            **when,
         }
         self.cluster.call("POST", path("Event", self.cluster.namespace), event)
+
+    def is_refused_pods(self) -> None:
+        """By a quota: the genuine controller of StatefulSets says so of the leaders'."""
+        quota = {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none"},
+            "spec": {"hard": {"pods": 0}},
+        }
+        place = f"/api/v1/namespaces/{self.cluster.namespace}/resourcequotas"
+        self.cluster.call("POST", place, quota)
+        eventually(lambda: "hard" in self.cluster.call("GET", f"{place}/none")["status"])
+        self.makes_leaders_set("new", replicas=1)
+        self._said_of_leaders("FailedCreate")
+
+    def may_make_pods(self) -> None:
+        self.cluster.call("DELETE", f"/api/v1/namespaces/{self.cluster.namespace}/resourcequotas/none")
+        self._said_of_leaders("SuccessfulCreate")
+
+    def _said_of_leaders(self, reason: str) -> None:
+        eventually(lambda: reason in [item["reason"] for item in events(self.cluster, self.name, "StatefulSet")])
 
     def _write_status(self, kind: str, name: str, status: Mapping[str, Any]) -> None:
         place = f"{path(kind, self.cluster.namespace, name)}/status"
@@ -114,6 +149,17 @@ def test_it_is_in_service_when_a_group_is(controller: Controller, platform: Kube
     controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
     assert platform.status(controller.name).status == "Creating"
     controller.says({"Available": "True", "Progressing": "False"}, **READY)
+    assert platform.status(controller.name).status == "InService"
+
+
+def test_it_is_not_in_service_while_an_update_s_own_group_serves_alone(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    """Group 0 was away when the update began, and so LeaderWorkerSet does not call it one."""
+    both = {"replicas": 2, "updatedReplicas": 2}
+    controller.says({"Available": "False", "Progressing": "True"}, **both, readyReplicas=1)
+    assert platform.status(controller.name).status == "Updating"
+    controller.says({"Available": "True", "Progressing": "False"}, **both, readyReplicas=2)
     assert platform.status(controller.name).status == "InService"
 
 
@@ -161,7 +207,52 @@ def test_a_group_that_is_started_again_and_again_ends_the_wait(
 ) -> None:
     controller.says({"Progressing": "True"}, replicas=1, updatedReplicas=1)
     controller.recreates(times)
-    assert platform.status(controller.name).status == status
+    found = platform.status(controller.name)
+    assert found.status == status
+    (listed,) = platform.endpoints()
+    assert (listed.status, listed.failure_reason) == (found.status, found.failure_reason)
+
+
+def test_pods_that_the_cluster_refuses_end_the_wait(controller: Controller, platform: KubernetesPlatform) -> None:
+    controller.says({"Progressing": "True"}, replicas=0, updatedReplicas=0)
+    controller.is_refused_pods()
+    found = platform.status(controller.name)
+    assert found.status == "Failed"
+    assert f'pods "{controller.name}-0" is forbidden: exceeded quota: none' in found.failure_reason
+    (listed,) = platform.endpoints()
+    assert (listed.status, listed.failure_reason) == (found.status, found.failure_reason)
+
+
+def test_pods_that_the_cluster_took_at_last_are_no_trouble(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    controller.says({"Progressing": "True"}, replicas=0, updatedReplicas=0)
+    controller.is_refused_pods()
+    next_second()
+    controller.may_make_pods()
+    assert platform.status(controller.name).status == "Creating"
+
+
+def test_a_leaders_set_that_the_cluster_refuses_ends_the_wait(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    why = (
+        f'Failed to create leader statefulset {controller.name}: statefulsets.apps "{controller.name}" is forbidden: no'
+    )
+    controller.is_said("FailedCreate", why, lastTimestamp="2037-01-01T00:00:00Z")
+    assert platform.status(controller.name).failure_reason == f"FailedCreate: {why}"
+
+
+def test_what_is_refused_again_and_again_is_told_though_other_groups_were_made_meanwhile(
+    controller: Controller, platform: KubernetesPlatform
+) -> None:
+    """LeaderWorkerSet's recorder keeps one event, with the time of the first and in its series that of the last."""
+    recorder = {"reportingComponent": "lws", "reportingInstance": "lws-0", "action": "Create", "type": "Warning"}
+    first, meanwhile, last = (f"2037-01-01T00:00:0{second}.000000Z" for second in (1, 2, 3))
+    series = {"count": 2, "lastObservedTime": last}
+    controller.is_said("FailedCreate", "a is forbidden: no", eventTime=first, series=series, **recorder)
+    controller.is_said("GroupsProgressing", "Created", eventTime=meanwhile, **recorder)
+    assert platform.status(controller.name).failure_reason == "FailedCreate: a is forbidden: no"
 
 
 def test_its_logs_are_those_of_all_its_pods(controller: Controller, platform: KubernetesPlatform) -> None:
@@ -227,6 +318,30 @@ def test_a_recipe_that_fits_on_one_node_again_replaces_the_groups(
     found = platform.observe((), [controller.name])
     assert found.get("Deployment", controller.name)
     assert found.get("LeaderWorkerSet", controller.name) is None
+
+
+@pytest.mark.parametrize("before", [1, 2], ids=["to-several-nodes", "to-one-node"])
+def test_while_both_are_there_the_endpoint_is_the_one_that_was_deployed_last(
+    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, before: int
+) -> None:
+    of = {1: recipe_with(on_gpu(), name=recipe.name), 2: recipe}
+    deploy(platform, of[before], tmp_path)
+    next_second()  # the server's times have no parts of it
+    wanted = plan(platform, recipe.name, wanted_of(of[3 - before], platform.cluster.namespace))
+    make(wanted, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    assert platform.status(recipe.name).config == configs(wanted, RULES.kinds)[recipe.name]
+
+
+def next_second() -> None:
+    now = int(time.time())
+    eventually(lambda: int(time.time()) > now)
+
+
+def eventually(happens: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happens():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_it_is_removed_with_all_that_was_made(

@@ -321,7 +321,8 @@ def test_what_is_wrong_is_found_alone(
         ([("1024", "2048")], {"target": config(
             rope_parameters={"full_attention": {"rope_type": "dynamic", "factor": 2.0}})}),
         ([args("quantization: ours"), OWN_IMAGE], {}),
-        ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3")], {}),
+        ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3"),
+          ("ml.g6.xlarge", "ml.g6.12xlarge")], {}),
         ([args("ray-workers-use-nsight: true, distributed-executor-backend: ray")], {}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
     ],

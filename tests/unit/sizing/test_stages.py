@@ -11,6 +11,7 @@ from pairs import recipe_with
 from test_fit import EIGHT_H100, FOUR_L4, L4, recipe
 
 from toolkit.engines.vllm.stages import Stage, stages
+from toolkit.errors import ToolkitError
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
@@ -32,6 +33,31 @@ def test_layers_are_divided_as_vllm_does_it(layers: int, count: int, sizes: list
         layers,
         *[False] * (count - 1),
     ]
+
+
+def test_layers_are_divided_as_the_recipe_says(tmp_path: Path) -> None:
+    """All but one of 32 layers are on the first stage, whose accelerator is the fuller one."""
+    halves = fit(with_layers(tmp_path / "halves", "16,16"), Lock(facts(LLAMA_8B)), FOUR_L4)
+    uneven = fit(with_layers(tmp_path / "uneven", "31,1"), Lock(facts(LLAMA_8B)), FOUR_L4)
+    embedding = 128256 * 4096 * 2 / 1024**3
+    assert uneven.weights_gib - embedding == pytest.approx((halves.weights_gib - embedding) * 31 / 16, rel=0.01)
+
+
+@pytest.mark.parametrize("written", ["16,15", "16,8,8", "33,-1,0"])
+def test_a_division_that_vllm_refuses_does_not_fit(tmp_path: Path, written: str) -> None:
+    found = fit(with_layers(tmp_path / "it", written), Lock(facts(LLAMA_8B)), FOUR_L4)
+    assert found.reason == f"VLLM_PP_LAYER_PARTITION {written} does not divide 32 layers among 2 stages"
+
+
+def test_a_division_that_is_no_list_of_numbers_names_the_key(tmp_path: Path) -> None:
+    with pytest.raises(ToolkitError, match=r"engine\.env\.VLLM_PP_LAYER_PARTITION: '16\+16' is no list"):
+        fit(with_layers(tmp_path / "it", "16+16"), Lock(facts(LLAMA_8B)), FOUR_L4)
+
+
+def with_layers(folder: Path, written: str) -> Recipe:
+    folder.mkdir()
+    two = recipe(folder, STAGES.format(2))
+    return recipe_with(two, engine=two.engine.edit(env={"VLLM_PP_LAYER_PARTITION": written}))
 
 
 @pytest.mark.parametrize(

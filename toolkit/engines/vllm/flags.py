@@ -15,7 +15,12 @@ from toolkit.recipe.schema import SpeculationSection
 PREFIX = "SM_VLLM_"
 """Prefix of the variables that AWS's images turn into flags."""
 
-PARALLEL_FLAGS = ("tensor-parallel-size", "data-parallel-size", "pipeline-parallel-size")
+PARALLEL_FLAGS = (
+    "tensor-parallel-size",
+    "data-parallel-size",
+    "pipeline-parallel-size",
+    "prefill-context-parallel-size",
+)
 """Flags whose product is the number of accelerators: one engine process on each GPU or logical core."""
 
 # With it, an answer says how many tokens of its prompt were in the prefix cache.
@@ -82,7 +87,7 @@ def run_no_model_code(recipe: Recipe) -> dict[str, str]:
 def ranks(args: Mapping[str, Any]) -> int:
     """The number of accelerators that the engine uses: GPUs, or logical cores of Trainium.
 
-    It is tensor times data times pipeline parallelism. What is no whole number counts as 1: its own check tells of it.
+    What is no whole number counts as 1: its own check tells of it.
     """
     return math.prod(map(_size, (args.get(flag, 1) for flag in PARALLEL_FLAGS)))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm import kv_cache
 from toolkit.engines.vllm.kv_cache import KVCache
-from toolkit.engines.vllm.settings import Settings, settings_of
+from toolkit.engines.vllm.settings import LAYERS_VARIABLE, Settings, settings_of
 from toolkit.engines.vllm.stages import Stage, stages
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Lock
@@ -146,6 +146,10 @@ def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
         return replace(empty, reason=f"{what} needs that many accelerators")
     if count > len(pair.target.layers):
         return replace(empty, reason=f"{len(pair.target.layers)} layers cannot be divided among {count} stages")
+    written = pair.settings.stage_layers
+    if written and (len(written), sum(written)) != (count, len(pair.target.layers)):
+        what = f"{LAYERS_VARIABLE} {','.join(map(str, written))}"
+        return replace(empty, reason=f"{what} does not divide {len(pair.target.layers)} layers among {count} stages")
     last, problems, doubtful = empty, [], False
     for size in _sizes(pair.settings, instance, empty.nodes):
         reasons = list(_problems(pair, size))
@@ -167,7 +171,8 @@ def _fit_stages(pair: Pair, instance: Instance, empty: Fit, size: int) -> Fit:
     count = pair.settings.pipeline_parallel
     if count == 1:
         return _fit_size(pair, instance, empty, size)
-    found = [_fit_size(pair.on(stage), instance, empty, size) for stage in stages(len(pair.target.layers), count)]
+    divided = stages(len(pair.target.layers), count, pair.settings.stage_layers)
+    found = [_fit_size(pair.on(stage), instance, empty, size) for stage in divided]
     return min(found, key=lambda one: (one.fits, one.kv_tokens, -one.weights_gib))
 
 

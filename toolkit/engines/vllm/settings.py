@@ -26,6 +26,9 @@ _GRAPHS_COUNTED_SINCE = "0.21.0"
 # Qwen3-8B 22, Qwen3-32B 25 (1024 sequences), but 36 in two logs of 0.28 and 0.31.
 _SAMPLER_SINCE, _SAMPLER_BYTES, _OLD_SAMPLER_BYTES = "0.18.0", 24, 36
 
+LAYERS_VARIABLE = "VLLM_PP_LAYER_PARTITION"
+"""How many layers each stage of a pipeline has (vLLM 0.32, distributed/utils.py)."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -34,6 +37,7 @@ class Settings:
     `sampler_bytes_per_logit` is the memory of sampling, per sequence and token of the vocabulary. `graphs_counted`: the
     memory of CUDA graphs is subtracted before the KV cache is planned; else it comes on top of the limit.
     `data_parallel` copies share the experts between them with expert parallelism; each has all else.
+    `stage_layers` are the layers of each stage of a pipeline, where the recipe says them.
     `steps_in_flight` is the number of concurrent steps, whose tokens a sliding window keeps in addition.
     """
 
@@ -48,6 +52,7 @@ class Settings:
     kv_cache_memory_bytes: int | None = None
     tensor_parallel: int | None = None
     pipeline_parallel: int = 1
+    stage_layers: tuple[int, ...] = ()
     enforce_eager: bool = False
     hybrid_kv_cache: bool = True
     steps_in_flight: int = 2
@@ -84,6 +89,7 @@ def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
         kv_cache_memory_bytes=_whole_number(flags, "kv-cache-memory-bytes"),
         tensor_parallel=_whole_number(flags, "tensor-parallel-size"),
         pipeline_parallel=_whole_number(flags, "pipeline-parallel-size") or 1,
+        stage_layers=_stage_layers(engine.env),
         enforce_eager=_is_on(flags, "enforce-eager", False),
         hybrid_kv_cache=not _is_on(flags, "disable-hybrid-kv-cache-manager", False),
         steps_in_flight=_steps_in_flight(flags, engine.version),
@@ -112,6 +118,18 @@ def _whole_number(flags: Mapping[str, Any], flag: str) -> int | None:
         return int(value)
     hint = "Write it in digits, without a unit."
     raise ToolkitError(f"engine.args.{flag}: {value!r} is not a whole number", hint=hint)
+
+
+def _stage_layers(env: Mapping[str, str]) -> tuple[int, ...]:
+    written = env.get(LAYERS_VARIABLE)
+    if written is None:
+        return ()
+    try:
+        return tuple(map(int, written.split(",")))
+    except ValueError:
+        hint = "Write the layers of each stage, such as `20,16`, or remove it."
+        message = f"engine.env.{LAYERS_VARIABLE}: {written!r} is no list of whole numbers"
+        raise ToolkitError(message, hint=hint) from None
 
 
 def _memory_utilization(flags: Mapping[str, Any], version: str) -> float:

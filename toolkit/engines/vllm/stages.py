@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # `layers.3.`, or `layers.{0-2,5}.` of tensors that are alike.
@@ -37,12 +37,12 @@ class Stage:
         return self.first <= layer < self.end or (self.is_last and layer >= self.layers)
 
 
-def stages(layers: int, count: int) -> list[Stage]:
-    """As vLLM 0.32 divides layers (distributed/utils.py, get_pp_indices): what is left over goes to those before the
-    last, which has the output layer.
+def stages(layers: int, count: int, written: Sequence[int] = ()) -> list[Stage]:
+    """As vLLM 0.32 divides layers (distributed/utils.py, get_pp_indices): as is `written`, else what is left over goes
+    to those before the last, which has the output layer.
     """
-    sizes = [layers // count] * count
-    for index in range(layers % count):
+    sizes = [*written] or [layers // count] * count
+    for index in range(layers - sum(sizes)):
         sizes[-index - 2] += 1
     ends = [sum(sizes[: index + 1]) for index in range(count)]
     return [Stage(end - size, end, layers) for size, end in zip(sizes, ends, strict=True)]

@@ -15,7 +15,7 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, is_ready
-from toolkit.platforms.kubernetes.rollout import Around, controller, event_time, judged, log_of, settled
+from toolkit.platforms.kubernetes.rollout import Around, controller, event_time, is_group, judged, log_of, settled
 from toolkit.platforms.kubernetes.rules.groups import SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, is_beside, nodes_of, pods_of
 from toolkit.platforms.kubernetes.rules.metadata import OURS
@@ -25,6 +25,7 @@ _ANY = "pods"
 # Of more endpoints in a namespace that are not in service no logs are read: each takes requests of its own.
 _MOST_WITH_LOGS = 10
 _OF_OURS = {"labelSelector": selector(OURS)}
+_KEPT_OF_EVENTS = ("reason", "message", "lastTimestamp", "eventTime", "count", "series")
 _KEPT_OF_METADATA = ("name", "uid", "ownerReferences", "creationTimestamp", "annotations", "labels")
 
 
@@ -70,26 +71,30 @@ def _seen(cluster: Cluster, kind: str, namespace: str, *unseen: int) -> Iterator
 
 
 def _around(cluster: Cluster, deployments: Sequence[Document], *, reads_logs: bool) -> Around:
-    """What is around the Deployments of a namespace, by three lists; of each object what is needed is kept."""
+    """What is around the endpoints of a namespace, by a list of each kind; of each object what is needed is kept."""
 
     def log(of: Sequence[Document]) -> list[str]:
         return log_of(cluster, of) if reads_logs else []
 
     sets: list[Document] = []
     pods: list[Document] = []
-    events: defaultdict[str, list[Document]] = defaultdict(list)
-    around = Around(sets, pods, lambda pod: sorted(events[pod["metadata"]["name"]], key=event_time), log)
+    events: defaultdict[tuple[str, str], list[Document]] = defaultdict(list)
+    around = Around(sets, pods, lambda item, kind: sorted(events[kind, item["metadata"]["name"]], key=event_time), log)
     with SuppressStatus(403):  # who may deploy need not be one who may look at pods
         for kind in sorted({controller(item) for item in deployments}):
             query = _OF_OURS if kind == "ReplicaSet" else {"labelSelector": SET_NAME}
             sets += [_cut(item) for item in cluster.each(path(kind, cluster.namespace), query)]
         pods += [_cut(item) for item in cluster.each(path("Pod", cluster.namespace), _OF_OURS)]
         newest = (pod for deployment in deployments for pod in around.newest_pods(deployment))
-        told_of = {pod["metadata"]["name"] for pod in newest if not is_ready(pod)}
-        of_pods = {"fieldSelector": "involvedObject.kind=Pod"}
-        for event in cluster.each(path("Event", cluster.namespace), of_pods) if told_of else ():
-            if event["involvedObject"].get("name") in told_of:
-                events[event["involvedObject"]["name"]].append(_cut_event(event))
+        told_of = {("Pod", pod["metadata"]["name"]) for pod in newest if not is_ready(pod)}
+        makers = (maker for item in deployments if is_group(item) for maker in around.makers(item))
+        told_of |= {(kind, maker["metadata"]["name"]) for maker, kind in makers}
+        for kind in sorted({kind for kind, _ in told_of}):
+            for event in cluster.each(
+                path("Event", cluster.namespace), {"fieldSelector": f"involvedObject.kind={kind}"}
+            ):
+                if (about := (kind, event["involvedObject"].get("name", ""))) in told_of:
+                    events[about].append(_cut_event(event))
     return around
 
 
@@ -99,7 +104,7 @@ def _cut(item: Mapping[str, Any]) -> Document:
 
 
 def _cut_event(event: Mapping[str, Any]) -> Document:
-    said = {key: value for key, value in event.items() if key in ("reason", "message", "lastTimestamp", "eventTime")}
+    said = {key: value for key, value in event.items() if key in _KEPT_OF_EVENTS}
     return {"metadata": {"creationTimestamp": event["metadata"].get("creationTimestamp")}, **said}
 
 

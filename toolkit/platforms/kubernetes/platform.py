@@ -229,11 +229,14 @@ class KubernetesPlatform:
             return self.cluster.credentials().get("authorization", "").partition(" ")[2] or _NO_TOKEN
 
     def _deployment(self, endpoint: str) -> dict[str, Any]:
-        if deployment := self._ours("Deployment", endpoint):
-            return deployment
+        """What makes its pods. While an endpoint goes from one node to several, or back, both are there until the one
+        that was applied last serves: that one it is.
+        """
+        found = [self._ours("Deployment", endpoint)]
         with SuppressStatus(403):  # who may see Deployments alone has none of these
-            if group := self._ours("LeaderWorkerSet", endpoint):
-                return group
+            found.append(self._ours("LeaderWorkerSet", endpoint))
+        if there := list(filter(None, found)):
+            return max(there, key=rollout.changed)
         hint = "See: toolkit status --platform kubernetes. Pass the recipe to select its namespace."
         raise EndpointNotFound(f"there is no endpoint {endpoint} in {self._scope}", hint=hint)
 

@@ -40,6 +40,9 @@ _FINISHED = "NewReplicaSetAvailable"
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _D = TypeVar("_D", bound=Document)
 _COUNT = "deployment.kubernetes.io/revision"
+# Events of what makes pods of a group, of which the last tells: StatefulSets', and LeaderWorkerSet's.
+_REFUSED = "FailedCreate"
+_TRIED = (_REFUSED, "SuccessfulCreate", "GroupsProgressing")
 # Of LeaderWorkerSet's events: a group was started anew because one of its containers had ended.
 _RECREATED, _MOST_RECREATED = "RecreateGroup", 3
 _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
@@ -47,12 +50,12 @@ _OF_CONTROLLERS = ("replicas",)  # an autoscaler may set it
 
 @dataclass(frozen=True)
 class Around:
-    """What is around endpoints: their ReplicaSets or StatefulSets, and pods; `events` of a pod; `log` of pods that
-    crash, where it is read."""
+    """What is around endpoints: their ReplicaSets or StatefulSets, and pods; `events` of an object of a kind; `log` of
+    pods that crash, where it is read."""
 
     sets: Sequence[Document]
     pods: Sequence[Document]
-    events: Callable[[Document], Sequence[Document]]
+    events: Callable[[Document, str], Sequence[Document]]
     log: Callable[[Sequence[Document]], list[str]]
 
     def newest_pods(self, deployment: Document) -> list[Document]:
@@ -62,14 +65,23 @@ class Around:
         """
         if not _is_observed(deployment):
             return []
-        uid, now = deployment["metadata"]["uid"], revision(deployment)
         if is_group(deployment):
-            versions = {labels(item).get(REVISION) for item in self.sets if uid in _owners(item)} - {None}
-            name = deployment["metadata"]["name"]
-            ours = (pod for pod in self.pods if labels(pod).get(SET_NAME) == name)
-            return _by_age(pod for pod in ours if labels(pod).get(REVISION) in versions)
+            return _by_age(self._of_version(deployment, self.pods))
+        uid, now = deployment["metadata"]["uid"], revision(deployment)
         newest = {item["metadata"]["uid"] for item in self.sets if uid in _owners(item) and revision(item) == now}
         return _by_age(pod for pod in self.pods if newest & _owners(pod))
+
+    def makers(self, group: Document) -> list[tuple[Document, str]]:
+        """What makes the pods of the version that a LeaderWorkerSet is now, with kinds: itself and StatefulSets."""
+        sets = self._of_version(group, self.sets)
+        return [(group, "LeaderWorkerSet"), *((item, "StatefulSet") for item in sets)]
+
+    def _of_version(self, group: Document, of: Sequence[Document]) -> list[Document]:
+        """Those of a LeaderWorkerSet that have the version of its leaders' StatefulSet."""
+        uid, name = group["metadata"]["uid"], group["metadata"]["name"]
+        versions = {labels(item).get(REVISION) for item in self.sets if uid in _owners(item)} - {None}
+        ours = (item for item in of if labels(item).get(SET_NAME) == name)
+        return [item for item in ours if labels(item).get(REVISION) in versions]
 
 
 def status(cluster: Cluster, deployment: Document) -> EndpointStatus:
@@ -114,8 +126,8 @@ def _around(cluster: Cluster, deployment: Document) -> Around:
 
     with SuppressStatus(403):  # who may deploy need not be one who may look at pods
         sets, its_pods = _sets(cluster, deployment), pods(cluster, deployment)
-        return Around(sets, its_pods, lambda pod: readable_events(cluster, pod), log)
-    return Around((), (), lambda _: (), log)
+        return Around(sets, its_pods, lambda item, kind: readable_events(cluster, item, kind), log)
+    return Around((), (), lambda *_: (), log)
 
 
 def log_of(cluster: Cluster, of: Sequence[Document]) -> list[str]:
@@ -167,6 +179,11 @@ def applied(deployment: Document) -> float:
         if item.get("manager") == FIELD_MANAGER and "time" in item
     ]
     return max(times, default=0.0)
+
+
+def changed(endpoint: Document) -> tuple[float, float]:
+    """By which the newer of two is the greater. Others than the toolkit, such as Argo CD, apply what it rendered."""
+    return applied(endpoint), _creation_time(endpoint)
 
 
 def pods(cluster: Cluster, deployment: Document, since: float = 0.0) -> list[dict[str, Any]]:
@@ -250,8 +267,9 @@ def _event_lines(events: Sequence[Document]) -> list[tuple[str, str]]:
 
 
 def event_time(event: Document) -> str:
-    """Events of newer components have `eventTime`, with microseconds."""
-    return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])
+    """When it happened last. Events of newer components have `eventTime`, and a series, with microseconds."""
+    last = event.get("lastTimestamp") or (event.get("series") or {}).get("lastObservedTime") or event.get("eventTime")
+    return str(last or event["metadata"]["creationTimestamp"])
 
 
 def _creation_time(item: Document) -> float:
@@ -268,23 +286,34 @@ def _sets(cluster: Cluster, endpoint: Document) -> list[dict[str, Any]]:
 
 
 def _trouble(deployment: Document, of: Sequence[Document], around: Around) -> Trouble | None:
-    refused = condition(deployment.get("status", {}), "ReplicaFailure")
-    if refused.get("status") == "True":
+    if refused := _refused(deployment, around):
         message = refused.get("message", "")
         certain = "is forbidden: " in message or " is invalid: " in message  # the next pod would be the same
-        return Trouble(f"{refused.get('reason', 'FailedCreate')}: {message}", certain)
+        return Trouble(f"{refused.get('reason', _REFUSED)}: {message}", certain)
     if is_group(deployment) and (trouble := _recreated(deployment, around)):
         return trouble
-    trouble = worst((pod, around.events(pod)) for pod in of)
+    trouble = worst((pod, around.events(pod, "Pod")) for pod in of)
     if trouble and trouble.is_crash and not trouble.certain:
         cause = diagnose(around.log(of), platform="kubernetes")
         return Trouble(trouble.text, cause is not None and cause.fatal)
     return trouble
 
 
+def _refused(endpoint: Document, around: Around) -> Document | None:
+    """What says that the cluster refuses pods; LeaderWorkerSets and StatefulSets have no condition for it."""
+    if not is_group(endpoint):
+        found = condition(endpoint.get("status", {}), "ReplicaFailure")
+        return found if found.get("status") == "True" else None
+    for maker, kind in around.makers(endpoint):
+        tried = [item for item in _since_applied(endpoint, around.events(maker, kind)) if item.get("reason") in _TRIED]
+        if tried and tried[-1]["reason"] == _REFUSED:
+            return tried[-1]
+    return None
+
+
 def _recreated(endpoint: Document, around: Around) -> Trouble | None:
     """The trouble of a group that is started again and again: its pods are new each time, and count no restarts."""
-    of_now = (event for event in around.events(endpoint) if seconds(event_time(event)) >= applied(endpoint))
+    of_now = _since_applied(endpoint, around.events(endpoint, "LeaderWorkerSet"))
     again = [event for event in of_now if event.get("reason") == _RECREATED]
     times = sum((event.get("series") or {}).get("count") or event.get("count") or 1 for event in again)
     if times < _MOST_RECREATED:
@@ -292,10 +321,14 @@ def _recreated(endpoint: Document, around: Around) -> Trouble | None:
     return Trouble(f"{_RECREATED}: {again[-1].get('message', '')} ({times} times)", certain=True)
 
 
-def readable_events(cluster: Cluster, item: Document) -> list[dict[str, Any]]:
-    """The events of a pod, or of a LeaderWorkerSet; none where we may not see them."""
+def _since_applied(endpoint: Document, events: Sequence[Document]) -> list[Document]:
+    return [event for event in events if seconds(event_time(event)) >= applied(endpoint)]
+
+
+def readable_events(cluster: Cluster, item: Document, kind: str = "Pod") -> list[dict[str, Any]]:
+    """The events of an object of a kind; none where we may not see them."""
     with SuppressStatus(403):
-        return events(cluster, item["metadata"]["name"], "LeaderWorkerSet" if is_group(item) else "Pod")
+        return events(cluster, item["metadata"]["name"], kind)
     return []
 
 
@@ -310,9 +343,13 @@ def _is_complete(deployment: Document) -> bool:
     now, wanted = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     if not _is_observed(deployment):
         return False
-    if is_group(deployment):  # it counts an update's own groups, too, and says how long it goes on
-        going = condition(now, "UpdateInProgress").get("status") == "True"
-        return not going and now.get("replicas", 0) == now.get("updatedReplicas", 0) and bool(now.get("readyReplicas"))
+    if is_group(deployment):
+        groups, is_available = now.get("replicas", 0), condition(now, "Available").get("status") == "True"
+        going = condition(now, "UpdateInProgress").get("status") == "True" or groups > wanted
+        # Until it is available, what is ready may be an update's own group, which is there for a while only.
+        return (
+            (is_available or not going) and groups == now.get("updatedReplicas", 0) and bool(now.get("readyReplicas"))
+        )
     updated, available = now.get("updatedReplicas", 0), now.get("availableReplicas", 0)
     if now.get("replicas", 0) != updated:  # pods of another version are there
         return False

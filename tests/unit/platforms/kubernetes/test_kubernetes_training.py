@@ -60,6 +60,16 @@ def test_it_trains_on_all_gpus_of_its_machine_as_nobody(tmp_path: Path) -> None:
     assert policy["spec"]["ingress"] == []
 
 
+@pytest.mark.parametrize("divided", ["tensor-parallel-size: 2", "pipeline-parallel-size: 4"])
+def test_the_job_of_a_model_that_several_nodes_serve_has_all_gpus_of_one(tmp_path: Path, divided: str) -> None:
+    served = RECIPE.replace("weights_claim: models", "weights_claim: models, nodes: 2")
+    served = served.replace("g6e.2xlarge", "g6e.12xlarge")
+    engine = f"max_model_len: 1024, args: {{{divided}}}}}"
+    job = rendered(tmp_path, RECIPE, served.replace("max_model_len: 1024}", engine))[-1]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == "8"
+
+
 def test_what_only_jobs_of_sagemaker_have_is_a_warning(tmp_path: Path) -> None:
     assert rendered(tmp_path, "depth: 10", "depth: 10\n  spot: true")
     found = [item for item in toolkit.check(tmp_path / "my-head.yaml").findings if item.code == "recipe.no-effect"]

@@ -101,19 +101,25 @@ def test_there_is_no_chart_of_it(large: Recipe) -> None:
         dict(chart(large, parts([large])))
 
 
-def test_waiting_lasts_as_long_as_each_group_may_take(large: Recipe) -> None:
+def test_waiting_lasts_as_long_as_an_update_s_own_group_and_then_the_endpoint_s_may_take(large: Recipe) -> None:
     request = one(recipe_with(large, health_check_timeout=36000), "LeaderWorkerSet")
-    action = Action("LeaderWorkerSet", large.name, "create", "does not exist", request)
-    assert wait_seconds(Plan("r.yaml", "kubernetes", (large.name,), (action,), None, "")) > 36000
+    action = Action("LeaderWorkerSet", large.name, "update", "its image changes", request)
+    assert wait_seconds(Plan("r.yaml", "kubernetes", (large.name,), (action,), None, "")) > 2 * 36000
 
 
 def test_its_price_is_that_of_all_nodes(large: Recipe) -> None:
     assert "a p5.48xlarge is 55.04, and 2 of them, for one copy of the model, 110.08" in price_text(large)
 
 
-def test_the_notes_say_what_the_cluster_needs(large: Recipe) -> None:
+@pytest.mark.parametrize(("update", "oldest"), [("new-first", "0.9"), ("old-first", "0.6")])
+def test_the_notes_say_which_leaderworkerset_updates_it(large: Recipe, update: str, oldest: str) -> None:
+    section = KubernetesSection.model_validate({"nodes": 2, "pod": {"update": update}})
+    told = "\n".join(RULES.notes(recipe_with(large, kubernetes=section), Account("", "")))
+    assert f"the cluster needs LeaderWorkerSet, version {oldest} or newer" in told
+
+
+def test_the_notes_say_what_an_update_needs(large: Recipe) -> None:
     told = "\n".join(RULES.notes(large, Account("", "")))
-    assert "the cluster needs LeaderWorkerSet" in told
     assert "An update starts a new group beside the old one: it needs 2 more nodes" in told
 
 
@@ -135,6 +141,14 @@ def test_the_notes_say_what_the_cluster_needs(large: Recipe) -> None:
          "engine.args.distributed-executor-backend", "without Ray"),
         (GROUPED, "tensor-parallel-size: 2", "kubernetes.link", "engine.args.tensor-parallel-size",
          "tensor parallelism over 2 GPUs, 1 on a node"),
+        (GROUPED, "tensor-parallel-size: '2'", "kubernetes.link", "engine.args.tensor-parallel-size",
+         "tensor parallelism over 2 GPUs, 1 on a node"),
+        (GROUPED, "pipeline-parallel-size: 2, data-parallel-backend: ray", "kubernetes.nodes",
+         "engine.args.data-parallel-backend", "without Ray"),
+        (GROUPED, "pipeline-parallel-size: 2, api-server-count: 1", "kubernetes.nodes",
+         "engine.args.api-server-count", "does not start on the others"),
+        (GROUPED, "tensor-parallel-size: 4, prefill-context-parallel-size: 4", "kubernetes.nodes",
+         "platform.instance_types.0", "the engine takes 16 GPUs, but each of 2 g6.12xlarge has 4"),
     ],
 )  # fmt: skip
 def test_a_division_among_nodes_that_does_not_work(
@@ -143,6 +157,11 @@ def test_a_division_among_nodes_that_does_not_work(
     found = [item for item in findings(tmp_path, platform, "", args(flags)) if item.code.startswith("kubernetes.")]
     assert [(item.code, item.path) for item in found] == [(code, path)]
     assert words in found[0].message
+
+
+def test_one_copy_written_as_text_is_no_other_than_one(tmp_path: Path) -> None:
+    written = args("pipeline-parallel-size: 2, data-parallel-size: '1'")
+    assert "kubernetes.nodes" not in [item.code for item in findings(tmp_path, GROUPED, "", written)]
 
 
 def test_stages_on_several_nodes_are_no_fault_of_the_cluster(tmp_path: Path) -> None:

@@ -103,11 +103,17 @@ class KubernetesRules:
 def wait_seconds(plan: Plan) -> float:
     """How long its endpoints may take: an update starts one pod after the other, each with the whole deadline."""
     seconds = [
-        _deadline(action.request) * action.request["spec"].get("replicas", 1)
+        _deadline(action.request) * _starts(action.request["spec"])
         for action in plan.actions
         if action.kind in ENDPOINTS and action.request
     ]
     return max(_WAIT_SECONDS, max(seconds, default=0.0) + _MARGIN_SECONDS)
+
+
+def _starts(spec: Mapping[str, Any]) -> int:
+    """How many copies an update starts one after the other; of groups one more, which is there for the update only."""
+    rollout = spec.get("rolloutStrategy", {}).get("rollingUpdateConfiguration", {})
+    return int(spec.get("replicas", 1)) + int(rollout.get("maxSurge", 0))
 
 
 def _deadline(request: Mapping[str, Any]) -> float:

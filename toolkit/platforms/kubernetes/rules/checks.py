@@ -22,6 +22,22 @@ from toolkit.recipe.source import ModelSource
 
 _TYPES, _NODES, _ROUTING = "platform.instance_types", "platform.kubernetes.nodes", "platform.kubernetes.routing"
 _OF_TRAINIUM = ("neuron_devices", "neuron_driver", "artifacts_bucket")
+_WITHOUT_RAY = "the engine starts its ranks on several nodes itself, without Ray"
+# Flags that are for one node, with the only value that works on several, if there is one, why, and the edit.
+_ON_ONE_NODE = {
+    "data-parallel-size": (
+        "1",
+        "copies of a model that several nodes run are groups of pods, not ranks of an engine",
+        "Remove it, and set scaling.min_instances.",
+    ),
+    "distributed-executor-backend": ("mp", _WITHOUT_RAY, "Remove it: the toolkit sets it to `mp`."),
+    "data-parallel-backend": ("mp", _WITHOUT_RAY, "Remove it."),
+    "api-server-count": (
+        None,
+        "only the first of several nodes takes requests, and with this flag the engine does not start on the others",
+        "Remove it.",
+    ),
+}
 # Kubernetes, object names: RFC 1035 labels for Services, and RFC 1123 subdomains for Secrets.
 _LABEL = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -106,14 +122,9 @@ def _group(recipe: Recipe, needed: int) -> Iterator[Finding]:
     if len(recipe.platform.types) > 1:
         message = "nodes that run a model together have to be alike, but pods may run on any of the types"
         yield Finding("kubernetes.nodes", message, f"{_TYPES}.1", hint="Name one type.")
-    if args.get("data-parallel-size", 1) != 1:
-        message = "copies of a model that several nodes run are groups of pods, not ranks of an engine"
-        hint = "Remove it, and set scaling.min_instances."
-        yield Finding("kubernetes.nodes", message, "engine.args.data-parallel-size", hint=hint)
-    if args.get("distributed-executor-backend", "mp") != "mp":
-        message = "the engine starts its ranks on several nodes itself, without Ray"
-        hint = "Remove it: the toolkit sets it to `mp`."
-        yield Finding("kubernetes.nodes", message, "engine.args.distributed-executor-backend", hint=hint)
+    for flag, (works, message, hint) in _ON_ONE_NODE.items():
+        if flag in args and str(args[flag]) != works:
+            yield Finding("kubernetes.nodes", message, f"engine.args.{flag}", hint=hint)
     if needed % nodes:
         message = f"the engine's GPUs, {needed}, cannot be divided evenly among {nodes} nodes"
         hint = f"Set `tensor-parallel-size` times `pipeline-parallel-size` in engine.args to a multiple of {nodes}."
@@ -124,8 +135,8 @@ def _group(recipe: Recipe, needed: int) -> Iterator[Finding]:
 
 def _link(recipe: Recipe, on_each: int) -> Iterator[Finding]:
     """Every layer of a tensor-parallel model waits for all of its ranks, a stage once for the one before."""
-    size = recipe.engine.args.get("tensor-parallel-size", 1)
-    if not isinstance(size, int) or size <= on_each:
+    size = str(recipe.engine.args.get("tensor-parallel-size", 1))
+    if not size.isdecimal() or int(size) <= on_each:
         return
     message = (
         f"tensor parallelism over {size} GPUs, {on_each} on a node: each layer waits for the network between nodes"

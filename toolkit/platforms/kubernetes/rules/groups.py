@@ -9,4 +9,7 @@ has.
 """
 
 LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
-"""Variables that stand before all others in its containers. The second is there since version 0.6."""
+"""Variables that stand before all others in its containers."""
+
+OLDEST, OLDEST_THAT_SURGES = "0.6", "0.9"
+"""Its versions: with the second variable, and with updates that begin though no group may be missing (lws, #778)."""

@@ -11,6 +11,7 @@ from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
+from toolkit.platforms.kubernetes.rules.groups import OLDEST, OLDEST_THAT_SURGES
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.routing import PICKER_IMAGE, PICKER_REQUESTS
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
@@ -28,7 +29,10 @@ def notes(recipe: Recipe, account: Account) -> Iterator[str]:
     if cluster(recipe).pod.update == "old-first":
         yield "An update ends an old pod before it starts the new one: a single pod answers nobody meanwhile"
     elif recipe.nodes > 1:
-        yield f"An update starts a new group beside the old one: it needs {recipe.nodes} more nodes, and waits for them"
+        yield (
+            f"An update starts a new group beside the old one: it needs {recipe.nodes} more nodes, and waits for them; "
+            "once that serves, the old group is started anew in its place"
+        )
     elif count := accelerators(recipe):
         what = f"{count} more {'chips' if on_trainium(recipe) else 'GPUs'}" if count > 1 else "one more accelerator"
         yield f"An update starts the new pod beside the old one: it needs {what}, and waits until they are free"
@@ -81,8 +85,9 @@ def _needs(recipe: Recipe) -> Iterator[str]:
         role = settings.service_account_role or "its role"
         yield f"It needs {_mountpoint(settings)}; {role} reads and writes {settings.artifacts_bucket}"
     if recipe.nodes > 1:
+        least = OLDEST if settings.pod.update == "old-first" else OLDEST_THAT_SURGES
         yield (
-            f"{recipe.nodes} nodes run the model together: the cluster needs LeaderWorkerSet, version 0.6 or newer "
+            f"{recipe.nodes} nodes run the model together: the cluster needs LeaderWorkerSet, version {least} or newer "
             "(https://lws.sigs.k8s.io), and free nodes in one zone. Their network is TCP, unless the image has EFA's "
             "plugin for NCCL and the nodes have its device plugin"
         )

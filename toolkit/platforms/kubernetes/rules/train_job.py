@@ -124,13 +124,14 @@ def instance_type(recipe: Recipe) -> str:
 
 
 def _on_its_machine(recipe: Recipe) -> Recipe:
-    """The recipe on the job's instance type, with all of its GPUs."""
+    """The recipe on one node of the job's instance type, with all of its GPUs."""
     name = ec2_name(instance_type(recipe))
     hardware = node_type(name)
     if hardware is None or not hardware.compute_capability:
         raise UsageError(f"{name} has no NVIDIA GPU", hint="Set `training.instance_type` to one that has.")
-    args = {**recipe.engine.args, "tensor-parallel-size": hardware.accelerator_count}
-    return replace(recipe, engine=recipe.engine.edit(args=args)).on(name)
+    engine = recipe.engine.edit(args={"tensor-parallel-size": hardware.accelerator_count})
+    platform = recipe.platform.edit(kubernetes=cluster(recipe).edit(nodes=1))
+    return replace(recipe, engine=engine, platform=platform).on(name)
 
 
 def _pod(recipe: Recipe, config: str) -> dict[str, Any]:
