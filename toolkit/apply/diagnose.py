@@ -24,6 +24,8 @@ _MOST_EVIDENCE = 5
 # Ranks of causes above it tell less than what an exception is about: that something ended, or waits.
 _TELLS_LITTLE = 2
 _LONGEST_LINE = 300
+# Between what a sentence counts: each begins with its number.
+_ITEMS = re.compile(r", (?=\d)")
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,9 @@ def _counted(known: Known, line: str, listed: Sequence[Listed]) -> Known:
     """What a sentence counts that has several causes: the first, with the edit for each."""
     for each in listed:
         if found := each.of.search(line):
-            parts = [part for part in each.parts if part.words.search(found[1])]
+            items = _ITEMS.split(found[1])
+            told = {next((part for part in each.parts if part.words.search(item)), None) for item in items}
+            parts = [part for part in each.parts if part in told]
             return replace(known, code=parts[0].code, hint=" ".join(part.hint for part in parts)) if parts else known
     return known
 

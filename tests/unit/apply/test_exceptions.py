@@ -198,6 +198,16 @@ def test_of_an_unknown_error_its_module_and_the_keys_that_it_names_are_told() ->
         ("[ERROR] [NCC_EOOM001] nobody ever wrote this", "neuron-memory", "the cores' memory"),
         ("[ERROR] [NCC_EUOC002] nobody ever wrote this", "neuron-compile", "an operator that is not supported"),
         ("INFO NRT_RESOURCE", None, ""),
+        ("ERROR: [NCC_EVRF009] Size of total input and output tensors exceeds HBM limit\n"
+         "ERROR ||NEURON_CC_WRAPPER||: Failed compilation with ['neuronx-cc', 'compile']", "neuron-memory", "memory"),
+        ("ERROR: [NCC_EUOC002] nobody ever wrote this\n"
+         "ERROR ||NEURON_CC_WRAPPER||: Failed compilation with ['neuronx-cc', 'compile']",
+         "neuron-compile", "an operator that is not supported"),
+        ("2026-Nov-21 04:41:41.247541 1:1 ERROR NRT:nrt_exec completed with err: 1002", "neuron-graph", "input"),
+        ("2026-Nov-21 04:41:41.247541 1:1  INFO NRT:nrt_exec completed with err: 1002", None, ""),
+        ("cupy.CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected", "no-gpu", ""),
+        ("cudaErrorNoDevice ignored on this CPU build", None, ""),
+        ("UserWarning: cuInit: CUDA_ERROR_NO_DEVICE", None, ""),
     ],
 )  # fmt: skip
 def test_a_documented_code_is_told_with_its_meaning(said: str, cause: str | None, meaning: str) -> None:
