@@ -68,7 +68,7 @@ def _diagnose_text(lines: Sequence[str], known: Words) -> Cause | None:
 def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(lines) if not _only_repeats(line, known)]
+    shown = [line for line in reversed(lines) if not _tells_nothing(line, known)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
     others = [text for line in shown if sounds_bad(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
@@ -97,7 +97,7 @@ def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
 
 
 def _is_error(line: str, known: Words) -> bool:
-    return bool(ERROR_LINE.search(line)) and not _only_repeats(line, known)
+    return bool(ERROR_LINE.search(line)) and not _tells_nothing(line, known)
 
 
 def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
@@ -122,17 +122,17 @@ def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
 def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
     """What the last exception is about, or one that led to it. Never certain: it may be caught, too."""
     raised = list(exceptions(lines, known.prefix))
-    while raised and _only_repeats(lines[raised[-1].at], known):
+    while raised and _tells_nothing(lines[raised[-1].at], known):
         raised.pop()
     for each in last_chain(raised, lines):
         line = lines[each.at]
-        if not _only_repeats(line, known) and (subject := about(each, known.subjects, known.settings)):
+        if not _tells_nothing(line, known) and (subject := about(each, known.subjects, known.settings)):
             guess = Known(subject.code, Pattern(re.escape(line)), subject.hint, certain=0, starting=True)
             return _Hit(guess, lines, each.at)
     return None
 
 
-def _only_repeats(line: str, known: Words) -> bool:
+def _tells_nothing(line: str, known: Words) -> bool:
     return bool(known.noise.search(line) or known.echo.search(line))
 
 

@@ -14,8 +14,9 @@ from functools import cache
 
 from toolkit.engines import registry as engine_registry
 
+# The class has a telling end, or its module before it.
 _RAISED = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed|Timeout|Expired|Interrupt|BrokenProcessPool)\b"
+    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit|Iteration)\b|(?<=\.)[A-Z]\w*"
     r"|Value error(?=, ))(?:(?:: |, )(.*))?$"
 )
 _TRACEBACK = "Traceback (most recent call last)"
@@ -114,9 +115,10 @@ def last_chain(raised: Sequence[Raised], lines: Sequence[str]) -> Iterator[Raise
 
 def _led_to(before: Raised, after: Raised, lines: Sequence[str]) -> bool:
     between = lines[before.at + 1 : after.at]
+    tracebacks = sum(_TRACEBACK in line for line in between)
     if after.kind == "Value error":  # a part of pydantic's own exception
-        return not any(_TRACEBACK in line for line in between)
-    return any(_LED_TO.search(line) for line in between)
+        return not tracebacks
+    return tracebacks <= 1 and any(_LED_TO.search(line) for line in between)
 
 
 def _sentence(says: str, after: Sequence[str]) -> str:

@@ -101,6 +101,9 @@ ECHO = traceback("RuntimeError: Engine core initialization failed. See root caus
         ([LORA, DRAFTS], "speculation"),
         ([LORA, ELSE], None),
         ([LORA, traceback("httpx.ReadTimeout: nobody answers", "somebody/else")], None),
+        ([LORA, traceback("_queue.Empty", "somebody/else")], None),
+        ([LORA, traceback("SystemExit: 1", "somebody/else")], None),
+        ([LORA, traceback("1", "somebody/else"), HANDLING, ELSE], None),
         ([LORA, HANDLING, ELSE], "lora"),
         ([LORA, CAUSED, ELSE], "lora"),
         ([LORA, HANDLING, ELSE, CAUSED, ELSE], "lora"),
@@ -139,7 +142,11 @@ def test_what_happened_outside_is_not_about_the_module_that_met_it(error: str, m
 @pytest.mark.parametrize("killed", ["Killed", "/entry.sh: line 7:    42 Killed                  vllm serve"])
 @pytest.mark.parametrize(
     "error",
-    ["RuntimeError: subprocess died", "InductorError: RuntimeError: b", "BrokenProcessPool: A process was terminated"],
+    [
+        "RuntimeError: subprocess died",
+        "InductorError: RuntimeError: b",
+        "concurrent.futures.process.BrokenProcessPool: A process was terminated",
+    ],
 )
 def test_an_exception_that_a_kill_follows_came_of_it(error: str, killed: str) -> None:
     log = traceback(error, "torch/_inductor/compile_worker/subproc_pool")
