@@ -9,7 +9,8 @@ may have these keys:
 * `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in place of
   the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of a
   file of the catalogue). They become entries of `reasons` or `log` (`table`).
-* `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`.
+* `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`;
+  the first that matches tells what an item is.
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
   flag.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;

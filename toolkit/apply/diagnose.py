@@ -12,7 +12,7 @@ from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Listed, Words, words
 from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
-from toolkit.apply.exceptions import about, exceptions, named_settings
+from toolkit.apply.exceptions import about, exceptions, last_chain, named_settings
 from toolkit.apply.literals import Pattern
 from toolkit.apply.log_lines import log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
@@ -24,6 +24,8 @@ _MOST_EVIDENCE = 5
 # Ranks of causes above it tell less than what an exception is about: that something ended, or waits.
 _TELLS_LITTLE = 2
 _LONGEST_LINE = 300
+# Between what a sentence counts: each begins with its number.
+_ITEMS = re.compile(r", (?=\d)")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def _diagnose_text(lines: Sequence[str], known: Words) -> Cause | None:
 def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
     """Lines that may tell why, where no cause is known: exceptions first, then whatever sounds like a failure."""
     known = words()
-    shown = [line for line in reversed(lines) if not known.noise.search(line) and not known.echo.search(line)]
+    shown = [line for line in reversed(lines) if not _tells_nothing(line, known)]
     errors = [_message(line, known) for line in shown if _is_error(line, known)]
     others = [text for line in shown if sounds_bad(text := _without_prefix(line, known))]
     return tuple(dict.fromkeys([*errors[:_MOST_EVIDENCE], *others]))[:_MOST_EVIDENCE]
@@ -95,7 +97,7 @@ def _last_error_at(lines: Sequence[str], known: Words) -> int | None:
 
 
 def _is_error(line: str, known: Words) -> bool:
-    return bool(ERROR_LINE.search(line)) and not known.noise.search(line) and not known.echo.search(line)
+    return bool(ERROR_LINE.search(line)) and not _tells_nothing(line, known)
 
 
 def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
@@ -118,14 +120,20 @@ def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
 
 
 def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
-    """The first exception that is known to be about a part of the engine."""
-    for raised in exceptions(lines, known.prefix):
-        line = lines[raised.at]
-        if known.noise.search(line) or known.echo.search(line):
-            continue
-        if subject := about(raised, known.subjects, known.settings):
-            return _Hit(Known(subject.code, Pattern(re.escape(line)), subject.hint, starting=True), lines, raised.at)
+    """What the last exception is about, or one that led to it. Never certain: it may be caught, too."""
+    raised = list(exceptions(lines, known.prefix))
+    while raised and _tells_nothing(lines[raised[-1].at], known):
+        raised.pop()
+    for each in last_chain(raised, lines):
+        line = lines[each.at]
+        if not _tells_nothing(line, known) and (subject := about(each, known.subjects, known.settings)):
+            guess = Known(subject.code, Pattern(re.escape(line)), subject.hint, certain=0, starting=True)
+            return _Hit(guess, lines, each.at)
     return None
+
+
+def _tells_nothing(line: str, known: Words) -> bool:
+    return bool(known.noise.search(line) or known.echo.search(line))
 
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
@@ -144,7 +152,9 @@ def _counted(known: Known, line: str, listed: Sequence[Listed]) -> Known:
     """What a sentence counts that has several causes: the first, with the edit for each."""
     for each in listed:
         if found := each.of.search(line):
-            parts = [part for part in each.parts if part.words.search(found[1])]
+            items = _ITEMS.split(found[1])
+            told = {next((part for part in each.parts if part.words.search(item)), None) for item in items}
+            parts = [part for part in each.parts if part in told]
             return replace(known, code=parts[0].code, hint=" ".join(part.hint for part in parts)) if parts else known
     return known
 

@@ -6,6 +6,7 @@ that refuses a setting names the setting.
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,14 @@ from functools import cache
 
 from toolkit.engines import registry as engine_registry
 
-_RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed)\b|Value error(?=, ))(?:(?:: |, )(.*))?$")
+# The class has a telling end, or its module before it.
+_RAISED = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit|Iteration)\b|(?<=\.)[A-Z]\w*"
+    r"|Value error(?=, ))(?:(?:: |, )(.*))?$"
+)
+_TRACEBACK = "Traceback (most recent call last)"
+# Between the two exceptions of a chain, as CPython writes it.
+_LED_TO = re.compile(r"During handling of the above exception, another|above exception was the direct cause of")
 # As glibc and others write it: the program's file in C++, its line, and what does not hold.
 _ASSERTED = re.compile(
     r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
@@ -41,6 +49,14 @@ _REFUSES = (
 _REFUSING = frozenset(
     {"AssertionError", "NotImplementedError", "RuntimeError", "ValidationError", "ValueError", "Value error"}
 )
+# What happened outside of the program, wherever it was raised: files, networks, other processes.
+_OF_THE_SYSTEM = frozenset(
+    name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, OSError)
+)
+_OUTSIDE = re.compile(
+    r"Timeout|Expired|Connect(?!or)|Protocol|Network|HTTP|SSL|Proxy|ReadError|WriteError|Interrupt|Broken|Cancel"
+)
+_CUT_OFF = re.compile(r"\b(closed|reset) by (the )?(remote )?peer\b|\b[Cc]ancell?ed\b")
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,24 @@ def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised
             yield Raised(at, "Assertion", found["says"], found["file"])
 
 
+def last_chain(raised: Sequence[Raised], lines: Sequence[str]) -> Iterator[Raised]:
+    """The last of the exceptions, then those that led to it, the newest first. All others were caught."""
+    later: Raised | None = None
+    for each in reversed(raised):
+        if later and not _led_to(each, later, lines):
+            return
+        yield each
+        later = each
+
+
+def _led_to(before: Raised, after: Raised, lines: Sequence[str]) -> bool:
+    between = lines[before.at + 1 : after.at]
+    tracebacks = sum(_TRACEBACK in line for line in between)
+    if after.kind == "Value error":  # a part of pydantic's own exception
+        return not tracebacks
+    return tracebacks <= 1 and any(_LED_TO.search(line) for line in between)
+
+
 def _sentence(says: str, after: Sequence[str]) -> str:
     """With the next line, where the sentence goes on there."""
     goes_on = says and says[-1].isalnum() and after and after[0][:1].islower()
@@ -96,7 +130,7 @@ def _sentence(says: str, after: Sequence[str]) -> str:
 def _module(lines: Sequence[str], raised_at: int) -> str:
     """The deepest module of the traceback that ends in that line."""
     for line in reversed(lines[max(0, raised_at - _MOST_FRAMES) : raised_at]):
-        if line.startswith("Traceback ") or _RAISED.match(line.strip()):
+        if line.startswith(_TRACEBACK) or _RAISED.match(line.strip()):
             return ""
         if frame := _FRAME.search(line):
             module = _PACKAGES.sub("", frame["file"]).removesuffix(".py")
@@ -119,6 +153,8 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
 
     `settings` are the names of flags, in hyphens, that tell what a sentence is about.
     """
+    if raised.kind in _OF_THE_SYSTEM or _OUTSIDE.search(raised.kind) or _CUT_OFF.search(raised.says):
+        return None
     if _command().search(raised.says):
         return None
     if raised.kind in _REFUSING:

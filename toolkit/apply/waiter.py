@@ -274,7 +274,8 @@ class _Watch:
         causes = (diagnose(container.lines, platform=self._platform.name) for container in self._containers.values())
         certain = next((cause for cause in causes if cause and cause.fatal), None)
         if certain and not self._certain:
-            self._certain, self._certain_since = certain, now
+            self._certain_since = now
+        self._certain = certain  # none, where the server began to serve all the same
 
     def _failure(self, ended: str, reason: str) -> EndpointFailed:
         lines = self._newest.lines

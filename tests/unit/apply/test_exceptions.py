@@ -6,6 +6,7 @@ import pytest
 
 import toolkit
 from toolkit.apply.causes import words
+from toolkit.apply.diagnose import diagnose
 
 FRAME = '  File "/usr/local/lib/python3.12/dist-packages/{module}.py", line 7, in somewhere\n    something()\n'
 
@@ -71,6 +72,87 @@ def test_a_module_of_an_earlier_error_does_not_count() -> None:
     assert toolkit.explain(f"{frames}INFO something else\nKeyError: 'a'").cause is None
 
 
+HANDLING = "\nDuring handling of the above exception, another exception occurred:\n\n"
+CAUSED = "\nThe above exception was the direct cause of the following exception:\n\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "module", "code"),
+    [
+        ("LookupError: nobody ever wrote this", "vllm/lora/utils", "lora"),
+        ("TypeError: a() got an unexpected keyword argument 'b'", "somebody/else", "binary-mismatch"),
+    ],
+)
+def test_what_is_told_by_its_form_is_never_certain_to_end_a_start(error: str, module: str, code: str) -> None:
+    log = ["non-default args: {}", *traceback(error, module).splitlines()]
+    cause = diagnose([*log, *log, *log])
+    assert cause
+    assert (cause.code, cause.fatal) == (code, False)
+
+
+LORA, ELSE = traceback("LookupError: a", "vllm/lora/utils"), traceback("LookupError: b", "somebody/else")
+DRAFTS = traceback("LookupError: c", "vllm/v1/spec_decode/eagle")
+ECHO = traceback("RuntimeError: Engine core initialization failed. See root cause above.", "vllm/v1/engine/core")
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        ([LORA, DRAFTS], "speculation"),
+        ([LORA, ELSE], None),
+        ([LORA, traceback("httpx.ReadTimeout: nobody answers", "somebody/else")], None),
+        ([LORA, traceback("_queue.Empty", "somebody/else")], None),
+        ([LORA, traceback("SystemExit: 1", "somebody/else")], None),
+        ([LORA, traceback("1", "somebody/else"), HANDLING, ELSE], None),
+        ([LORA, HANDLING, ELSE], "lora"),
+        ([LORA, CAUSED, ELSE], "lora"),
+        ([LORA, HANDLING, ELSE, CAUSED, ELSE], "lora"),
+        ([LORA, HANDLING, DRAFTS], "speculation"),
+        ([LORA, ELSE, HANDLING, ELSE], None),
+        ([LORA, ECHO], "lora"),
+        ([LORA, HANDLING, ECHO], "lora"),
+        ([LORA, HANDLING, ECHO, ELSE], None),
+        ([traceback("ValidationError: 1 for C\n  Value error, of b", "vllm/lora/utils")], "lora"),
+        ([LORA, traceback("ValidationError: 1 for C\n  Value error, of b", "somebody/else")], None),
+    ],
+)
+def test_the_last_error_of_a_start_tells_and_what_led_to_it(log: list[str], cause: str | None) -> None:
+    assert toolkit.explain("".join(log)).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "module"),
+    [
+        ("RuntimeError: [pair.cc:534] Connection closed by peer [10.0.0.7]:33711", "vllm/distributed/parallel_state"),
+        ("RuntimeError: [pair.cc:534] Read error: Connection reset by peer", "vllm/distributed/parallel_state"),
+        ("torch.distributed.DistNetworkError: failed to recv", "vllm/distributed/parallel_state"),
+        ("asyncio.exceptions.CancelledError", "vllm/lora/utils"),
+        ("OSError: [Errno 5] Input/output error", "safetensors/torch"),
+        ("OSError: [Errno 116] Stale file handle: '/mnt/a'", "safetensors/torch"),
+        ("PermissionError: [Errno 13] Permission denied: '/mnt/a'", "safetensors/torch"),
+        ("httpx.RemoteProtocolError: Server disconnected without a response.", "transformers/tokenization_utils_base"),
+        ("httpx.ReadTimeout: The read operation timed out", "transformers/tokenization_utils_base"),
+        ("TimeoutError: nobody came", "vllm/distributed/parallel_state"),
+    ],
+)
+def test_what_happened_outside_is_not_about_the_module_that_met_it(error: str, module: str) -> None:
+    assert toolkit.explain(traceback(error, module)).cause is None
+
+
+@pytest.mark.parametrize("killed", ["Killed", "/entry.sh: line 7:    42 Killed                  vllm serve"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        "RuntimeError: subprocess died",
+        "InductorError: RuntimeError: b",
+        "concurrent.futures.process.BrokenProcessPool: A process was terminated",
+    ],
+)
+def test_an_exception_that_a_kill_follows_came_of_it(error: str, killed: str) -> None:
+    log = traceback(error, "torch/_inductor/compile_worker/subproc_pool")
+    assert toolkit.explain(f"{log}{killed}").cause == "killed"
+
+
 def test_where_nothing_starts_up_a_module_tells_nothing() -> None:
     error = traceback("LookupError: nobody ever wrote this", "vllm/lora/utils")
     assert toolkit.explain(f"INFO: Application startup complete.\n{error}").cause is None
@@ -123,6 +205,16 @@ def test_of_an_unknown_error_its_module_and_the_keys_that_it_names_are_told() ->
         ("[ERROR] [NCC_EOOM001] nobody ever wrote this", "neuron-memory", "the cores' memory"),
         ("[ERROR] [NCC_EUOC002] nobody ever wrote this", "neuron-compile", "an operator that is not supported"),
         ("INFO NRT_RESOURCE", None, ""),
+        ("ERROR: [NCC_EVRF009] Size of total input and output tensors exceeds HBM limit\n"
+         "ERROR ||NEURON_CC_WRAPPER||: Failed compilation with ['neuronx-cc', 'compile']", "neuron-memory", "memory"),
+        ("ERROR: [NCC_EUOC002] nobody ever wrote this\n"
+         "ERROR ||NEURON_CC_WRAPPER||: Failed compilation with ['neuronx-cc', 'compile']",
+         "neuron-compile", "an operator that is not supported"),
+        ("2026-Nov-21 04:41:41.247541 1:1 ERROR NRT:nrt_exec completed with err: 1002", "neuron-graph", "input"),
+        ("2026-Nov-21 04:41:41.247541 1:1  INFO NRT:nrt_exec completed with err: 1002", None, ""),
+        ("cupy.CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected", "no-gpu", ""),
+        ("cudaErrorNoDevice ignored on this CPU build", None, ""),
+        ("UserWarning: cuInit: CUDA_ERROR_NO_DEVICE", None, ""),
     ],
 )  # fmt: skip
 def test_a_documented_code_is_told_with_its_meaning(said: str, cause: str | None, meaning: str) -> None:

@@ -215,6 +215,68 @@ def test_a_pod_that_was_scheduled_in_the_end_did_not_fail_for_want_of_a_node() -
     assert toolkit.explain("\n".join(events)).cause is None
 
 
+TAINTED = "0/3 nodes are available: 3 node(s) had untolerated taint {%s: }. preemption: 0/3 nodes are available: 3 No."
+
+
+@pytest.mark.parametrize(
+    ("taint", "edit"),
+    [
+        ("node.kubernetes.io/disk-pressure", "kubectl describe node NODE"),
+        ("node.kubernetes.io/not-ready", "kubectl describe node NODE"),
+        ("node.cloudprovider.kubernetes.io/uninitialized", "kubectl describe node NODE"),
+        ("node.kubernetes.io/unschedulable", "kubectl uncordon"),
+        ("karpenter.sh/disrupted", "wait for the node"),
+        ("ToBeDeletedByClusterAutoscaler", "wait for the node"),
+        ("node-role.kubernetes.io/control-plane", "not meant for such pods"),
+    ],
+)
+def test_no_toleration_is_advised_for_a_node_that_cannot_run_the_pod(taint: str, edit: str) -> None:
+    found = toolkit.explain(TAINTED % taint)
+    assert found.cause == "no-node"
+    assert edit in found.hint
+    assert "pod.tolerations" not in found.hint
+
+
+def test_beside_a_node_that_is_not_ready_another_taint_may_be_tolerated() -> None:
+    taints = "1 node(s) had untolerated taint {node.kubernetes.io/not-ready: }, 2 node(s) had untolerated taint {a: b}"
+    hint = toolkit.explain(f"0/3 nodes are available: {taints}.").hint
+    assert all(edit in hint for edit in ("kubectl describe node NODE", "pod.tolerations"))
+
+
+METRIC = (
+    "  Warning  FailedGetResourceMetric  2m  horizontal-pod-autoscaler  failed to get cpu utilization: unable to get "
+    "metrics for resource cpu: unable to fetch metrics from resource metrics API: {} (get pods.metrics.k8s.io)"
+)
+STARTED = "  Normal   Started   2m  kubelet  Started container engine"
+BACK_OFF = "  Warning  BackOff   2m  kubelet  Back-off restarting failed container engine in pod chat-5c9d_ml(1)"
+PROBE = "  Warning  Unhealthy  2m  kubelet  Startup probe failed: connect: connection refused"
+CONFLICT = 'Operation cannot be fulfilled on deployments.apps "chat": the object has been modified'
+
+
+@pytest.mark.parametrize(
+    ("events", "cause"),
+    [
+        ([METRIC.format("the server could not find the requested resource"), PROBE, BACK_OFF], "startup-probe"),
+        ([METRIC.format("the server could not find the requested resource")], "autoscaler-metric"),
+        ([METRIC.format("the server could not find the requested resource"), STARTED, BACK_OFF], None),
+        ([METRIC.format("the server is currently unable to handle the request"), STARTED, BACK_OFF], None),
+        ([CONFLICT, BACK_OFF], None),
+        ([CONFLICT, "    Last State:     Terminated", "      Reason:       Error"], None),
+        ([CONFLICT, "engine: Terminated, Reason: Error"], None),
+        ([CONFLICT, PROBE, BACK_OFF], "startup-probe"),
+        ([CONFLICT], "in-progress"),
+    ],
+)
+def test_what_controllers_say_at_all_times_is_not_why_a_pod_ended(events: list[str], cause: str | None) -> None:
+    assert toolkit.explain("\n".join(events)).cause == cause
+
+
+@pytest.mark.parametrize("before", ["", "botocore.exceptions."])
+def test_an_endpoint_of_aws_that_does_not_answer_is_not_the_hub(before: str) -> None:
+    line = f'{before}ConnectTimeoutError: Connect timeout on endpoint URL: "https://sts.us-east-1.amazonaws.com/"'
+    assert toolkit.explain(line).cause == "aws-unreachable"
+
+
 def test_what_go_programs_say_of_an_error_is_read_with_their_message() -> None:
     line = json.dumps({"level": "ERROR", "message": "failed launching nodeclaim", "error": DISK})
     assert toolkit.explain(line).evidence == (f"failed launching nodeclaim: {DISK}",)

@@ -234,6 +234,31 @@ class TestCertainToFail:
         with pytest.raises(EndpointFailed, match="e cannot start: Exception: WorkerProc initialization failed"):
             wait(Scripted({"e": [CREATING]}, *twice))
 
+    @pytest.mark.parametrize(
+        ("swallowed", "module", "error"),
+        [
+            ("Failed to load plugin lmcache", "lmcache/config", "LookupError: nobody"),
+            ("fused collective unavailable; use the NCCL fallback",
+             "vllm/distributed/parallel_state", "RuntimeError: no multicast"),
+            ("no LoRA", "vllm/lora/utils", "ValueError: Unsupported LoRA rank"),
+        ],
+    )  # fmt: skip
+    def test_an_error_that_the_engine_goes_on_after_ends_no_start(
+        self, swallowed: str, module: str, error: str
+    ) -> None:
+        frame = f'  File "/usr/lib/python3.12/site-packages/{module}.py", line 7, in load'
+        said = [swallowed, "Traceback (most recent call last):", frame, "    load()", error]
+        log = [f"ERROR 11-27 10:00:00 [lamport.py:782] {line}" for line in said]
+        looks = [lines("v/1", log), *[[]] * 18, lines("v/1", ["INFO: Application startup complete."], 40)]
+        clock, _ = wait(Scripted({"e": [*[CREATING] * 20, IN_SERVICE]}, *looks))
+        assert clock.seconds == 40.0
+
+    def test_a_known_error_is_not_certain_where_the_server_then_answers(self) -> None:
+        known = lines("v/1", ["RuntimeError: The size of tensor a (384) must match the size of tensor b (256)"])
+        answers = lines("v/1", ["INFO: Application startup complete."], 4)
+        clock, _ = wait(Scripted({"e": [*[CREATING] * 20, IN_SERVICE]}, known, [], answers))
+        assert clock.seconds == 40.0
+
     def test_a_container_that_dies_again_and_again_gets_no_more_time(self) -> None:
         again = [lines("v/1", golden("hidden-size"), 1000.0 * number) for number in range(20)]
         clock, told = FakeClock(), Told()
