@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from toolkit.catalog.lookup import Instance, default_engine
@@ -24,6 +25,9 @@ from toolkit.sizing.weights import file_bytes
 from toolkit.training.job import (
     BLOCKS_AT_ONCE,
     EAGLE_3_1,
+    EVALUATED_CONVERSATIONS,
+    EVALUATED_TOKENS,
+    FINAL_TIMES,
     IN_BLOCKS,
     IN_PARTS,
     KEEP_OUTPUT,
@@ -33,7 +37,7 @@ from toolkit.training.job import (
     is_divided,
 )
 from toolkit.training.own_block import has_own_block
-from toolkit.training.plan import machines, step_tokens
+from toolkit.training.plan import job_dtype, machines, step_tokens
 
 _GIB = 1024**3
 _LOOKED_AT_BYTES = 1024**2
@@ -177,8 +181,8 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     if ask is None:
         return
     disk = ask(recipe)
-    tokens, room = local_tokens(training), states_room(disk, target)
-    needed = tokens * state_bytes(target.hidden_size)
+    tokens, room = local_tokens(training), states_room(recipe, disk, target)
+    needed = tokens * state_bytes(recipe, target)
     has = f"{disk.name} has {room / 1e9:,.1f} GB for them"
     if training.states_gb and training.states_gb * 1e9 > room:
         message = f"`states_gb` is {training.states_gb:g}, and {has}, besides those that it may hold already"
@@ -188,9 +192,14 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         has = f"`states_gb` is {training.states_gb:g}"
     parts = parts_of(recipe, tokens, training, target, room)
     if not parts:
-        message = f"a step reads hidden states of up to {step_tokens(recipe, training):,} tokens, more than fit: {has}"
+        message = (
+            f"a step reads hidden states of up to {_longest_step(recipe, training):,} tokens, and evaluations those of "
+            f"about {_evaluated_tokens(training, tokens):,}, more than fit: {has}"
+        )
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
-        yield Finding("training.states", message, disk.path, hint=hint)
+        # What this machine's disk has free may be little because the states of this very job are on it.
+        certain = disk.empty or not parts_of(recipe, tokens, training, target, math.inf)
+        yield Finding("training.states", message, disk.path, hint=hint, severity="error" if certain else "warning")
     elif parts > 1:
         message = (
             f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and {has}: "
@@ -200,19 +209,32 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         yield Finding("training.disk", message, disk.path, hint=hint, severity="info")
 
 
-def states_room(disk: Disk, target: ModelFacts) -> float:
+def states_room(recipe: Recipe, disk: Disk, target: ModelFacts) -> float:
     """What the disk has for hidden states, besides all else that the job writes to it."""
-    taken = _SPARE_BYTES + _SPARE_TOKENS * state_bytes(target.hidden_size)
+    taken = _SPARE_BYTES + _SPARE_TOKENS * state_bytes(recipe, target)
     return max(0, disk.free_bytes - taken - ((file_bytes(target) or 0) if disk.empty else 0))
 
 
 def parts_of(recipe: Recipe, tokens: int, training: TrainingSection, target: ModelFacts, room: float) -> int:
     """In how many parts the job computes the states of so many tokens; 0 where not even those of a step fit."""
-    each = state_bytes(target.hidden_size)
     bound = min(room, (training.states_gb or math.inf) * 1e9)
-    if tokens * each <= bound:
+    fit = bound / state_bytes(recipe, target) - _evaluated_tokens(training, tokens)
+    learned = tokens * (1 - training.held_out)
+    if learned <= fit:
         return 1
-    return 0 if bound < step_tokens(recipe, training) * each else math.ceil(tokens * each / bound)
+    return 0 if fit < _longest_step(recipe, training) else math.ceil(learned / fit)
+
+
+def _evaluated_tokens(training: TrainingSection, tokens: int) -> int:
+    """Of so many tokens of data those whose states stay on the disk, as held-out samples are evaluated again."""
+    rows = sum(rows for rows, _ in _local_rows(training))
+    most = max(EVALUATED_TOKENS, EVALUATED_CONVERSATIONS * tokens / max(1, rows))
+    return round(min(training.held_out * tokens, FINAL_TIMES * most))
+
+
+def _longest_step(recipe: Recipe, training: TrainingSection) -> int:
+    """Tokens of a step at most: the last sample of one begins within its tokens, and ends behind them."""
+    return step_tokens(recipe, training) + training.max_length
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -305,7 +327,7 @@ def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory:
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = training.max_length * state_bytes(hidden)
+    states = training.max_length * (_layers_read(recipe) + 1) * hidden * _STATE_BYTES
     if recipe.method in KEEP_OUTPUT:
         frozen = (target.vocabulary + drafted) * hidden
         weights = (head_parameters(recipe, target) - frozen) * LEARNED_BYTES + frozen * _BYTES_PER_FROZEN
@@ -364,15 +386,46 @@ def _own_block_parameters(target: Shape, experts: int) -> int:
     return attention + 3 * hidden * width + hidden * target.experts + 2 * hidden * hidden
 
 
-def state_bytes(hidden: int) -> int:
-    """Bytes of one token's hidden states, in bfloat16: of the layers that the head reads, and the last one."""
-    return (_TAPS + 1) * hidden * _STATE_BYTES
+def state_bytes(recipe: Recipe, target: ModelFacts) -> int:
+    """Bytes of one token's hidden states on the disk: of the layers that the head reads, and the last one."""
+    return (_layers_read(recipe) + 1) * target.hidden_size * (4 if _is_float32(recipe, target) else 2)
+
+
+def _layers_read(recipe: Recipe) -> int:
+    """A head that is continued reads as many layers of the target as its config names."""
+    if recipe.method == "mtp":
+        return 1
+    assert recipe.training
+    start = Path(recipe.training.start_from or "")
+    if not start.is_absolute():
+        return _TAPS
+    try:
+        config = read_folder(start).config
+    except UnreadableModel:
+        return _TAPS
+    kinds = [config, config.get("eagle_config"), config.get("dflash_config")]
+    keys = ("eagle_aux_hidden_state_layer_ids", "target_layer_ids")
+    named = [kind[key] for kind in kinds if isinstance(kind, dict) for key in keys if isinstance(kind.get(key), list)]
+    return len(set(map(str, named[0]))) if named else _TAPS
+
+
+def _is_float32(recipe: Recipe, target: ModelFacts) -> bool:
+    """Whether the job stores states so: as the recipe says, else as the target's config, else as its weights are."""
+    configs = (target.text_config, target.config)
+    written = (config.get(key) for config in configs for key in ("dtype", "torch_dtype") if config.get(key))
+    stored = (one.dtype for one in (target.tensors or {}).values() if one.dtype in ("F32", "BF16", "F16"))
+    dtype = job_dtype(recipe)
+    return (dtype if dtype != "auto" else next(chain(written, stored), "")) in ("float32", "F32")
 
 
 def local_tokens(training: TrainingSection) -> int:
     """Tokens that the data on this machine give at most; 0 if all of it lies elsewhere."""
-    paths = [Path(source) for source in training.sources if Path(source).is_absolute()]
-    return sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
+    return sum(most_tokens(rows, size, training) for rows, size in _local_rows(training))
+
+
+def _local_rows(training: TrainingSection) -> Iterator[tuple[int, int]]:
+    """Rows and bytes of each file of data on this machine."""
+    return map(_rows, _files(Path(source) for source in training.sources if Path(source).is_absolute()))
 
 
 def most_tokens(rows: int, size: int, training: TrainingSection) -> int:

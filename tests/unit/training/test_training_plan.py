@@ -156,13 +156,13 @@ def test_the_volume_has_room_for_the_target_too(recipe: Path) -> None:
     target = load(recipe)
     locked = read_lock_of(target)
     assert locked
-    taken = 160e9 - states_room(Disk("the volume", round(160e9), "", "", empty=True), locked.target)
-    beside = 160e9 - states_room(Disk("the disk", round(160e9), "", "", empty=False), locked.target)
+    taken = 160e9 - states_room(target, Disk("the volume", round(160e9), "", "", empty=True), locked.target)
+    beside = 160e9 - states_room(target, Disk("the disk", round(160e9), "", "", empty=False), locked.target)
     assert taken - beside == pytest.approx(65e9, rel=0.01)
 
 
 @pytest.mark.parametrize("free", [0, 10, 4 * 1024**3])
-def test_a_disk_without_room_for_a_step_is_refused(free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_for_a_step_is_told(free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, free))
     document = yaml.safe_load((catalogue_dir() / "tiny" / "train-p-eagle.yaml").read_text())
@@ -172,7 +172,7 @@ def test_a_disk_without_room_for_a_step_is_refused(free: int, tmp_path: Path, mo
     (tmp_path / "chats.jsonl").write_text('{"prompt": "How many days has a year?"}\n')
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(document))
     found = findings(tmp_path / "recipe.yaml", "training.states")
-    assert [one.severity for one in found] == (["error"] if free < 1000 else [])
+    assert [one.severity for one in found] == (["warning"] if free < 1000 else [])
     assert all("more than fit" in one.message and "has 0.0 GB" in one.message for one in found)
 
 
