@@ -55,6 +55,9 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
         message = f"`training` makes a head, and method `{recipe.method}` has none"
         hint = f"Set `method` to one of {', '.join(TRAINED_METHODS)}, or remove `training`; or say in it "
         hint += "where the head is put until it serves: `head: ./FOLDER`."
+        named = recipe.speculation.facts.spelling_of if recipe.speculation else ""
+        if named in TRAINED_METHODS:
+            hint = f"Write `method: {named}`: the engine sees by itself which model it is for."
         yield Finding("training.method", message, "speculation.method", hint=hint)
         return
     if recipe.engine.name != (able := default_engine()):
@@ -138,10 +141,12 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
         yield Finding("training.start-from", message, "training.start_from", hint="Correct the path, or remove it.")
         return
     layers, drafted = head.text_config.get("num_hidden_layers"), head.config.get("draft_vocab_size") or head.vocab_size
-    if layers != training.layers:
-        message = f"the head in `start_from` has {layers} layers, and `layers` is {training.layers}"
-        hint = f"Set `layers: {layers}`, or remove `start_from`."
-        yield Finding("training.start-from", message, "training.layers", hint=hint)
+    own_block = recipe.method == "mtp"
+    wanted_layers = 1 if own_block else training.layers
+    if layers != wanted_layers:
+        message = f"the head in `start_from` has {layers} layers, and `layers` is {wanted_layers}"
+        hint = "Name the folder of a block that was trained alone" if own_block else f"Set `layers: {layers}`"
+        yield Finding("training.start-from", message, "training.layers", hint=f"{hint}, or remove `start_from`.")
     if head.tensors and (other := _method_of(head)) != recipe.method:
         message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
         yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")

@@ -10,6 +10,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import makes_norms
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.training.job import IN_BLOCKS, ComparedHead, Method, TrainingJob
 
@@ -46,6 +47,7 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "batch_tokens": step_tokens(recipe, training),
             "epochs": training.epochs or (None if training.steps else EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
+            "norms": makes_norms(recipe),
             "dtype": cast(Literal["auto"], job_dtype(recipe)),
             "engine_args": dict(recipe.engine.args),
             "max_seconds": round(training.max_hours * 3600),

@@ -17,7 +17,7 @@ from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob, is_divided
 from toolkit.training.loop import Data, Loop, compute_dtype
 from toolkit.training.samples import Samples
-from toolkit.training.sharded import gathered, own, shard
+from toolkit.training.sharded import gathered, is_part, own, shard
 from toolkit.training.trainer import learner_of, train
 
 CPU = torch.device("cpu")
@@ -86,6 +86,18 @@ def trained(rank: int, ranks: int, job: TrainingJob, folder: Path, end: int) -> 
     head, result = train(job, data_in(folder), end=end, memory=lambda _: 0)
     if rank == 0:
         torch.save((head.state_dict(), result), folder / f"head-of-{ranks}")
+
+
+def divides(rank: int, memories: tuple[int, ...], job: TrainingJob, folder: Path) -> None:
+    meet(rank, len(memories), folder)
+    head, _ = train(job, data_in(folder), end=1, memory=lambda _: memories[rank])
+    (folder / f"divided-{rank}").write_text(str(any(map(is_part, head.parameters()))))
+
+
+def test_processes_divide_a_head_where_the_one_with_the_least_memory_needs_it(target: Path, tmp_path: Path) -> None:
+    job, memories = job_in(tmp_path, target), (10**12, 0)
+    in_processes(divides, [(rank, memories, job, tmp_path) for rank in range(2)])
+    assert [(tmp_path / f"divided-{rank}").read_text() for rank in range(2)] == ["True", "True"]
 
 
 def in_checkpoint(job: TrainingJob) -> dict[str, Any]:

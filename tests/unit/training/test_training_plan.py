@@ -119,6 +119,15 @@ def test_the_key_has_what_the_engine_computes_with_only_where_it_reads_the_state
     assert settings("0.32.0", **{"gpu-memory-utilization": 0.8}) == engines
 
 
+def test_norms_are_in_the_key_only_where_a_head_has_them(recipe: Path) -> None:
+    plain = training_settings(load(recipe))
+    edit(recipe, norms=True)
+    normed = load(recipe)
+    assert training_settings(normed) == plain
+    for methods in (("eagle3",), ("p-eagle", "eagle3")):
+        assert training_settings(as_compared(normed, methods))["norms"] is True
+
+
 def test_overrides_reach_the_jobs_engine_also_as_text_and_only_where_it_reads_the_states(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     memory = {"kv-cache-memory-bytes": 10_000_000}  # else by what is free, which is another figure a moment later
