@@ -261,12 +261,15 @@ class Loop:
 
     def _save(self, done: int, clock: _Clock, *, evaluate: bool) -> None:
         best = evaluate and self._evaluate(done, clock)
-        weights = sharded.gathered(self._weights())
-        states = [sharded.gathered_state(optimizer) for optimizer in self._optimizers]
+        weights, states = self._weights(), [optimizer.state_dict() for optimizer in self._optimizers]
+        if self._sharded:
+            self._writer.wait()  # memory has one checkpoint at a time
+            weights = sharded.gathered(weights)
+            states = [sharded.gathered_state(optimizer) for optimizer in self._optimizers]
         if self._rank == 0:
             drafted = self._job.num_speculative_tokens
             stored = Checkpoint(done, weights, states, list(self._evaluations), clock.seconds(), drafted)
-            self._writer.save(stored, best=best)
+            self._writer.save(stored, best=best, is_copy=self._sharded)
         clock.saved()
 
     def _finish(self, clock: _Clock, ended: str) -> Result:

@@ -65,7 +65,7 @@ def _by_expert(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_w
     made = [
         functional.linear(experts._apply_gate(functional.linear(part, gate_up)), down)
         for part, gate_up, down in zip(
-            hidden_states[order // each].split(tokens),
+            torch.split(hidden_states[order // each], tokens),
             experts.gate_up_proj.unbind(),
             experts.down_proj.unbind(),
             strict=True,
