@@ -197,10 +197,9 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         has = f"`states_gb` is {training.states_gb:g}"
     parts = parts_of(recipe, tokens, training, target, room)
     if not parts:
-        message = (
-            f"a step reads hidden states of up to {_longest_step(recipe, training):,} tokens, and evaluations those of "
-            f"about {_evaluated_tokens(training, tokens):,}, more than fit: {has}"
-        )
+        step, evaluated = _longest_step(recipe, training, target), _evaluated_tokens(training, tokens)
+        message = f"a step reads hidden states of up to {step:,} tokens, and evaluations those of about {evaluated:,}, "
+        message += f"more than fit: {has}"
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
         # What this machine's disk has free may be little because the states of this very job are on it.
         certain = disk.empty or not parts_of(recipe, tokens, training, target, math.inf)
@@ -227,7 +226,7 @@ def parts_of(recipe: Recipe, tokens: int, training: TrainingSection, target: Mod
     learned = tokens * (1 - training.held_out)
     if learned <= fit:
         return 1
-    return 0 if fit < _longest_step(recipe, training) else math.ceil(learned / fit)
+    return 0 if fit < _longest_step(recipe, training, target) else math.ceil(learned / fit)
 
 
 def _evaluated_tokens(training: TrainingSection, tokens: int) -> int:
@@ -237,9 +236,10 @@ def _evaluated_tokens(training: TrainingSection, tokens: int) -> int:
     return round(min(training.held_out * tokens, FINAL_TIMES * most))
 
 
-def _longest_step(recipe: Recipe, training: TrainingSection) -> int:
+def _longest_step(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> int:
     """Tokens of a step at most: the last sample of one begins within its tokens, and ends behind them."""
-    return step_tokens(recipe, training) + training.max_length
+    positions = target.text_config.get("max_position_embeddings") or training.max_length
+    return step_tokens(recipe, training) + min(training.max_length, positions)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
