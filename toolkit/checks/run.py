@@ -102,7 +102,10 @@ def check(
     fetched; else what it said before counts.
     """
     models, on_models = _models(recipe, to_train)
-    findings = [*on_models, *findings_on(recipe, models), *check_catalogue(recipe, today or current_day())]
+    on_recipe = findings_on(recipe, models)
+    if not any(finding.code == NOT_TRAINED for finding in on_models):
+        on_recipe = map(_of_trained, on_recipe)
+    findings = [*on_models, *on_recipe, *check_catalogue(recipe, today or current_day())]
     findings += account(recipe) if account else ()
     asks = recipe.engine_rules.ask
     engine = asks(recipe, models, ask) if asks else None
@@ -111,6 +114,12 @@ def check(
     findings += _from_engine(engine, findings, ask) if engine else ()
     located = [_with_line(finding, recipe) for finding in findings]
     return Report(str(recipe.path), tuple(sorted(located, key=lambda finding: finding.line or 0)), engine)
+
+
+def _of_trained(finding: Finding) -> Finding:
+    """What only a training needs stands in no one's way when its head is there; `states` are an estimate, too."""
+    is_error = finding.code == "training.states" and finding.severity == "error"
+    return replace(finding, severity="warning") if is_error else finding
 
 
 def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: Ask) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from toolkit.catalog.lookup import Instance, default_engine
@@ -24,6 +25,9 @@ from toolkit.sizing.weights import file_bytes
 from toolkit.training.job import (
     BLOCKS_AT_ONCE,
     EAGLE_3_1,
+    EVALUATED_CONVERSATIONS,
+    EVALUATED_TOKENS,
+    FINAL_TIMES,
     IN_BLOCKS,
     IN_PARTS,
     KEEP_OUTPUT,
@@ -33,7 +37,7 @@ from toolkit.training.job import (
     is_divided,
 )
 from toolkit.training.own_block import has_own_block
-from toolkit.training.plan import machines, step_tokens
+from toolkit.training.plan import job_dtype, machines, step_tokens
 
 _GIB = 1024**3
 _LOOKED_AT_BYTES = 1024**2
@@ -51,6 +55,9 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
         message = f"`training` makes a head, and method `{recipe.method}` has none"
         hint = f"Set `method` to one of {', '.join(TRAINED_METHODS)}, or remove `training`; or say in it "
         hint += "where the head is put until it serves: `head: ./FOLDER`."
+        named = recipe.speculation.facts.spelling_of if recipe.speculation else ""
+        if named in TRAINED_METHODS:
+            hint = f"Write `method: {named}`: the engine sees by itself which model it is for."
         yield Finding("training.method", message, "speculation.method", hint=hint)
         return
     if recipe.engine.name != (able := default_engine()):
@@ -134,10 +141,12 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
         yield Finding("training.start-from", message, "training.start_from", hint="Correct the path, or remove it.")
         return
     layers, drafted = head.text_config.get("num_hidden_layers"), head.config.get("draft_vocab_size") or head.vocab_size
-    if layers != training.layers:
-        message = f"the head in `start_from` has {layers} layers, and `layers` is {training.layers}"
-        hint = f"Set `layers: {layers}`, or remove `start_from`."
-        yield Finding("training.start-from", message, "training.layers", hint=hint)
+    own_block = recipe.method == "mtp"
+    wanted_layers = 1 if own_block else training.layers
+    if layers != wanted_layers:
+        message = f"the head in `start_from` has {layers} layers, and `layers` is {wanted_layers}"
+        hint = "Name the folder of a block that was trained alone" if own_block else f"Set `layers: {layers}`"
+        yield Finding("training.start-from", message, "training.layers", hint=f"{hint}, or remove `start_from`.")
     if head.tensors and (other := _method_of(head)) != recipe.method:
         message = f"the head in `start_from` is for method `{other}`, and `method` is `{recipe.method}`"
         yield Finding("training.start-from", message, "speculation.method", hint="Start from another head, or anew.")
@@ -177,8 +186,8 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
     if ask is None:
         return
     disk = ask(recipe)
-    tokens, room = local_tokens(training), states_room(disk, target)
-    needed = tokens * state_bytes(target.hidden_size)
+    tokens, room = local_tokens(training), states_room(recipe, disk, target)
+    needed = tokens * state_bytes(recipe, target)
     has = f"{disk.name} has {room / 1e9:,.1f} GB for them"
     if training.states_gb and training.states_gb * 1e9 > room:
         message = f"`states_gb` is {training.states_gb:g}, and {has}, besides those that it may hold already"
@@ -188,9 +197,13 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         has = f"`states_gb` is {training.states_gb:g}"
     parts = parts_of(recipe, tokens, training, target, room)
     if not parts:
-        message = f"a step reads hidden states of up to {step_tokens(recipe, training):,} tokens, more than fit: {has}"
+        step, evaluated = _longest_step(recipe, training, target), _evaluated_tokens(training, tokens)
+        message = f"a step reads hidden states of up to {step:,} tokens, and evaluations those of about {evaluated:,}, "
+        message += f"more than fit: {has}"
         hint = f"{disk.more}, or set a lower `batch_tokens`, or a higher `states_gb` where there is one."
-        yield Finding("training.states", message, disk.path, hint=hint)
+        # What this machine's disk has free may be little because the states of this very job are on it.
+        certain = disk.empty or not parts_of(recipe, tokens, training, target, math.inf)
+        yield Finding("training.states", message, disk.path, hint=hint, severity="error" if certain else "warning")
     elif parts > 1:
         message = (
             f"the hidden states of up to {tokens:,} tokens take up to {needed / 1e9:,.0f} GB (an estimate), and {has}: "
@@ -200,19 +213,33 @@ def _disk(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> Iter
         yield Finding("training.disk", message, disk.path, hint=hint, severity="info")
 
 
-def states_room(disk: Disk, target: ModelFacts) -> float:
+def states_room(recipe: Recipe, disk: Disk, target: ModelFacts) -> float:
     """What the disk has for hidden states, besides all else that the job writes to it."""
-    taken = _SPARE_BYTES + _SPARE_TOKENS * state_bytes(target.hidden_size)
+    taken = _SPARE_BYTES + _SPARE_TOKENS * state_bytes(recipe, target)
     return max(0, disk.free_bytes - taken - ((file_bytes(target) or 0) if disk.empty else 0))
 
 
 def parts_of(recipe: Recipe, tokens: int, training: TrainingSection, target: ModelFacts, room: float) -> int:
     """In how many parts the job computes the states of so many tokens; 0 where not even those of a step fit."""
-    each = state_bytes(target.hidden_size)
     bound = min(room, (training.states_gb or math.inf) * 1e9)
-    if tokens * each <= bound:
+    fit = bound / state_bytes(recipe, target) - _evaluated_tokens(training, tokens)
+    learned = tokens * (1 - training.held_out)
+    if learned <= fit:
         return 1
-    return 0 if bound < step_tokens(recipe, training) * each else math.ceil(tokens * each / bound)
+    return 0 if fit < _longest_step(recipe, training, target) else math.ceil(learned / fit)
+
+
+def _evaluated_tokens(training: TrainingSection, tokens: int) -> int:
+    """Of so many tokens of data those whose states stay on the disk, as held-out samples are evaluated again."""
+    rows = sum(rows for rows, _ in _local_rows(training))
+    most = max(EVALUATED_TOKENS, EVALUATED_CONVERSATIONS * tokens / max(1, rows))
+    return round(min(training.held_out * tokens, FINAL_TIMES * most))
+
+
+def _longest_step(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> int:
+    """Tokens of a step at most: the last sample of one begins within its tokens, and ends behind them."""
+    positions = target.text_config.get("max_position_embeddings") or training.max_length
+    return step_tokens(recipe, training) + min(training.max_length, positions)
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:
@@ -305,7 +332,7 @@ def training_bytes(recipe: Recipe, target: Shape, accelerators: int = 1, memory:
     assert training
     hidden, drafted = target.hidden, training.draft_vocab_size or target.vocabulary
     per_position = _HIDDEN_SIZES_PER_LAYER * hidden * training.layers + _BYTES_PER_LOGIT * drafted
-    states = training.max_length * state_bytes(hidden)
+    states = training.max_length * (_layers_read(recipe) + 1) * hidden * _STATE_BYTES
     if recipe.method in KEEP_OUTPUT:
         frozen = (target.vocabulary + drafted) * hidden
         weights = (head_parameters(recipe, target) - frozen) * LEARNED_BYTES + frozen * _BYTES_PER_FROZEN
@@ -364,15 +391,46 @@ def _own_block_parameters(target: Shape, experts: int) -> int:
     return attention + 3 * hidden * width + hidden * target.experts + 2 * hidden * hidden
 
 
-def state_bytes(hidden: int) -> int:
-    """Bytes of one token's hidden states, in bfloat16: of the layers that the head reads, and the last one."""
-    return (_TAPS + 1) * hidden * _STATE_BYTES
+def state_bytes(recipe: Recipe, target: ModelFacts) -> int:
+    """Bytes of one token's hidden states on the disk: of the layers that the head reads, and the last one."""
+    return (_layers_read(recipe) + 1) * target.hidden_size * (4 if _is_float32(recipe, target) else 2)
+
+
+def _layers_read(recipe: Recipe) -> int:
+    """A head that is continued reads as many layers of the target as its config names."""
+    if recipe.method == "mtp":
+        return 1
+    assert recipe.training
+    start = Path(recipe.training.start_from or "")
+    if not start.is_absolute():
+        return _TAPS
+    try:
+        config = read_folder(start).config
+    except UnreadableModel:
+        return _TAPS
+    kinds = [config, config.get("eagle_config"), config.get("dflash_config")]
+    keys = ("eagle_aux_hidden_state_layer_ids", "target_layer_ids")
+    named = [kind[key] for kind in kinds if isinstance(kind, dict) for key in keys if isinstance(kind.get(key), list)]
+    return len(set(map(str, named[0]))) if named else _TAPS
+
+
+def _is_float32(recipe: Recipe, target: ModelFacts) -> bool:
+    """Whether the job stores states so: as the recipe says, else as the target's config, else as its weights are."""
+    configs = (target.text_config, target.config)
+    written = (config.get(key) for config in configs for key in ("dtype", "torch_dtype") if config.get(key))
+    stored = (one.dtype for one in (target.tensors or {}).values() if one.dtype in ("F32", "BF16", "F16"))
+    dtype = job_dtype(recipe)
+    return (dtype if dtype != "auto" else next(chain(written, stored), "")) in ("float32", "F32")
 
 
 def local_tokens(training: TrainingSection) -> int:
     """Tokens that the data on this machine give at most; 0 if all of it lies elsewhere."""
-    paths = [Path(source) for source in training.sources if Path(source).is_absolute()]
-    return sum(most_tokens(rows, size, training) for rows, size in map(_rows, _files(paths)))
+    return sum(most_tokens(rows, size, training) for rows, size in _local_rows(training))
+
+
+def _local_rows(training: TrainingSection) -> Iterator[tuple[int, int]]:
+    """Rows and bytes of each file of data on this machine."""
+    return map(_rows, _files(Path(source) for source in training.sources if Path(source).is_absolute()))
 
 
 def most_tokens(rows: int, size: int, training: TrainingSection) -> int:

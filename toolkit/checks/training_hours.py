@@ -63,9 +63,9 @@ def expected(recipe: Recipe, training: TrainingSection, target: ModelFacts) -> E
     instance = next((one for one in known if one.accelerator in _PEAKS), None)
     if not tokens or instance is None:
         return None
-    states = tokens * state_bytes(target.hidden_size)
+    states = tokens * state_bytes(recipe, target)
     ask = recipe.platform_rules.facts.training_disk
-    parts = parts_of(recipe, tokens, training, target, states_room(ask(recipe), target) if ask else math.inf)
+    parts = parts_of(recipe, tokens, training, target, states_room(recipe, ask(recipe), target) if ask else math.inf)
     try:
         least, most = (_hours(recipe, training, target, tokens, parts, instance, one) for one in (0, 1))
     except ToolkitError:

@@ -38,6 +38,11 @@ def with_method(recipe: Recipe, method: str) -> Recipe:
     return replace(recipe, speculation=speculation, training=training)
 
 
+def makes_norms(recipe: Recipe) -> bool:
+    """Whether a head that its training makes is an EAGLE-3.1 head."""
+    return recipe.training is not None and recipe.training.norms and "eagle3" in (recipe.method, *recipe.compared)
+
+
 def heads_of(recipe: Recipe) -> list[Recipe]:
     """A recipe for each head that its job trains."""
     return [with_method(recipe, method) for method in recipe.compared] or [recipe]

@@ -177,7 +177,9 @@ class TrainingSection(Section):
     def filled(self, method: str) -> Self:
         """With the values of its preset, else of the method, for keys that are not written; also for another method."""
         usual = {key: type(self).model_fields[key].default for values in _OF_METHODS.values() for key in values}
-        values = {**usual, **_OF_METHODS.get(method, {}), **_PRESETS.get(self.preset or "", {})}
+        own, preset = _OF_METHODS.get(method, {}), _PRESETS.get(self.preset or "", {})
+        # The target's own block has the size that it has.
+        values = {**usual, **preset, **own} if method == "mtp" else {**usual, **own, **preset}
         written = self.model_fields_set
         held = written | {"epochs", "steps"} if written & {"epochs", "steps"} else written
         filled = {key: value for key, value in values.items() if key not in held}

@@ -85,16 +85,18 @@ class Writer:
         if kind is None:
             self.wait()
 
-    def save(self, checkpoint: Checkpoint, *, best: bool) -> None:
+    def save(self, checkpoint: Checkpoint, *, best: bool, is_copy: bool = False) -> None:
         """Replace the checkpoint, and before it the best weights, if these are the best.
 
-        Where memory has no room for a copy, the training waits until all is written.
+        What is no copy yet, which later steps leave as it is, is copied; where memory has no room for that, the
+        training waits until all is written.
         """
         self.wait()
-        if _bytes(checkpoint) > _SHARE * self._free():
+        if not is_copy and _bytes(checkpoint) > _SHARE * self._free():
             self._save(checkpoint, best)
         else:
-            self._writing = self._thread.submit(self._save, _copied(checkpoint), best)
+            copy = checkpoint if is_copy else _copied(checkpoint)
+            self._writing = self._thread.submit(self._save, copy, best)
 
     def wait(self) -> None:
         """Until all is written."""

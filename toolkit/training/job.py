@@ -28,6 +28,11 @@ IN_PARTS = ("p-eagle",)
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
 
+EVALUATED_TOKENS = 16_384
+EVALUATED_CONVERSATIONS = 32
+"""Each evaluation has so many tokens and samples at least; the one of the card as many more as FINAL_TIMES."""
+FINAL_TIMES = 8
+
 LEARNED_BYTES = 16
 """Of a weight that is learned, with its gradient and what optimizers know of it (ZeRO, arXiv 1910.02054)."""
 

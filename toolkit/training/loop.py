@@ -25,17 +25,13 @@ from toolkit.training import checkpoint, progress, sharded
 from toolkit.training.acceptance import Walk, acceptance_of, walk
 from toolkit.training.batches import deal, plan_batches
 from toolkit.training.checkpoint import Checkpoint, Writer
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import EVALUATED_CONVERSATIONS, EVALUATED_TOKENS, FINAL_TIMES, TrainingJob
 from toolkit.training.learn import Learner, Outcome, lesson
 from toolkit.training.progress import TrainingProgress
 from toolkit.training.samples import Samples
 
 LONGEST_GRADIENT = 1.0
 EVALUATIONS = 20
-EVALUATED_TOKENS = 16_384
-EVALUATED_CONVERSATIONS = 32
-"""Each evaluation has so many tokens and samples at least; the one of the card as many more as FINAL_TIMES."""
-FINAL_TIMES = 8
 PATIENCE = 5
 FLAT = 0.005
 _STEPS_TO_JUDGE = 5
@@ -265,12 +261,15 @@ class Loop:
 
     def _save(self, done: int, clock: _Clock, *, evaluate: bool) -> None:
         best = evaluate and self._evaluate(done, clock)
-        weights = sharded.gathered(self._weights())
-        states = [sharded.gathered_state(optimizer) for optimizer in self._optimizers]
+        weights, states = self._weights(), [optimizer.state_dict() for optimizer in self._optimizers]
+        if self._sharded:
+            self._writer.wait()  # memory has one checkpoint at a time
+            weights = sharded.gathered(weights)
+            states = [sharded.gathered_state(optimizer) for optimizer in self._optimizers]
         if self._rank == 0:
             drafted = self._job.num_speculative_tokens
             stored = Checkpoint(done, weights, states, list(self._evaluations), clock.seconds(), drafted)
-            self._writer.save(stored, best=best)
+            self._writer.save(stored, best=best, is_copy=self._sharded)
         clock.saved()
 
     def _finish(self, clock: _Clock, ended: str) -> Result:

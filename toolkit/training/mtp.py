@@ -24,6 +24,7 @@ from speculators.models.mtp.core import compute_step_weights
 from torch import Tensor
 from torch.nn import functional
 from transformers import PretrainedConfig
+from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
 from toolkit.errors import UsageError
 from toolkit.training.learn import Evaluated, Lesson, LossFunction, Outcome, outcome, said_tokens, within_answer
@@ -40,7 +41,7 @@ def require_block(folder: str, config: PretrainedConfig) -> None:
 
 def build_block(folder: str, config: PretrainedConfig, speculators: SpeculatorsConfig) -> MTPDraftModel:
     """The block that the checkpoint in a folder has, without embedding and output layer. Raises UsageError."""
-    config._attn_implementation, config._experts_implementation = "sdpa", "eager"
+    config._attn_implementation, config._experts_implementation = "sdpa", BY_EXPERT
     head = MTPDraftModel(MTPSpeculatorConfig(transformer_layer_config=config, speculators_config=speculators))
     found = MTPConverter().convert_to_state_dict(folder)
     wanted = head.mtp_layers.state_dict(prefix="mtp_layers.")
@@ -50,6 +51,32 @@ def build_block(folder: str, config: PretrainedConfig, speculators: SpeculatorsC
             raise UsageError(message, hint="Train a head of another method.")
     head.load_state_dict({name: tensor.float() for name, tensor in found.items()}, strict=False)
     return head
+
+
+def _by_expert(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+    """What transformers computes by `eager`, in a time that grows with the experts and not with their square.
+
+    There each expert's matrix is a part of all of them, which in the backward pass makes a gradient as large as all.
+    Its `grouped_mm` knows no autocast: on a GPU it would multiply in float32.
+    """
+    each = top_k_index.size(-1)
+    chosen, order = top_k_index.flatten().sort(stable=True)
+    tokens = chosen.bincount(minlength=experts.num_experts).tolist()
+    made = [
+        functional.linear(experts._apply_gate(functional.linear(part, gate_up)), down)
+        for part, gate_up, down in zip(
+            torch.split(hidden_states[order // each], tokens),
+            experts.gate_up_proj.unbind(),
+            experts.down_proj.unbind(),
+            strict=True,
+        )
+    ]
+    weighted = torch.cat(made) * top_k_weights.flatten()[order, None]
+    return torch.zeros_like(hidden_states).index_add(0, order // each, weighted.to(hidden_states.dtype))
+
+
+BY_EXPERT = "by-expert"
+ALL_EXPERTS_FUNCTIONS.register(BY_EXPERT, _by_expert)
 
 
 @dataclass
@@ -123,12 +150,14 @@ class MtpLearner:
 def write_block(head: MTPDraftModel, folder: Path) -> None:
     """A folder that engines take as the target's drafter: its tensors by the checkpoint's names, and a config.json.
 
-    Embedding and output layer are the target's. The config is the target's with a single layer, as the block is one.
+    Embedding and output layer are the target's. The config is the target's with a single layer, as the block is one,
+    and without what is not true of it: where the target lies, and how its weights are quantized.
     """
     folder.mkdir()
     state = head.mtp_layers.bfloat16().state_dict(prefix="mtp_layers.")
     save_file({name: tensor.contiguous().cpu() for name, tensor in _in_checkpoint(state)}, folder / "model.safetensors")
-    config = head.config.transformer_layer_config.to_dict()
+    theirs = head.config.transformer_layer_config.to_dict()
+    config = {key: value for key, value in theirs.items() if key not in ("_name_or_path", "quantization_config")}
     config |= {"num_hidden_layers": 1, "layer_types": ["full_attention"], "num_nextn_predict_layers": 1}
     (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}, indent=2) + "\n")
 

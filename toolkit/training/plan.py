@@ -10,6 +10,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.errors import UsageError
 from toolkit.recipe.content import digest, manifest, manifest_digest
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import makes_norms
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.training.job import IN_BLOCKS, ComparedHead, Method, TrainingJob
 
@@ -33,7 +34,6 @@ def training_job(recipe: Recipe) -> TrainingJob:
     training = section(recipe)
     assert recipe.speculation
     written = training.model_dump(include=set(TrainingJob.model_fields) & set(TrainingSection.model_fields) - {"head"})
-    dtype = str(recipe.engine.args.get("dtype", "auto"))
     return TrainingJob(
         **{
             **written,
@@ -47,13 +47,20 @@ def training_job(recipe: Recipe) -> TrainingJob:
             "batch_tokens": step_tokens(recipe, training),
             "epochs": training.epochs or (None if training.steps else EPOCHS),
             "num_speculative_tokens": recipe.speculation.num_speculative_tokens,
-            "dtype": cast(Literal["auto"], _DTYPES.get(dtype, dtype)),
+            "norms": makes_norms(recipe),
+            "dtype": cast(Literal["auto"], job_dtype(recipe)),
             "engine_args": dict(recipe.engine.args),
             "max_seconds": round(training.max_hours * 3600),
             "depth": _depth(recipe, training, recipe.method),
             "compare": tuple(_compared(recipe, training, method) for method in recipe.compared),
         }
     )
+
+
+def job_dtype(recipe: Recipe) -> str:
+    """That of the target while it answers and gives hidden states; `auto` is its own."""
+    dtype = str(recipe.engine.args.get("dtype", "auto"))
+    return _DTYPES.get(dtype, dtype)
 
 
 def _compared(recipe: Recipe, training: TrainingSection, method: str) -> ComparedHead:

@@ -62,15 +62,15 @@ def total_norm(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All of them whole in the first process, and none in the others; all processes have to ask.
+    """Copies of all of them, whole, in the first process, and none in the others; all processes have to ask.
 
-    What was divided is in the machine's memory then: an accelerator may have no room for it.
+    They are in the machine's memory: an accelerator may have no room for what is divided.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         whole = tensor.full_tensor() if is_part(tensor) else tensor
         if _is_first():
-            found[name] = whole.cpu() if is_part(tensor) else whole
+            found[name] = whole.to("cpu", copy=not is_part(tensor))
     return found
 
 

@@ -54,7 +54,7 @@ def train(
     _require_same_data(data)
     _require_fit(job, data)
     head = build_head(job, vocabulary)
-    divided = _is_divided(job, head, memory(device))
+    divided = _is_divided(job, head, _least(memory(device), device))
     if divided:
         shard(head, device, compute_dtype(device))
     head.to(device)
@@ -66,6 +66,15 @@ def train(
         weights = {name: value for name, value in head.named_parameters() if value.requires_grad}
         head.load_state_dict(load_best(Path(job.checkpoints), weights), strict=False)
     return head, result
+
+
+def _least(memory: float, device: torch.device) -> float:
+    """That of all processes: they divide a head together, or not at all."""
+    if not dist.is_initialized():
+        return memory
+    least = torch.tensor(memory, dtype=torch.float64, device=device)
+    dist.all_reduce(least, dist.ReduceOp.MIN)
+    return float(least)
 
 
 def _is_divided(job: TrainingJob, head: Head, memory: float) -> bool:

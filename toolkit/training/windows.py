@@ -13,8 +13,8 @@ from itertools import chain
 
 from toolkit.errors import UsageError
 from toolkit.training.batches import plan_batches
-from toolkit.training.job import TrainingJob
-from toolkit.training.loop import FINAL_TIMES, evaluated
+from toolkit.training.job import FINAL_TIMES, TrainingJob
+from toolkit.training.loop import evaluated
 from toolkit.training.samples import SHARD_TOKENS, Pieces, Samples
 
 

@@ -63,6 +63,7 @@ def test_what_cannot_be_mixed_is_refused_at_its_line(tmp_path: Path, data: str, 
         ("dflash", ", preset: paper", {"layers": 5, "epochs": 20}),
         ("dflash", ", preset: quick", {"layers": 1}),
         ("dspark", "", {"layers": 5, "depth": 7}),
+        ("mtp", ", preset: tiny", {"layers": 1, "depth": 3, "steps": 400}),
         (
             "p-eagle",
             ", preset: paper",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +12,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from speculators.models.mtp import MTPDraftModel
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+from transformers import Qwen3NextConfig
+from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextExperts
 
 from tests.unit.training.heads import (
     HIDDEN,
     SHIPPED,
     VOCAB,
+    assert_same,
     gradients,
     job_for,
     random_lesson,
@@ -33,7 +38,7 @@ from toolkit.training.__main__ import main
 from toolkit.training.head import build_head, layers_read
 from toolkit.training.job import TrainingJob
 from toolkit.training.learn import Lesson, loss_function
-from toolkit.training.mtp import MtpLearner, write_block
+from toolkit.training.mtp import BY_EXPERT, MtpLearner, write_block
 
 DEPTHS, TOKENS = 3, 20
 HYBRID = ("linear_attention", "full_attention")
@@ -115,6 +120,29 @@ def test_the_whole_block_learns_and_nothing_that_is_the_targets(head: MTPDraftMo
     assert all(bool(gradient.abs().max() > 0) for gradient in found.values())
 
 
+def test_experts_compute_what_transformers_own_do_and_make_no_gradient_of_all_for_each() -> None:
+    """Of each of `eager`'s experts the backward pass makes a gradient as large as those of all."""
+    experts = 16
+    config = Qwen3NextConfig(hidden_size=8, moe_intermediate_size=4, num_experts=experts, num_experts_per_tok=2)
+    torch.manual_seed(0)
+    module = Qwen3NextExperts(config)  # type: ignore[no-untyped-call]
+    for weight in module.parameters():
+        nn.init.normal_(weight)
+    states, chosen = torch.randn(40, 8), torch.rand(40, experts - 1).topk(2).indices  # the last one has no token
+    shares = torch.rand(40, 2, requires_grad=True)
+    found, made = {}, {}
+    for way in ("eager", BY_EXPERT):
+        config._experts_implementation = way
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as told:
+            said = module(states, chosen, shares)
+            made[way] = gradients(module, said.square().sum().backward) | {"said": said.detach(), "shares": shares.grad}
+        shares.grad = None
+        found[way] = sum(one.count for one in told.key_averages() if one.key == "aten::select_backward")
+    assert_same(made[BY_EXPERT], made["eager"])
+    assert found["eager"] >= experts
+    assert found[BY_EXPERT] == 0
+
+
 def test_what_is_said_right_is_the_texts_own_token_at_that_depth(head: MTPDraftModel, sequence: Lesson) -> None:
     said = sequence.input_ids[9]
     head.lm_head = nn.Linear(HIDDEN, VOCAB)
@@ -139,6 +167,22 @@ def test_written_it_has_the_tensors_of_the_checkpoint_and_is_read_again(
     assert all(
         torch.equal(again.state_dict()[name].bfloat16(), value.bfloat16()) for name, value in head.state_dict().items()
     )
+
+
+def test_a_block_of_a_quantized_target_can_be_continued_and_says_not_where_the_target_lay(
+    job: TrainingJob, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    shutil.copytree(job.target, target)
+    config = json.loads((target / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "fp8", "modules_to_not_convert": ["mtp"]}
+    (target / "config.json").write_text(json.dumps(config))
+    head = build_head(job.model_copy(update={"target": str(target)}))
+    assert isinstance(head, MTPDraftModel)
+    write_block(head, tmp_path / "block")
+    assert str(tmp_path) not in (tmp_path / "block" / "config.json").read_text()
+    again = job.model_copy(update={"target": str(target), "start_from": str(tmp_path / "block")})
+    assert isinstance(build_head(again), MTPDraftModel)
 
 
 def test_it_reads_the_state_before_the_final_norm(job: TrainingJob) -> None:
@@ -217,6 +261,7 @@ def test_a_job_trains_the_block_on_and_says_what_it_was_before(tmp_path: Path) -
         ("", "", []),
         (", model: ./block", "", [("training.destination", "speculation.model")]),
         ("chats.jsonl]", "chats.jsonl], layers: 2", [("training.own-block", "training.layers")]),
+        ("chats.jsonl]", "chats.jsonl], preset: tiny", []),
         ("chats.jsonl]", "chats.jsonl], draft_vocab_size: 99", [("training.own-block", "training.draft_vocab_size")]),
         ("./target", f"{SHIPPED}", [("training.own-block", "speculation.method")]),
     ],
@@ -230,6 +275,25 @@ def test_check_finds_what_cannot_be_trained(
     recipe.write_text(RECIPE.replace(written, instead) if written else RECIPE)
     errors = [(one.code, one.path) for one in check(recipe).errors if one.code.startswith("training.")]
     assert errors == found
+
+
+def test_of_a_folder_with_more_than_a_block_the_hint_can_be_followed(tmp_path: Path) -> None:
+    save_own_block_target(tmp_path / "target")
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "a"}\n')
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("chats.jsonl]", "chats.jsonl], start_from: ./target"))
+    (error,) = [one for one in check(recipe).errors if one.code.startswith("training.")]
+    assert error.message == "the head in `start_from` has 2 layers, and `layers` is 1"
+    assert error.hint == "Name the folder of a block that was trained alone, or remove `start_from`."
+
+
+def test_the_engines_own_name_of_the_method_is_served_and_for_training_the_word_is_told(tmp_path: Path) -> None:
+    save_own_block_target(tmp_path / "target")
+    (tmp_path / "chats.jsonl").write_text('{"prompt": "a"}\n')
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(RECIPE.replace("method: mtp", "method: qwen3_next_mtp"))
+    (error,) = [one for one in check(recipe).errors if one.code == "training.method"]
+    assert error.hint.startswith("Write `method: mtp`")
 
 
 def test_a_block_of_the_recipes_size_is_what_the_estimate_counts(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.profiler import profile
 
 from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.processes import in_processes
@@ -17,7 +18,7 @@ from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob, is_divided
 from toolkit.training.loop import Data, Loop, compute_dtype
 from toolkit.training.samples import Samples
-from toolkit.training.sharded import gathered, own, shard
+from toolkit.training.sharded import gathered, is_part, own, shard
 from toolkit.training.trainer import learner_of, train
 
 CPU = torch.device("cpu")
@@ -86,6 +87,44 @@ def trained(rank: int, ranks: int, job: TrainingJob, folder: Path, end: int) -> 
     head, result = train(job, data_in(folder), end=end, memory=lambda _: 0)
     if rank == 0:
         torch.save((head.state_dict(), result), folder / f"head-of-{ranks}")
+
+
+def copies(rank: int, job: TrainingJob, folder: Path) -> None:
+    """What a divided training keeps: whether a later step would change it, and how often the writer copies it."""
+    meet(rank, 2, folder)
+    head = build_head(job)
+    shard(head, CPU, compute_dtype(CPU))
+    weights = {name: weight.detach() for name, weight in head.named_parameters() if weight.requires_grad}
+    kept = gathered(weights)
+    before = {name: tensor.clone() for name, tensor in kept.items()}
+    for weight in weights.values():
+        own(weight).fill_(7)
+    if rank == 0:
+        stored = checkpoint.Checkpoint(1, kept, [], [], 0.0)
+        with checkpoint.Writer(folder, job) as writer, profile() as told:
+            writer.save(stored, best=False, is_copy=True)
+        copied = sum(one.count for one in told.key_averages() if one.key == "aten::copy_")
+        torch.save((before, kept, copied), folder / "kept")
+
+
+def divides(rank: int, memories: tuple[int, ...], job: TrainingJob, folder: Path) -> None:
+    meet(rank, len(memories), folder)
+    head, _ = train(job, data_in(folder), end=1, memory=lambda _: memories[rank])
+    (folder / f"divided-{rank}").write_text(str(any(map(is_part, head.parameters()))))
+
+
+def test_processes_divide_a_head_where_the_one_with_the_least_memory_needs_it(target: Path, tmp_path: Path) -> None:
+    job, memories = job_in(tmp_path, target), (10**12, 0)
+    in_processes(divides, [(rank, memories, job, tmp_path) for rank in range(2)])
+    assert [(tmp_path / f"divided-{rank}").read_text() for rank in range(2)] == ["True", "True"]
+
+
+def test_what_is_kept_of_a_divided_head_is_copied_once(target: Path, tmp_path: Path) -> None:
+    """Also of those of its tensors that each process has whole."""
+    in_processes(copies, [(rank, job_in(tmp_path, target), tmp_path) for rank in range(2)])
+    before, kept, copied = torch.load(tmp_path / "kept")
+    torch.testing.assert_close(kept, before, rtol=0, atol=0)
+    assert copied == 0
 
 
 def in_checkpoint(job: TrainingJob) -> dict[str, Any]:

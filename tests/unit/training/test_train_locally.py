@@ -325,6 +325,7 @@ def test_the_norms_of_eagle_3_1_are_for_eagle3_and_for_an_engine_that_has_them(d
         ("eagle3", "0.32.0", set()),
         ("eagle3", "0.21.0", {"engine.version"}),
         ("p-eagle", "0.32.0", {"training.norms"}),
+        ("p-eagle", "0.21.0", {"training.norms"}),
     ):
         text = RECIPE.replace("steps: 3", "steps: 3, norms: true").replace("method: p-eagle", f"method: {method}")
         desk.recipe.write_text(text.replace("version: 0.32.0", f"version: {version}"))

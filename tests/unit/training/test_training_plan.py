@@ -119,6 +119,15 @@ def test_the_key_has_what_the_engine_computes_with_only_where_it_reads_the_state
     assert settings("0.32.0", **{"gpu-memory-utilization": 0.8}) == engines
 
 
+def test_norms_are_in_the_key_only_where_a_head_has_them(recipe: Path) -> None:
+    plain = training_settings(load(recipe))
+    edit(recipe, norms=True)
+    normed = load(recipe)
+    assert training_settings(normed) == plain
+    for methods in (("eagle3",), ("p-eagle", "eagle3")):
+        assert training_settings(as_compared(normed, methods))["norms"] is True
+
+
 def test_overrides_reach_the_jobs_engine_also_as_text_and_only_where_it_reads_the_states(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     memory = {"kv-cache-memory-bytes": 10_000_000}  # else by what is free, which is another figure a moment later
@@ -156,13 +165,13 @@ def test_the_volume_has_room_for_the_target_too(recipe: Path) -> None:
     target = load(recipe)
     locked = read_lock_of(target)
     assert locked
-    taken = 160e9 - states_room(Disk("the volume", round(160e9), "", "", empty=True), locked.target)
-    beside = 160e9 - states_room(Disk("the disk", round(160e9), "", "", empty=False), locked.target)
+    taken = 160e9 - states_room(target, Disk("the volume", round(160e9), "", "", empty=True), locked.target)
+    beside = 160e9 - states_room(target, Disk("the disk", round(160e9), "", "", empty=False), locked.target)
     assert taken - beside == pytest.approx(65e9, rel=0.01)
 
 
 @pytest.mark.parametrize("free", [0, 10, 4 * 1024**3])
-def test_a_disk_without_room_for_a_step_is_refused(free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_room_for_a_step_is_told(free: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(10**12, 0, free))
     document = yaml.safe_load((catalogue_dir() / "tiny" / "train-p-eagle.yaml").read_text())
@@ -172,7 +181,7 @@ def test_a_disk_without_room_for_a_step_is_refused(free: int, tmp_path: Path, mo
     (tmp_path / "chats.jsonl").write_text('{"prompt": "How many days has a year?"}\n')
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(document))
     found = findings(tmp_path / "recipe.yaml", "training.states")
-    assert [one.severity for one in found] == (["error"] if free < 1000 else [])
+    assert [one.severity for one in found] == (["warning"] if free < 1000 else [])
     assert all("more than fit" in one.message and "has 0.0 GB" in one.message for one in found)
 
 

@@ -15,6 +15,7 @@ from toolkit.engines.vllm.setting_checks import check_combinations, check_settin
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.trained import makes_norms
 
 # vLLM warns below this (config/vllm.py): prompts are then processed in small chunks.
 _SLOW_PREFILL_TOKENS = 8192
@@ -67,7 +68,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
     needs = [(f"method `{recipe.method}`", drafting.since), *([(listed.repo, listed.min_engine)] if listed else [])]
     if recipe.training and recipe.training.states == "engine":
         needs.append(("`training.states: engine`", STATES_SINCE))
-    if recipe.training and recipe.training.norms:
+    if makes_norms(recipe):
         needs.append(("`training.norms`", facts().head_norms_since))
     if old := [(what, since) for what, since in needs if since and lookup.older(engine.version, since)]:
         what, since = old[0]
