@@ -11,14 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from toolkit.catalog.lookup import Instance
-from toolkit.checks.training import (
-    head_parameters,
-    kept_positions,
-    local_tokens,
-    parts_of,
-    state_bytes,
-    states_room,
-)
+from toolkit.checks.training import head_parameters, kept_positions
+from toolkit.checks.training_states import local_tokens, parts_of, state_bytes, states_room
 from toolkit.checks.training_target import split_of
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import ModelFacts

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from toolkit.catalog.lookup import default_engine
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import RoutingSection, cluster
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT, manifest, pod_labels, selector
@@ -22,7 +23,7 @@ PICKER_ENDING = "-epp"
 
 PICKER_IMAGE = "registry.k8s.io/gateway-api-inference-extension/epp:v1.5.0"
 PICKER_REQUESTS = {"cpu": "4", "memory": "8Gi"}
-READS = "vllm:"
+READS = f"{default_engine()}:"
 """What the names of metrics begin with that the picker knows without being told."""
 
 _GROUP, _ALPHA = "inference.networking.k8s.io", "inference.networking.x-k8s.io"
