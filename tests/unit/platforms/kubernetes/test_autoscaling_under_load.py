@@ -21,7 +21,8 @@ import yaml
 
 from toolkit.api.export import render
 
-HOWTO = Path(__file__).parents[4] / "docs/howto/kubernetes.md"
+DOCS = Path(__file__).parents[4] / "docs"
+HOWTO, PICTURE = DOCS / "howto/kubernetes.md", DOCS / "pictures/autoscaling.svg"
 SLOTS, MOST = 16, 8
 REQUEST_SECONDS = 20  # that a request takes once the engine works on it
 START_SECONDS = 300  # that a pod takes until it is ready
@@ -120,6 +121,34 @@ def turns(wanted: list[int]) -> int:
     return sum(one * other < 0 for one, other in pairwise(steps))
 
 
+def step(now: int) -> float:
+    """From half a pod's work to that of three and a half, and back."""
+    return (3.5 if HOUR <= now < 3 * HOUR else 0.5) * SLOTS / REQUEST_SECONDS
+
+
+def bursts() -> Load:
+    """Five minutes of much every twenty, by chance."""
+    chance = random.Random(1)
+    return lambda now: (2.0 if now % 1200 < 300 else 0.5) * SLOTS / REQUEST_SECONDS * chance.expovariate(1)
+
+
+def picture(panels: dict[str, tuple[list[float], list[int]]]) -> str:
+    """By title a panel of the load, in the pods that it keeps busy, and of the pods wanted, for each minute."""
+    shown = []
+    for number, (title, lines) in enumerate(panels.items()):
+        left, width = 30 + 370 * number, 340 / len(lines[0])
+        for values, style in zip(lines, ('stroke="#8a8f98"', 'stroke="#2f7fd1" stroke-width="2"'), strict=True):
+            points = " ".join(f"{left + i * width:.0f},{170 - 18 * value:.0f}" for i, value in enumerate(values))
+            shown.append(f'<polyline fill="none" {style} points="{points}"/>')
+        for pods in (0, 4, 8):
+            shown.append(f'<text x="{left - 14}" y="{174 - 18 * pods}">{pods}</text>')
+        hours = len(lines[0]) // 60
+        shown.append(f'<text x="{left}" y="192">{title}: {hours} hours; grey: load in pods, blue: pods</text>')
+    text = "\n".join(shown)
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 750 200" font-family="sans-serif" font-size="11"'
+    return f'{head} fill="#8a8f98">\n{text}\n</svg>\n'
+
+
 @pytest.fixture(params=["http://prometheus:9090", None], ids=["keda", "hpa"])
 def prometheus(request: pytest.FixtureRequest) -> str | None:
     found: str | None = request.param
@@ -130,13 +159,7 @@ def prometheus(request: pytest.FixtureRequest) -> str | None:
 def test_a_step_of_load_adds_pods_and_settles(tmp_path: Path, prometheus: str | None, target: int | None) -> None:
     scaling = {"requests_per_instance": target} if target else {}
     item = autoscaler(tmp_path, prometheus, **scaling)
-    # From half a pod's work to that of three and a half, and back.
-    few, many = 0.5 * SLOTS / REQUEST_SECONDS, 3.5 * SLOTS / REQUEST_SECONDS
-
-    def load(now: int) -> float:
-        return many if HOUR <= now < 3 * HOUR else few
-
-    run = list(simulate(item, load, 5 * HOUR))
+    run = list(simulate(item, step, 5 * HOUR))
     wanted, waiting = ([one[index] for one in run] for index in (0, 1))
     enough = 3.5 * SLOTS / (target or SLOTS // 2)
     assert max(wanted[:HOUR]) == 1
@@ -151,12 +174,22 @@ def test_a_step_of_load_adds_pods_and_settles(tmp_path: Path, prometheus: str | 
 
 def test_bursts_do_not_make_it_flap(tmp_path: Path, prometheus: str | None) -> None:
     """Five minutes of much every twenty, by chance: what it adds stays while it may be wanted again."""
-    item, chance = autoscaler(tmp_path, prometheus, scale_in_seconds=1800), random.Random(1)
-
-    def load(now: int) -> float:
-        mean = (2.0 if now % 1200 < 300 else 0.5) * SLOTS / REQUEST_SECONDS
-        return mean * chance.expovariate(1)
-
-    wanted = [pods for pods, _ in simulate(item, load, 6 * HOUR)]
+    item = autoscaler(tmp_path, prometheus, scale_in_seconds=1800)
+    wanted = [pods for pods, _ in simulate(item, bursts(), 6 * HOUR)]
     assert max(wanted[:HOUR]) > 1
     assert turns(wanted) <= 4
+
+
+def test_the_picture_in_the_docs_is_that_of_the_simulation(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    panels = {}
+    for title, load, hours, scaling in (("a step", step, 5, {}), ("bursts", bursts(), 6, {"scale_in_seconds": 1800})):
+        loads = [load(now) for now in range(hours * HOUR)]
+        item = autoscaler(tmp_path, "http://prometheus:9090", **scaling)
+        wanted = [pods for pods, _ in simulate(item, loads.__getitem__, hours * HOUR)]
+        minutes = range(0, hours * HOUR, 60)
+        busy = [sum(loads[at : at + 60]) / 60 * REQUEST_SECONDS / SLOTS for at in minutes]
+        panels[title] = busy, wanted[::60]
+    drawn = picture(panels)
+    if request.config.getoption("--update-golden"):
+        PICTURE.write_text(drawn)
+    assert PICTURE.read_text() == drawn, "if that is meant: pytest --update-golden"
