@@ -200,10 +200,11 @@ def _with_instance_type(recipe: Recipe) -> Recipe:
     hardware = recipe.engine_rules.hardware
     able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
     models = _models(recipe)
-    fitting = _fitting(recipe, models, able)
+    fitting = [one for one in _fitting(recipe, models, able) if _divides(recipe, one)]
     if not fitting:
         why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"
-        return _choose(_on(recipe, able[0].name), INSTANCE_TYPES, f"{able[0].name}: {why}")
+        enough = next((item for item in able if _has_enough(recipe, item)), able[0])
+        return _choose(_on(recipe, enough.name), INSTANCE_TYPES, f"{enough.name}: {why}")
     first, *others = fitting
     also = f"; others that fit: {', '.join(map(_offer, others[:3]))}" if others else ""
     return _choose(
@@ -211,6 +212,17 @@ def _with_instance_type(recipe: Recipe) -> Recipe:
         INSTANCE_TYPES,
         f"{_offer(first)}: the cheapest that fits{also}",
     )
+
+
+def _divides(recipe: Recipe, fit: Fit) -> bool:
+    """Whether the type has room for all copies that the settings want beside each other, such as data parallelism."""
+    instance = recipe.platform_rules.instance(fit.instance)
+    return instance is not None and _has_enough(_on(recipe, fit.instance, fit.tensor_parallel), instance)
+
+
+def _has_enough(recipe: Recipe, instance: Instance) -> bool:
+    """Whether it has as many accelerators as the engine's settings want."""
+    return recipe.engine_rules.accelerators(recipe, instance) <= instance.accelerator_count * recipe.nodes
 
 
 def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> list[Fit]:

@@ -39,6 +39,8 @@ RIGHTLY = {
     "--tool-call-parser-plugin": "no version has it: it is called --tool-parser-plugin",
     "nano_v3": "a parser of a plugin, which import leaves out: it runs code",
     "nemotron_json": "likewise",
+    "the engine takes 16 GPUs": "on two nodes, and an instance of SageMaker has eight at most",
+    "times pipeline-parallel-size 2 needs that many": "likewise",
     "179.4 more than available": "Llama 4 Scout with all of its 10,485,760 tokens",
 }
 """What is refused, and why that is right."""

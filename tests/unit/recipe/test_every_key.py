@@ -160,6 +160,7 @@ BESIDES: Mapping[str, Document] = {
     "kubernetes-vllm platform.kubernetes.service_account_role": {
         "platform": {"kubernetes": {"weights_bucket": "ours"}}
     },
+    "platform.kubernetes.routing.": {"platform": {"kubernetes": {"routing": {"gateway": "ours"}}}},
     "platform.kubernetes.pod.tolerations.*": {"platform": {"kubernetes": {"pod": {"tolerations": [{"key": "ours"}]}}}},
     "platform.kubernetes.pod.volumes.*": volume("claim"),
     "platform.kubernetes.pod.volumes.*.config_map": volume("config_map"),
