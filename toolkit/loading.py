@@ -200,7 +200,8 @@ def _with_instance_type(recipe: Recipe) -> Recipe:
     hardware = recipe.engine_rules.hardware
     able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
     models = _models(recipe)
-    fitting = [one for one in _fitting(recipe, models, able) if _divides(recipe, one)]
+    for_one_copy = _fitting(recipe, models, able)
+    fitting = [one for one in for_one_copy if _divides(recipe, one)] or for_one_copy
     if not fitting:
         why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"
         enough = next((item for item in able if _has_enough(recipe, item)), able[0])
