@@ -33,8 +33,8 @@ WHOLE = bool(os.environ.get("TOOLKIT_SCALE"))
 DEPLOYMENTS = 300 if WHOLE else 20
 RECIPE = TESTS.parent / "recipes/qwen3-32b/draft-model-trn2-eks.yaml"
 NAME = "qwen3-32b-draft-model-trn2-eks"
-# Of `status`: the Deployments and the groups of several nodes; and ReplicaSets, pods and events of the two namespaces in which some are not in service.
-# A plan asks once for each kind that may be there, those of routing and of several nodes too.
+# Of `status`: the Deployments and the groups of several nodes; and ReplicaSets, pods and events of the two namespaces
+# in which some are not in service. A plan asks once for each kind that may be there, those of routing too.
 MOST_REQUESTS = {"status": 8, "plan": 30, "deploy": 50}
 MOST_MEGABYTES = 200.0
 PROGRAM = """

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 from toolkit import documents
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import flag_variables
-from toolkit.engines.vllm import fetched
 from toolkit.engines.vllm.facts import variable_risk
 from toolkit.engines.vllm.flags import OWN_FLAGS, vllm_variables
 from toolkit.engines.vllm.installed import installed, version_of
@@ -92,7 +91,11 @@ def ask(
     if why := _why_not(recipe, models):
         return EngineAnswer(name, why_not=why)
     assert models
-    code = None if version == installed() else fetched.folder(version)
+    code: Path | None = None
+    if version != installed():
+        from toolkit.engines.vllm import fetched  # loads what only fetching needs
+
+        code = fetched.folder(version)
     if code and not code.is_dir():
         if now != "deep":
             return EngineAnswer(name, why_not=f"{installed() or 'no vLLM'} is installed here", can_be_fetched=True)
