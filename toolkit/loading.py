@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,33 +15,29 @@ from toolkit.display import dollars_per_hour
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import versions
 from toolkit.errors import ToolkitError
-from toolkit.recipe.facts import Lock, ModelFacts
-from toolkit.recipe.known import known_model
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.known import known_facts
 from toolkit.recipe.load import LoadedRecipe, load_file
-from toolkit.recipe.lock import lock_path, pins, read_lock
-from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, EngineRules, PlatformTraits, Recipe
 from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
-from toolkit.recipe.source import ModelSource, absolute, model_source
+from toolkit.recipe.source import absolute, model_source
 from toolkit.recipe.training_schema import SharedSource, TrainingSection
-from toolkit.sizing.fit import GIB, Fit, fits, sizable
-from toolkit.sizing.weights import file_bytes
+from toolkit.sizing.fit import Fit, by_weights, fits, sizable
 
 RecipeLike = str | os.PathLike[str] | Recipe
-_TENSOR_PARALLEL, _SIZES = "tensor-parallel-size", (1, 2, 4, 8)
-# Without an estimate of the rest, weights may take this share of the memory.
-_WEIGHTS_SHARE = 0.65
+_TENSOR_PARALLEL = "tensor-parallel-size"
 # What stands for an instance type until JumpStart's own is read.
 _OF_JUMPSTART = "ml.m7i.large"
 _CLUSTER = "platform.kubernetes"
 
 
-def load(recipe: RecipeLike) -> Recipe:
+def load(recipe: RecipeLike, platform: str | None = None) -> Recipe:
     """The complete recipe of a path, of a catalogue name such as `tiny/p-eagle`, or of a Recipe.
 
-    Raises RecipeNotFound, UnreadableRecipe, or RecipeError with all findings.
+    With `platform` it is moved to that one. Raises RecipeNotFound, UnreadableRecipe, RecipeError with all findings, or
+    UsageError for an unknown platform.
     """
-    return recipe if isinstance(recipe, Recipe) else complete(read(recipe))
+    return on_platform(recipe if isinstance(recipe, Recipe) else complete(read(recipe)), platform)
 
 
 def read(recipe: str | os.PathLike[str]) -> LoadedRecipe:
@@ -151,9 +146,10 @@ def _with_choices(recipe: Recipe) -> Recipe:
         recipe = replace(recipe, platform=recipe.platform.on(_OF_JUMPSTART))
     elif not recipe.left_open:
         return recipe
+    models = known_facts(recipe)
     if not recipe.engine.version:
-        recipe = _with_version(recipe, _models(recipe))
-    return _with_instance_type(recipe)
+        recipe = _with_version(recipe, models)
+    return _with_instance_type(recipe, models)
 
 
 def able_types(recipe: Recipe) -> list[Instance]:
@@ -188,7 +184,7 @@ def _at(recipe: Recipe, version: str) -> Recipe:
     return replace(recipe, engine=recipe.engine.edit(version=version))
 
 
-def _with_instance_type(recipe: Recipe) -> Recipe:
+def _with_instance_type(recipe: Recipe, models: Lock | None) -> Recipe:
     """With the cheapest type that fits its models. If none is known to fit, with the cheapest of all."""
     open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
     if not (open_here and recipe.platform_rules.facts.has_instance_types):
@@ -199,7 +195,6 @@ def _with_instance_type(recipe: Recipe) -> Recipe:
         return _choose(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
     hardware = recipe.engine_rules.hardware
     able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
-    models = _models(recipe)
     for_one_copy = _fitting(recipe, models, able)
     fitting = [one for one in for_one_copy if _divides(recipe, one)] or for_one_copy
     if not fitting:
@@ -236,24 +231,6 @@ def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> l
         return by_weights(recipe, models, able)
 
 
-def by_weights(recipe: Recipe, models: Lock, able: Sequence[Instance]) -> list[Fit]:
-    """The fit on each type by the size of the weights alone, for models whose KV cache cannot be estimated."""
-    sizes = [file_bytes(facts) for facts in (models.target, models.drafter) if facts]
-    weights, heads = sum(size or 0 for size in sizes), models.target.text_config.get("num_attention_heads") or 1
-    if not sizes[0]:
-        return []
-    found = []
-    for item in able:
-        memory = item.usable_bytes * _WEIGHTS_SHARE
-        sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
-        if size := next((size for size in sizes_there if weights / size <= memory), None):
-            price = item.price(recipe.region)
-            dollars = price.usd_per_hour if price else None
-            each = weights / size / GIB
-            found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
-    return found
-
-
 def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
     here = replace(recipe, platform=recipe.platform.on(instance_type))
     if tensor_parallel == 1 or _TENSOR_PARALLEL in recipe.engine.args:
@@ -272,23 +249,3 @@ def _offer(found: Fit) -> str:
 
 def _choose(recipe: Recipe, key: str, why: str) -> Recipe:
     return replace(recipe, chosen={**recipe.chosen, key: why})
-
-
-def _models(recipe: Recipe) -> Lock | None:
-    """Facts of both models, from folders, the lock, or what the toolkit knows; None if the target is unknown."""
-    lock = None
-    with suppress(ToolkitError):
-        lock = read_lock(lock_path(recipe))
-    target = _facts(recipe.target, lock.target if lock else None)
-    drafter = _facts(recipe.drafter, lock.drafter if lock else None) if recipe.drafter else None
-    return Lock(target, drafter) if target else None
-
-
-def _facts(source: ModelSource, locked: ModelFacts | None) -> ModelFacts | None:
-    if source.folder:
-        with suppress(ToolkitError):
-            return read_folder(source.folder)
-        return None
-    if locked and pins(locked, source):
-        return locked
-    return known_model(source.model)

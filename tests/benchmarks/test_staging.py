@@ -58,7 +58,7 @@ def one_after_the_other(servers: Servers, ranges: int) -> int:
             piece = files.read("model-1.safetensors", start, start + RANGE)
             hashlib.sha256(piece)
             whole.update(piece)
-            clients.upload(io.BytesIO(piece), "bucket", f"before-{start}", PART_BYTES, PART_BYTES, {})
+            clients.upload(io.BytesIO(piece), "bucket", f"before-{start}", PART_BYTES, PART_BYTES)
     return ranges * RANGE
 
 

@@ -14,7 +14,7 @@ from toolkit.catalog import lookup
 from toolkit.display import bullets, card, table
 from toolkit.errors import UsageError
 from toolkit.home import home_folder
-from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.loading import RecipeLike, load
 from toolkit.measure.advise import HOURS_PER_MONTH, MOST_INSTANCES, Choice, Demand, Option, Worth
 from toolkit.measure.queue import Request
 from toolkit.measure.report import load_report
@@ -170,7 +170,7 @@ def advise(
     No speed is invented. Raises UsageError.
     """
     require_default_share(slo)
-    loaded = replace(on_platform(load(recipe), platform), discount_percent=discount_percent)
+    loaded = replace(load(recipe, platform), discount_percent=discount_percent)
     folder = home_folder("tuning") / loaded.name
     tuned = [("toolkit tune", path) for path in sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)]
     named = [*tuned, *((str(path), Path(path)) for path in speeds)]

@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession, Platform
 
 
-def load_named(recipe: RecipeLike, login: AwsSession | None = None) -> Recipe:
+def load_named(recipe: RecipeLike, platform: str | None = None, login: AwsSession | None = None) -> Recipe:
     """As `load`; also that of an approved version in SageMaker's model registry, which its ARN or its group's names."""
     if isinstance(recipe, str) and recipe.startswith("arn:"):
-        return load(approved_recipe(recipe, login))
-    return load(recipe)
+        recipe = approved_recipe(recipe, login)
+    return load(recipe, platform)
 
 
 def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:

@@ -74,7 +74,7 @@ class DeploymentPlan(Plan):
                 raise self._stale(again)
             return self
 
-        loaded = on_platform(load(self.recipe), self.platform) if Path(self.recipe).is_file() else None
+        loaded = load(self.recipe, self.platform) if Path(self.recipe).is_file() else None
         recipe = deployed_recipe(loaded, self.session) if loaded else None  # for what `prove` asks
         _apply(self, platform, recipe, wait, progress or default_progress(), unchanged)
         return planned_endpoint(self, platform, recipe)
@@ -119,7 +119,7 @@ def plan(
     the SageMaker SDK, to use instead of the environment's. Without AWS credentials it is the plan for an account that
     holds nothing.
     """
-    loaded = replace(on_platform(load_named(recipe, session), platform), discount_percent=discount_percent)
+    loaded = replace(load_named(recipe, platform, session), discount_percent=discount_percent)
     require(loaded)
     opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
@@ -153,7 +153,7 @@ def deploy(
     from toolkit.api.handles import planned_endpoint
 
     progress = progress or default_progress()
-    loaded = replace(on_platform(load_named(recipe, session), platform), discount_percent=discount_percent)
+    loaded = replace(load_named(recipe, platform, session), discount_percent=discount_percent)
     with progress.stage("check"):
         require(loaded)
     with progress.stage(f"open platform {loaded.platform.name}"):

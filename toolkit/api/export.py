@@ -11,7 +11,7 @@ from toolkit.api.context import arms_of, complete_recipe, open_for_plan, pin_by_
 from toolkit.checks.run import require
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
-from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.loading import RecipeLike, load
 from toolkit.planning.resources import Account
 from toolkit.platforms.kubernetes.rules import manifests
 from toolkit.platforms.kubernetes.rules.train_job import train_job
@@ -66,7 +66,7 @@ def role_policy(recipe: RecipeLike, *, platform: str | None = None, baseline: bo
 
 
 def _of_aws(recipe: RecipeLike, platform: str | None) -> tuple[Recipe, Templates]:
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     templates = rules_of(loaded.platform.name).parts.templates
     if templates is None:
         hint = "Write `platform: {name: sagemaker}`, or add: --platform sagemaker"
@@ -82,7 +82,7 @@ def render(recipe: RecipeLike, *, baseline: bool = False, to_train: bool = False
     Needs no cluster. `to_train` gives the part `train` alone, for a head that need not exist yet. Raises RecipeError
     when a check finds an error, UsageError for what Kubernetes cannot do.
     """
-    loaded = on_platform(load(recipe), "kubernetes")
+    loaded = load(recipe, "kubernetes")
     loaded = as_trained(loaded) if to_train else loaded
     require(loaded, to_train=to_train)
     pinned = pin_by_lock(loaded, Account("", ""))

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolkit.api.deployment import plan
 from toolkit.errors import RecipeNotFound, ToolkitError, UsageError
-from toolkit.loading import load, on_platform
+from toolkit.loading import load
 from toolkit.planning.plan import Plan
 from toolkit.recipe.load import find
 from toolkit.recipe.several import recipes_in
@@ -146,7 +146,7 @@ def _is_folder(name: str) -> bool:
 
 def _member(called: str, platform: str | None) -> Member:
     try:
-        recipe = on_platform(load(called), platform)
+        recipe = load(called, platform)
         return Member(called, recipe.name, endpoint_name(recipe), recipe.speculation is not None)
     except RecipeNotFound:
         raise

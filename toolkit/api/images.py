@@ -11,7 +11,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
 from toolkit.engines.arguments import builds
 from toolkit.errors import MissingPackage, UsageError
-from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.loading import RecipeLike, load
 from toolkit.planning.planner import make_plan
 from toolkit.platforms.image import base_image
 from toolkit.platforms.rules import Platform
@@ -36,7 +36,7 @@ def build(
     """
     key = _signing().signing_key(sign) if sign else None
     progress = progress or default_progress()
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     require(loaded)
     if builder and builds(loaded):
         section = loaded.container or ContainerSection()
@@ -92,7 +92,7 @@ def _signing() -> ModuleType:
 
 def _built(recipe: RecipeLike, platform: str | None, verb: str) -> tuple[Platform, str]:
     """The recipe's platform, and the address of the image that is built for it."""
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     opened = open_for(loaded)
     complete, account = complete_recipe(loaded, opened)
     building = rules_of(loaded.platform.name).parts.building

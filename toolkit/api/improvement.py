@@ -400,7 +400,7 @@ def _promote(recipe: Recipe, head: str, steps: Steps, progress: Progress) -> Non
     write_whole(recipe.path, with_speculation(before, {"model": named}))
 
     def roll_out() -> None:
-        steps.deploy_uncompiled(on_platform(load(recipe.path), recipe.platform.name), progress=progress)
+        steps.deploy_uncompiled(load(recipe.path, recipe.platform.name), progress=progress)
 
     try:
         roll_out()

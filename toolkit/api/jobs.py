@@ -12,7 +12,7 @@ from toolkit.apply.progress import Progress, default_progress
 from toolkit.apply.training import wait_completed
 from toolkit.checks.run import require
 from toolkit.errors import UsageError
-from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.loading import RecipeLike, load
 from toolkit.planning.artifacts import require_compiles_ahead
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.planner import make_plan
@@ -115,7 +115,7 @@ def compile(
 
 
 def _compilable(recipe: RecipeLike, platform: str | None) -> Recipe:
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     require(loaded)
     require_compiles_ahead(loaded)
     compilation_of(loaded)

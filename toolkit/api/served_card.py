@@ -13,7 +13,6 @@ from toolkit.api.trials import circumstances
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.files import write_whole
 from toolkit.loading import load as load_recipe
-from toolkit.loading import on_platform
 from toolkit.measure.headline import comparable, headline, speedup_of
 from toolkit.measure.measurement import ArmReport
 from toolkit.measure.report import BenchReport
@@ -37,7 +36,7 @@ def write_served(
 
     Raises PlatformError.
     """
-    recipe = on_platform(load_recipe(run.recipe), platform)
+    recipe = load_recipe(run.recipe, platform)
     assert recipe.drafter
     section = served_section(recipe, report)
     if (folder := recipe.drafter.folder) is not None:

@@ -19,7 +19,7 @@ from toolkit.checks.run import require
 from toolkit.checks.training_hours import expected
 from toolkit.checks.training_memory import require_memory
 from toolkit.errors import UsageError
-from toolkit.loading import RecipeLike, load, on_platform
+from toolkit.loading import RecipeLike, load
 from toolkit.memory import has_gpu
 from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Observer
@@ -148,7 +148,7 @@ def _track(trackers: Trackers, run: TrainingRun, made: Sequence[MadeHead]) -> No
 
 def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: float = 0.0) -> str | None:
     """What `train` costs, in words; None on a platform that bills nothing, or where nothing is left to do."""
-    loaded = replace(as_trained(on_platform(load(recipe), platform)), discount_percent=discount_percent)
+    loaded = replace(as_trained(load(recipe, platform)), discount_percent=discount_percent)
     training = section(loaded)
     hourly = _hourly(loaded)
     if hourly == 0:
@@ -162,7 +162,7 @@ def price(recipe: RecipeLike, *, platform: str | None = None, discount_percent: 
 
 
 def _trainable(recipe: RecipeLike, platform: str | None, compare: Sequence[str] | None, take: str | None) -> Recipe:
-    loaded = as_trained(on_platform(load(recipe), platform))
+    loaded = as_trained(load(recipe, platform))
     training = section(loaded)
     if compare is None:
         if take is not None:

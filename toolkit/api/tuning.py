@@ -79,7 +79,7 @@ def tune(
     progress = progress or default_progress()
     trackers = find_trackers(progress)
     require_default_share(slo)
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     if write:
         _require_writable(loaded)
     asked = {"concurrency": list(concurrency), "workloads": list(workloads), "seconds": seconds}
@@ -103,7 +103,7 @@ def tune(
 
 def price(recipe: RecipeLike, *, platform: str | None = None) -> str | None:
     """What `tune` costs while it runs, in words; None on a platform that bills nothing."""
-    loaded = on_platform(load(recipe), platform)
+    loaded = load(recipe, platform)
     hourly = loaded.price_per_hour
     if hourly == 0:
         return None

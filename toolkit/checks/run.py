@@ -160,7 +160,7 @@ def findings_on(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from check_no_effect(recipe)
     yield from recipe.platform_rules.check(recipe, models)
     if hardware := recipe.engine_rules.hardware:
-        yield from hardware.check(recipe, models)
+        yield from hardware.check_hardware(recipe, models)
     yield from check_listed(recipe, models)
     if models:
         yield from check_memory(recipe, models)

@@ -14,11 +14,11 @@ from toolkit.catalog.trainium import UNSIZED, family
 from toolkit.display import dollars_per_hour
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError, UsageError
-from toolkit.loading import able_types, by_weights
+from toolkit.loading import able_types
 from toolkit.proposal.model import Goal, Wishes
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
-from toolkit.sizing.fit import GIB, Fit, fits, sizable
+from toolkit.sizing.fit import GIB, Fit, by_weights, fits, sizable
 from toolkit.sizing.weights import file_bytes
 
 # NVIDIA's CUDA C++ Programming Guide, arithmetic instructions by compute capability: T4 (7.5) has none for bfloat16.

@@ -14,8 +14,11 @@ from pathlib import Path
 
 from toolkit.catalog.lookup import FOLDER
 from toolkit.errors import ToolkitError
-from toolkit.recipe.facts import ModelFacts
-from toolkit.recipe.lock import read_lock
+from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.lock import lock_path, pins, read_lock
+from toolkit.recipe.model_files import read_folder
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.source import ModelSource
 
 _NOT_READ = ("generation_config", "tensors and tokenizer")
 
@@ -35,6 +38,26 @@ def catalogue() -> list[str]:
 def known_model(name: str) -> ModelFacts | None:
     """Facts of the public model `name`, such as `Qwen/Qwen3-8B`; case does not matter, as on the hub."""
     return known_models().get(name.lower())
+
+
+def known_facts(recipe: Recipe) -> Lock | None:
+    """Facts of both models, from folders, the lock, or what the toolkit knows; None if the target is unknown."""
+    lock = None
+    with suppress(ToolkitError):
+        lock = read_lock(lock_path(recipe))
+    target = _facts(recipe.target, lock.target if lock else None)
+    drafter = _facts(recipe.drafter, lock.drafter if lock else None) if recipe.drafter else None
+    return Lock(target, drafter) if target else None
+
+
+def _facts(source: ModelSource, locked: ModelFacts | None) -> ModelFacts | None:
+    if source.folder:
+        with suppress(ToolkitError):
+            return read_folder(source.folder)
+        return None
+    if locked and pins(locked, source):
+        return locked
+    return known_model(source.model)
 
 
 @cache

@@ -346,12 +346,12 @@ class Compilation(Artifacts, Protocol):
 
 
 class HardwareRules(Protocol):
-    """Of an engine whose versions differ in the hardware they run on. Its check also says where it cannot be sized."""
+    """Of an engine whose versions differ in the hardware they run on. Findings also say where it cannot be sized."""
 
     def drafts_on(self, recipe: Recipe, instance: Instance) -> bool:
         """Whether the recipe's version supports its method on hardware that the engine runs on."""
 
-    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         """Findings on the recipe's instance types."""
 
     def notes(self, recipe: Recipe) -> Iterator[str]:

@@ -15,6 +15,8 @@ from toolkit.sizing import weights
 from toolkit.sizing.shape import Shape, shape_of
 
 GIB = 1024**3
+# Where the rest cannot be estimated, weights may take this share of the memory, on one of so many accelerators.
+_WEIGHTS_SHARE, _SIZES = 0.65, (1, 2, 4, 8)
 
 # Keys of config.json that count a target's own drafting layers (vLLM 0.33.0, config/speculative.py hf_config_override).
 OWN_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
@@ -162,6 +164,24 @@ def _each(asking: Recipe | EngineRules, models: Lock, instances: Iterable[Instan
         if alike not in known:
             known[alike] = fit(asking, models, instance)
         yield replace(known[alike], instance=instance.name, price_per_hour=_price(recipe, instance))
+
+
+def by_weights(recipe: Recipe, models: Lock, able: Iterable[Instance]) -> list[Fit]:
+    """The fit on each type by the size of the weights alone, for models whose KV cache cannot be estimated."""
+    sizes = [weights.file_bytes(facts) for facts in (models.target, models.drafter) if facts]
+    total, heads = sum(size or 0 for size in sizes), models.target.text_config.get("num_attention_heads") or 1
+    if not sizes[0]:
+        return []
+    found = []
+    for item in able:
+        memory = item.usable_bytes * _WEIGHTS_SHARE
+        sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
+        if size := next((size for size in sizes_there if total / size <= memory), None):
+            price = item.price(recipe.region)
+            dollars = price.usd_per_hour if price else None
+            each = total / size / GIB
+            found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
+    return found
 
 
 def hardware(instance: Instance) -> tuple[Any, ...]:

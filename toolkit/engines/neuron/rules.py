@@ -39,7 +39,7 @@ class NeuronHardware(HardwareRules):
         generation = generation_of(recipe.engine)
         return generation is not None and generation.serves(recipe.method, family(instance.name))
 
-    def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+    def check_hardware(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron_hardware(recipe, models)
 
     def notes(self, recipe: Recipe) -> Iterator[str]:
