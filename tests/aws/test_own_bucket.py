@@ -19,6 +19,7 @@ from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.loading import load
 from toolkit.planning.resources import Account
+from toolkit.platforms.kubernetes.models import find_head, upload_head
 from toolkit.platforms.sagemaker.permissions import permissions
 from toolkit.platforms.sagemaker.rules.names import own_bucket
 from toolkit.platforms.sagemaker.session import SageMakerSession
@@ -91,6 +92,16 @@ def test_where_there_is_none_it_says_so_and_makes_none(standin: StandIn, recipe:
         toolkit.deploy(recipe, progress=Silent())
     assert "aws s3 mb s3://team-models --region us-west-2" in (told.value.hint or "")
     assert "CreateBucket" not in {call.operation for call in standin.calls}
+
+
+def test_a_head_that_a_cluster_trained_goes_there(s3: Any, recipe: Path) -> None:
+    head = recipe.parent / "drafter"
+    upload_head(head, f"s3://{BUCKET}/heads/mine/", Silent())
+    assert keys(s3) == THEIRS | {f"heads/mine/{name}" for name in ("config.json", "model.safetensors")}
+    assert (
+        s3.get_object(Bucket=BUCKET, Key="heads/mine/config.json")["Body"].read() == (head / "config.json").read_bytes()
+    )
+    assert set(find_head(f"s3://{BUCKET}/heads/mine/")) == {"config.json", "model.safetensors"}
 
 
 def test_its_name_alone_is_given() -> None:

@@ -48,6 +48,17 @@ def test_every_query_is_promql_of_the_endpoint_or_its_baseline() -> None:
         assert query.count("{") == query.count(NAME) == query.count('namespace="toolkit"')
 
 
+def test_latencies_are_the_median_and_the_90th_percentile() -> None:
+    (found,) = config_maps(watched({}))
+    (text,) = found["data"].values()
+    shown = next(one for one in json.loads(text)["panels"] if one["title"] == "Time to first token")
+    quantiles = [(target["legendFormat"], target["expr"].partition(",")[0]) for target in shown["targets"]]
+    assert quantiles == [
+        ("{{model_name}} p50", "histogram_quantile(0.5"),
+        ("{{model_name}} p90", "histogram_quantile(0.9"),
+    ]
+
+
 def test_acceptance_is_of_the_endpoint_and_speed_of_both_arms() -> None:
     shown = panels(watched({}))
     accepted, drafts = (f"vllm:spec_decode_num_{what}_total{OWN}" for what in ("accepted_tokens", "drafts"))
