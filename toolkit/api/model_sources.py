@@ -45,7 +45,7 @@ class Sources:
         if source.kind == "s3":
             return read_model(open_files(source), model), self
         if self.client is None:
-            return self._known(model, ""), self
+            return self._known(model), self
         try:
             return _read(self.client, source, self.say), self
         except HubError as error:
@@ -56,18 +56,19 @@ class Sources:
         if status == HTTPStatus.NOT_FOUND or (status == HTTPStatus.UNAUTHORIZED and not known_model(model)):
             assert self.client
             raise _not_found(model, hub.similar_names(self.client, model)) from error
-        facts = self._known(model, error.hint)
-        self.say(f"{_first_line(error)}; going by what the toolkit itself knows of {model}")
+        why = _first_line(error)
+        facts = self._known(model, why, error.hint if status else "")
+        self.say(f"{why}; going by what the toolkit itself knows of {model}")
         return facts, self if status else replace(self, client=None)
 
-    def _known(self, model: str, hint: str) -> ModelFacts:
-        found = known_model(model)
-        if found is None:
-            near = _near(model, [facts.model for facts in known_models().values()])
-            others = f"one of the {len(known_models())} models known without it"
-            usual = "A folder works without a network: toolkit new ./FOLDER"
-            raise UnreadableModel(f"the hub was not read, and {model} is not {others}", hint=near or hint or usual)
-        return found
+    def _known(self, model: str, why: str = "the hub was not read", hint: str = "") -> ModelFacts:
+        """What the toolkit itself knows; `why` the hub did not tell, and what to do about that."""
+        if found := known_model(model):
+            return found
+        near = _near(model, [facts.model for facts in known_models().values()])
+        mend = hint or "A folder works without a network: toolkit new ./FOLDER"
+        message = f"{why}, and {model} is not one of the {len(known_models())} models known without it"
+        raise UnreadableModel(message, hint=f"{near} {mend}".strip())
 
     def drafters(self, target: ModelFacts) -> list[Drafter]:
         """What the hub lists for the target; nothing without it."""

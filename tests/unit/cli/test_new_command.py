@@ -52,6 +52,18 @@ def test_a_name_becomes_a_recipe_that_can_be_planned(capsys: pytest.CaptureFixtu
     assert run(["plan", "qwen3-8b-p-eagle.yaml"]) == 0
 
 
+def test_an_unknown_name_says_why_the_hub_did_not_tell(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("HF_HUB_OFFLINE")
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    assert run(["new", "qwen/Qwen3-33B"]) != 0
+    err = capsys.readouterr().err
+    assert "qwen/Qwen3-33B@main cannot be read from the hub: [Errno 111]" in err
+    assert "Did you mean Qwen/Qwen3-32B" in err
+    assert err.endswith("A folder works without a network: toolkit new ./FOLDER\n")
+
+
 def test_the_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["new", "Qwen/Qwen3-8B", "--out", "mine.yaml", "--json"]) == 0
     found = document(capsys)
