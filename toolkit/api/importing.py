@@ -27,6 +27,7 @@ from toolkit.text import inert
 
 _MOST_CHARACTERS = 256 * 1024
 _BASELINE = {"method": "none"}
+_CLUSTER = "kubernetes"
 
 
 @dataclass(frozen=True)
@@ -165,6 +166,11 @@ def _recipe(imported: Imported, platform: str, name: str | None) -> dict[str, An
     for key, value in {**imported.platform, **imported.network}.items():
         if key not in settings and key not in network:
             imported.leave_out(f"{key}: {value}", f"it is of another platform than {platform}")
+    if imported.nodes > 1 and platform == _CLUSTER:
+        settings = {_CLUSTER: {"nodes": imported.nodes}}
+    elif imported.nodes > 1:
+        why = f"{platform} runs a copy of the model on one"
+        imported.leave_out(f"{imported.nodes} nodes", why, f"On a cluster: --platform {_CLUSTER}.")
     return {
         "name": recipe_name(written),
         "target": imported.target,

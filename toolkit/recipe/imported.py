@@ -13,7 +13,10 @@ _LEFT_OUT = "import.left-out"
 
 @dataclass
 class Imported:
-    """A recipe's sections while they are read from `source`, and findings on what has no place in a recipe."""
+    """A recipe's sections while they are read from `source`, and findings on what has no place in a recipe.
+
+    `nodes` run one copy of the model together.
+    """
 
     source: str
     target: dict[str, Any] = field(default_factory=dict)
@@ -21,6 +24,7 @@ class Imported:
     engine: dict[str, Any] = field(default_factory=dict)
     platform: dict[str, Any] = field(default_factory=dict)
     network: dict[str, Any] = field(default_factory=dict)
+    nodes: int = 1
     findings: list[Finding] = field(default_factory=list)
 
     def leave_out(self, what: str, why: str, hint: str = "") -> None:

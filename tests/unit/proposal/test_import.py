@@ -182,6 +182,18 @@ TARGET=1 vllm bench serve --model m/x --num-prompts 64
         assert f"left out: {other}: it is not part of the command" in left_out(made)
 
 
+def test_a_command_for_several_nodes_keeps_their_number_where_a_copy_may_have_several(tmp_path: Path) -> None:
+    command = "vllm serve deepseek-ai/DeepSeek-V3.1 -tp 16 --nnodes 2 --node-rank 1 --master-addr 10.0.0.1"
+    recipe, made = imported(command, tmp_path, platform="kubernetes")
+    assert recipe["platform"] == {"name": "kubernetes", "kubernetes": {"nodes": 2}}
+    assert "nodes" not in left_out(made)
+    assert "--node-rank 1" in left_out(made)
+    (tmp_path / "recipe.yaml").unlink()
+    recipe, made = imported(command, tmp_path)
+    assert recipe["platform"] == {"name": "sagemaker"}
+    assert "left out: 2 nodes: sagemaker runs a copy of the model on one" in left_out(made)
+
+
 def test_a_config_in_single_keys_is_read_as_one(tmp_path: Path) -> None:
     """As the recipes of GLM and gpt-oss in github vllm-project/recipes have it."""
     text = (

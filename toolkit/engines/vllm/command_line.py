@@ -54,6 +54,8 @@ class VllmSettings(Imported):
             return
         elif (key := name.replace("-", "_")) in _SECTION_KEYS and value not in _FITTED:
             self.engine[key] = _parse_number(value)
+        elif name == "nnodes" and isinstance(count := _parse_number(value), int):
+            self.nodes = count
         elif left_out := self._without_place(name, value):
             self.leave_out(*left_out)
         else:
