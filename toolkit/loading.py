@@ -22,10 +22,9 @@ from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, EngineRules, Platform
 from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
 from toolkit.recipe.source import absolute, model_source
 from toolkit.recipe.training_schema import SharedSource, TrainingSection
-from toolkit.sizing.fit import Fit, by_weights, fits, sizable
+from toolkit.sizing.fit import TENSOR_PARALLEL, Fit, by_weights, divided, fits, has_enough, sizable
 
 RecipeLike = str | os.PathLike[str] | Recipe
-_TENSOR_PARALLEL = "tensor-parallel-size"
 # What stands for an instance type until JumpStart's own is read.
 _OF_JUMPSTART = "ml.m7i.large"
 _CLUSTER = "platform.kubernetes"
@@ -195,11 +194,10 @@ def _with_instance_type(recipe: Recipe, models: Lock | None) -> Recipe:
         return _choose(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
     hardware = recipe.engine_rules.hardware
     able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
-    for_one_copy = _fitting(recipe, models, able)
-    fitting = [one for one in for_one_copy if _divides(recipe, one)] or for_one_copy
+    fitting = _fitting(recipe, models, able)
     if not fitting:
         why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"
-        enough = next((item for item in able if _has_enough(recipe, item)), able[0])
+        enough = next((item for item in able if has_enough(recipe, item)), able[0])
         return _choose(_on(recipe, enough.name), INSTANCE_TYPES, f"{enough.name}: {why}")
     first, *others = fitting
     also = f"; others that fit: {', '.join(map(_offer, others[:3]))}" if others else ""
@@ -208,17 +206,6 @@ def _with_instance_type(recipe: Recipe, models: Lock | None) -> Recipe:
         INSTANCE_TYPES,
         f"{_offer(first)}: the cheapest that fits{also}",
     )
-
-
-def _divides(recipe: Recipe, fit: Fit) -> bool:
-    """Whether the type has room for all copies that the settings want beside each other, such as data parallelism."""
-    instance = recipe.platform_rules.instance(fit.instance)
-    return instance is not None and _has_enough(_on(recipe, fit.instance, fit.tensor_parallel), instance)
-
-
-def _has_enough(recipe: Recipe, instance: Instance) -> bool:
-    """Whether it has as many accelerators as the engine's settings want."""
-    return recipe.engine_rules.accelerators(recipe, instance) <= instance.accelerator_count * recipe.nodes
 
 
 def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> list[Fit]:
@@ -233,14 +220,10 @@ def _fitting(recipe: Recipe, models: Lock | None, able: Sequence[Instance]) -> l
 
 def _on(recipe: Recipe, instance_type: str, tensor_parallel: int = 1) -> Recipe:
     here = replace(recipe, platform=recipe.platform.on(instance_type))
-    if tensor_parallel == 1 or _TENSOR_PARALLEL in recipe.engine.args:
+    if tensor_parallel == 1 or TENSOR_PARALLEL in recipe.engine.args:
         return here
-    args = {**recipe.engine.args, _TENSOR_PARALLEL: tensor_parallel}
-    return _choose(
-        replace(here, engine=recipe.engine.edit(args=args)),
-        f"engine.args.{_TENSOR_PARALLEL}",
-        f"{tensor_parallel}: as many as the models need there",
-    )
+    why = f"{tensor_parallel}: as many as the models need there"
+    return _choose(divided(here, tensor_parallel), f"engine.args.{TENSOR_PARALLEL}", why)
 
 
 def _offer(found: Fit) -> str:

@@ -15,6 +15,7 @@ from toolkit.sizing import weights
 from toolkit.sizing.shape import Shape, shape_of
 
 GIB = 1024**3
+TENSOR_PARALLEL = "tensor-parallel-size"
 # Where the rest cannot be estimated, weights may take this share of the memory, on one of so many accelerators.
 _WEIGHTS_SHARE, _SIZES = 0.65, (1, 2, 4, 8)
 
@@ -176,12 +177,24 @@ def by_weights(recipe: Recipe, models: Lock, able: Iterable[Instance]) -> list[F
     for item in able:
         memory = item.usable_bytes * _WEIGHTS_SHARE
         sizes_there = [size for size in _SIZES if size <= item.accelerator_count and heads % size == 0]
-        if size := next((size for size in sizes_there if total / size <= memory), None):
+        size = next((size for size in sizes_there if total / size <= memory), None)
+        if size and has_enough(divided(recipe, size), item):
             price = item.price(recipe.region)
             dollars = price.usd_per_hour if price else None
             each = total / size / GIB
             found.append(Fit(item.name, item.accelerator_count, size, True, each, price_per_hour=dollars))
     return found
+
+
+def divided(recipe: Recipe, tensor_parallel: int) -> Recipe:
+    """The recipe with that tensor parallelism, where it has none of its own."""
+    args = {TENSOR_PARALLEL: tensor_parallel, **recipe.engine.args}
+    return replace(recipe, engine=recipe.engine.edit(args=args))
+
+
+def has_enough(recipe: Recipe, instance: Instance) -> bool:
+    """Whether the instance has as many accelerators as the engine's settings want."""
+    return recipe.engine_rules.accelerators(recipe, instance) <= instance.accelerator_count * recipe.nodes
 
 
 def hardware(instance: Instance) -> tuple[Any, ...]:

@@ -200,8 +200,6 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("data-parallel-hybrid-lb: true, data-parallel-start-rank: 0")], {}, "engine.combination", "error",
          "engine.args.data-parallel-hybrid-lb", "needs `data-parallel-size-local`"),
         ([args("nnodes: 2")], {}, "engine.own-flag", "error", "engine.args.nnodes", "is set by the toolkit"),
-        ([args("data-parallel-size: 2")], {}, "sagemaker.one-instance", "error", "platform.instance_types.0",
-         "the engine takes 2 GPUs, but ml.g6.xlarge has 1"),
         ([args("ray-workers-use-nsight: true")], {},
          "engine.combination", "error", "engine.args.ray-workers-use-nsight", "`distributed-executor-backend: ray`"),
         ([args("quantization: humming")], {"target": GPT_OSS},
@@ -280,6 +278,13 @@ def test_what_is_wrong_is_found_alone(
     assert (finding.code, finding.severity, finding.path) == (code, severity, path)
     assert message in finding.message
     assert finding.hint
+
+
+def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_have(tmp_path: Path) -> None:
+    too_small, others = findings(tmp_path, args("data-parallel-size: 2"))
+    assert (too_small.code, others.code) == ("sagemaker.one-instance", "memory.does-not-fit")
+    assert too_small.message.startswith("the engine takes 2 GPUs, but ml.g6.xlarge has 1")
+    assert others.hint.startswith("Cheapest types that fit: ml.g4dn.12xlarge")
 
 
 @pytest.mark.parametrize(

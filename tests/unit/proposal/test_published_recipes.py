@@ -41,6 +41,7 @@ RIGHTLY = {
     "nemotron_json": "likewise",
     "the engine takes 16 GPUs": "on two nodes, and an instance of SageMaker has eight at most",
     "times pipeline-parallel-size 2 needs that many": "likewise",
+    "data-parallel-size 16 needs that many": "likewise",
     "179.4 more than available": "Llama 4 Scout with all of its 10,485,760 tokens",
 }
 """What is refused, and why that is right."""

@@ -157,6 +157,10 @@ def test_as_few_accelerators_as_will_do(tmp_path: Path) -> None:
 def test_more_accelerators_than_there_are(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path, "    tensor-parallel-size: 8\n"), PAIR, FOUR_L4)
     assert (found.fits, found.reason) == (False, "tensor-parallel-size 8 needs that many accelerators")
+    flags = "    tensor-parallel-size: 2\n    data-parallel-size: {}\n"
+    copies = [fit(recipe(tmp_path, flags.format(count)), Lock(facts(QWEN3_14B)), FOUR_L4) for count in (2, 4)]
+    assert [one.fits for one in copies] == [True, False]
+    assert copies[1].reason == "tensor-parallel-size 2 times data-parallel-size 4 needs that many accelerators"
 
 
 def test_settings_of_the_type_itself(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -140,9 +141,14 @@ def cache_of(
 
 def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
     """The fit with the smallest tensor parallelism that is sufficient on GPUs, or in the host's memory."""
-    wanted, count = pair.settings.tensor_parallel or 1, pair.settings.pipeline_parallel
-    if wanted * count > max(1, instance.accelerator_count) * empty.nodes:
-        what = f"tensor-parallel-size {wanted}" + (f" times pipeline-parallel-size {count}" if count > 1 else "")
+    count = pair.settings.pipeline_parallel
+    wanted = {
+        "tensor-parallel-size": pair.settings.tensor_parallel or 1,
+        "pipeline-parallel-size": count,
+        "data-parallel-size": pair.settings.data_parallel,
+    }
+    if math.prod(wanted.values()) > max(1, instance.accelerator_count) * empty.nodes:
+        what = " times ".join(f"{flag} {size}" for flag, size in wanted.items() if size > 1)
         return replace(empty, reason=f"{what} needs that many accelerators")
     if count > len(pair.target.layers):
         return replace(empty, reason=f"{len(pair.target.layers)} layers cannot be divided among {count} stages")
