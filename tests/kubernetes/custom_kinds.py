@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
 import yaml
 from kubernetes.client import ApiException
 from real_server import ASSETS
+from waiting import until
 
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
@@ -16,7 +16,6 @@ from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 # Of these the server has no schema of its own.
 CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule", "LeaderWorkerSet", "InferencePool", "HTTPRoute")
 _FOLDER = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_PATIENCE_SECONDS = 30.0
 
 
 def define(cluster: Cluster, kind: str) -> None:
@@ -24,14 +23,14 @@ def define(cluster: Cluster, kind: str) -> None:
     wanted = _definition(kind)
     if cluster.find(f"{_FOLDER}/{wanted['metadata']['name']}") is None:
         cluster.call("POST", _FOLDER, wanted)
-        _until(cluster, kind, is_served=True)
+        until(lambda: _is_served(cluster, kind))
 
 
 def undefine(cluster: Cluster, kind: str) -> None:
     """It is served no more, and what there was of it is gone."""
     with SuppressStatus(404):
         cluster.call("DELETE", f"{_FOLDER}/{_definition(kind)['metadata']['name']}")
-    _until(cluster, kind, is_served=False)
+    until(lambda: not _is_served(cluster, kind))
 
 
 def _definition(kind: str) -> Any:
@@ -56,15 +55,9 @@ def _definition(kind: str) -> Any:
     }
 
 
-def _until(cluster: Cluster, kind: str, *, is_served: bool) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            cluster.items(path(kind, cluster.namespace), {})
-            now = True
-        except ApiException:
-            now = False
-        if now == is_served:
-            return
-        time.sleep(0.05)
-    raise TimeoutError(f"{kind} is {'not' if is_served else 'still'} served")
+def _is_served(cluster: Cluster, kind: str) -> bool:
+    try:
+        cluster.items(path(kind, cluster.namespace), {})
+    except ApiException:
+        return False
+    return True

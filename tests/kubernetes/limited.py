@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from waiting import until
 
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules.kinds import KINDS
@@ -23,7 +23,6 @@ _LOOKED_AT = {
 }
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
-_PATIENCE_SECONDS = 20.0
 
 
 @contextmanager
@@ -65,8 +64,5 @@ def _until_known(platform: KubernetesPlatform) -> None:
     """The API server learns of a role a moment after it is there."""
     asks = {"resourceAttributes": {"verb": "get", "resource": "namespaces"}}
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": asks}
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     place = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-    while not platform.cluster.call("POST", place, review)["status"]["allowed"]:
-        assert time.monotonic() < deadline, "the role does not come"
-        time.sleep(0.02)
+    until(lambda: platform.cluster.call("POST", place, review)["status"]["allowed"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tempfile
 import threading
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
@@ -21,7 +20,6 @@ from services import Services
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 
 _LOOK_SECONDS = 0.1
-_HEARTBEAT_SECONDS = 10.0
 PYTHON_PATH = "/opt/of-the-test"
 
 
@@ -70,11 +68,8 @@ class Node(RegisteredNode):
         return [line for start in self.logs[pod] for _, line in start]
 
     def _work(self) -> None:
-        beats = time.monotonic()
         while not self.over.wait(_LOOK_SECONDS):
-            if time.monotonic() > beats + _HEARTBEAT_SECONDS:
-                beats = time.monotonic()
-                self.heartbeat()
+            self.keep_alive()
             listed = self.cluster.items(path("Pod", self.cluster.namespace), {})
             self.pods = {item["metadata"]["name"]: item for item in listed}
             self.services.look()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import ssl
 import threading
+import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path
 
 Document = dict[str, Any]
+_HEARTBEAT_SECONDS = 10.0
 _NODES = "/api/v1/nodes"
 _MERGE = "application/merge-patch+json"
 
@@ -35,7 +37,7 @@ class RegisteredNode:
         self._serving = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
         self._serving.start()
         self.cluster.call("POST", _NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}})
-        self.heartbeat()
+        self._heartbeat()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,7 +46,13 @@ class RegisteredNode:
         self._serving.join()
         self.cluster.call("DELETE", f"{_NODES}/{self.name}")
 
-    def heartbeat(self) -> None:
+    def keep_alive(self) -> None:
+        """To be called now and then: pods of a node that is silent for 50 s are no longer ready."""
+        if time.monotonic() > self._beat + _HEARTBEAT_SECONDS:
+            self._heartbeat()
+
+    def _heartbeat(self) -> None:
+        self._beat = time.monotonic()
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": now()}
         endpoint = {"kubeletEndpoint": {"Port": self._server.server_port}}
         addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]

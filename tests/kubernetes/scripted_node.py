@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
@@ -21,7 +20,6 @@ from toolkit.platforms.kubernetes.pods import condition
 Script = Sequence[Step]
 PORT = 8080
 _TURN_SECONDS = 0.02
-_PATIENCE_SECONDS = 30.0
 
 
 class ScriptedNode(RegisteredNode):
@@ -70,6 +68,8 @@ class ScriptedNode(RegisteredNode):
             self._turn()
 
     def _turn(self) -> None:
+        if self._is_known:
+            self.keep_alive()
         for pod in self.pods():
             left = self._left.setdefault(pod["metadata"]["uid"], [*self._script_of(pod)])
             if "deletionTimestamp" in pod["metadata"]:
@@ -137,14 +137,6 @@ class ScriptedNode(RegisteredNode):
             if self.cluster.find(place.format(within)) is None:
                 return place.rpartition("/")[2]
         return ""
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait for what the control plane does by itself."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(_TURN_SECONDS)
 
 
 def _volumes(spec: Document) -> Iterator[str]:

@@ -11,7 +11,8 @@ from manifests import NAME, deployment, endpoint, namespace, placed, service
 from real_server import TOKEN
 from recorded import recorded
 from scripted_http import Reply, scripted
-from scripted_node import ScriptedNode, until
+from scripted_node import ScriptedNode
+from waiting import until
 
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent

@@ -14,7 +14,8 @@ from kubernetes.client import ApiException
 from limited import limited
 from manifests import NAME, config_map, deployment, endpoint, manifest, namespace, placed, service
 from recorded import recorded
-from scripted_node import ScriptedNode, until
+from scripted_node import ScriptedNode
+from waiting import until
 
 from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError

@@ -183,11 +183,13 @@ def test_a_bare_name_in_several_namespaces_is_refused(
         toolkit.connect(name)
 
 
-def test_a_cluster_that_nobody_named_need_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_nobody_named_need_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("hello there")
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    assert run(["destroy", NAME, "--yes"]) == 3
+    assert command(capsys, "destroy", NAME, "--yes") == (3, "")
     assert toolkit.endpoints(platform="local") == []
 
 

@@ -13,7 +13,8 @@ import pytest
 from limited import limited
 from manifests import NAME, config_map, deployment, namespace, placed, service
 from rendering import Kubectl, shipped_at
-from scripted_node import ScriptedNode, until
+from scripted_node import ScriptedNode
+from waiting import until
 
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent

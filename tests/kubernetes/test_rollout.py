@@ -15,7 +15,8 @@ from kubernetes.client import ApiException
 from limited import limited
 from manifests import NAME, deployment, endpoint, namespace, placed
 from pod_steps import HEALTHY, Step, container, crashed, probe_killed, ready, scheduled, started, unschedulable, waits
-from scripted_node import ScriptedNode, until
+from scripted_node import ScriptedNode
+from waiting import until
 
 from toolkit.apply.progress import Silent
 from toolkit.apply.stages import PROVISIONING, PULLING
