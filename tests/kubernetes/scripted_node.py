@@ -19,7 +19,7 @@ from toolkit.platforms.kubernetes.pods import condition
 
 Script = Sequence[Step]
 PORT = 8080
-_TURN_SECONDS = 0.02
+_TURN_SECONDS = 0.1
 
 
 class ScriptedNode(RegisteredNode):
