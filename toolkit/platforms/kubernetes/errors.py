@@ -76,8 +76,10 @@ def message_of(error: ApiException) -> str:
 
 
 def is_unknown(error: ApiException) -> bool:
-    """Whether the API server does not know who asks. Where it lets nobody in particular in, that is no 401: a request
-    without credentials, as of a login program that failed, is one of `system:anonymous`, who may nothing.
+    """Whether the API server does not know who asks.
+
+    It takes a request without credentials, as after a login program that failed, for one of `system:anonymous`, unless
+    it was told to answer 401.
     """
     return error.status == 401 or (error.status == 403 and _ANONYMOUS in message_of(error))
 
