@@ -122,7 +122,7 @@ def _file_system(root: Path, mounts: Sequence[Mount], security: Mapping[str, Any
     yield from (f"touch {root}{item.target}" for item in devices)
     for item in [*image, venv, *devices, *sorted(mounts, key=lambda item: item.target)]:
         source, target = shlex.quote(str(item.source)), shlex.quote(f"{root}{item.target}")
-        if item not in devices:
+        if item not in devices and not item.source.is_file():
             yield f"mkdir -p {target}"
         yield f"mount --rbind {source} {target}"
         if item.read_only:

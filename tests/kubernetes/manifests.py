@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolkit.planning.resources import Resource
@@ -23,6 +23,18 @@ def manifest(
     return Resource(
         kind, name, {"apiVersion": KINDS_BY_NAME[kind].api.version, "kind": kind, "metadata": metadata, **body}
     )
+
+
+def placed(desired: Sequence[Resource], namespace: str) -> list[Resource]:
+    """The same in another namespace."""
+    found = []
+    for item in desired:
+        metadata = {**item.request["metadata"]}
+        if "namespace" in metadata:
+            metadata["namespace"] = namespace
+        name = metadata["name"] = namespace if item.kind == "Namespace" else item.name
+        found.append(Resource(item.kind, name, {**item.request, "metadata": metadata}))
+    return found
 
 
 def namespace(name: str = "ml") -> Resource:

@@ -12,16 +12,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import urllib3
-from container import Container, new_address
+from container import Container, Mount, new_address
 from kubernetes.client import ApiException
 from pod_volumes import Document, mounts
+from registered_node import now
 
-from toolkit.platforms.kubernetes.cluster import SuppressStatus, path
 from toolkit.platforms.kubernetes.errors import message_of
 
 if TYPE_CHECKING:
@@ -34,26 +33,22 @@ _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
 class PodLife:
-    """`logs` are lines with their times, of each start; `answers` says that it would be ready."""
+    """`answers` says that it would be ready."""
 
     def __init__(self, node: Node, pod: Document, folder: Path) -> None:
         self._node, self._folder = node, folder
-        self._name, self._uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        self._path = path("Pod", node.cluster.namespace, self._name)
+        self._pod, self._name = pod, pod["metadata"]["name"]
         self._spec, (self._container,) = pod["spec"], pod["spec"]["containers"]
-        self._address = new_address()
+        self.address = new_address()
         self._status: Document = {"restartCount": 0, "ready": False, "started": False, "state": {}, "lastState": {}}
-        self.logs: list[list[tuple[str, str]]] = []
+        self._logs = node.logs[self._name] = []
         self.answers = False
 
     def live(self) -> None:
         """Until it is no more, or the node is."""
         (self._folder / "root").mkdir(parents=True)
-        target = {"apiVersion": "v1", "kind": "Node", "name": self._node.name}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": self._name}, "target": target}
-        with SuppressStatus(404, 409):  # it is gone, or going
-            self._node.cluster.call("POST", f"{self._path}/binding", binding)
-            self._event("Scheduled", f"Successfully assigned pod to {self._node.name}")
+        self._node.bind(self._pod)
+        self._event("Scheduled", f"Successfully assigned pod to {self._node.name}")
         self._say("Pending", state={"waiting": {"reason": "ContainerCreating"}})
         while container := self._started():
             self._watch(container)
@@ -64,8 +59,7 @@ class PodLife:
             self._wait(back_off)
             self._status["restartCount"] += 1
         if not self._node.over.is_set():
-            with SuppressStatus(404):
-                self._node.cluster.call("DELETE", self._path, query={"gracePeriodSeconds": "0"})
+            self._node.let_go(self._pod)
 
     def _leaves(self) -> bool:
         """Whether it has to end."""
@@ -96,25 +90,31 @@ class PodLife:
 
     def _start(self) -> Container:
         """Raises LookupError for a volume that cannot be mounted, ApiException for a Secret that is not there."""
-        mounted = mounts(self._spec, self._find, self._node.buckets, self._folder)
+        mounted = mounts(self._spec, self._find, self._node.storage, self._folder)
         variables = self._variables()
         container = self.container = Container(
-            [_expanded(word, variables) for word in self._container["command"]],
+            [expanded(word, variables) for word in self._container["command"]],
             {**self._node.image, **variables},
-            [*self._node.image_mounts, *mounted],
+            [*self._node.image_mounts, Mount(self._hosts(), "/etc/hosts", read_only=True), *mounted],
             {**self._spec.get("securityContext", {}), **self._container.get("securityContext", {})},
             self._folder / "root",
-            self._address,
+            self.address,
             self._container.get("workingDir", "/"),
         )
         lines: list[tuple[str, str]] = []
-        self.logs.append(lines)
+        self._logs.append(lines)
         self._reader = threading.Thread(target=_read, args=(container, lines))
         self._reader.start()
         self._event("Pulled", f'Container image "{self._container["image"]}" already present on machine')
         self._event("Started", f"Started container {self._container['name']}")
         self._say("Running", state={"running": {"startedAt": now()}}, started="startupProbe" not in self._container)
         return container
+
+    def _hosts(self) -> Path:
+        """Names of Services that there are by now: there is no DNS here."""
+        path = self._folder / "hosts"
+        path.write_text(f"127.0.0.1 localhost\n{self._node.services.hosts()}")
+        return path
 
     def _watch(self, container: Container) -> None:
         """Probes it until it has ended, or has to."""
@@ -153,7 +153,7 @@ class PodLife:
     def _ask(self, probe: Document) -> str:
         """Why it fails; empty when it does not."""
         ports = {item["name"]: item["containerPort"] for item in self._container["ports"]}
-        url = f"http://{self._address}:{ports[probe['httpGet']['port']]}{probe['httpGet']['path']}"
+        url = f"http://{self.address}:{ports[probe['httpGet']['port']]}{probe['httpGet']['path']}"
         try:
             with urllib3.PoolManager() as pool:
                 status = pool.request("GET", url, retries=False, timeout=probe["timeoutSeconds"]).status
@@ -201,35 +201,21 @@ class PodLife:
             "phase": phase,
             "conditions": conditions,
             "hostIP": "127.0.0.1",
-            "podIP": self._address,
-            "podIPs": [{"ip": self._address}],
+            "podIP": self.address,
+            "podIPs": [{"ip": self.address}],
             "containerStatuses": [{**about, **self._status}],
         }
-        with SuppressStatus(404):
-            self._node.cluster.call(
-                "PATCH", f"{self._path}/status", {"status": status}, content_type="application/merge-patch+json"
-            )
+        self._node.write_status(self._pod, status)
 
     def _event(self, reason: str, message: str) -> None:
-        namespace = self._node.cluster.namespace
-        about = {"apiVersion": "v1", "kind": "Pod", "name": self._name, "namespace": namespace, "uid": self._uid}
-        event = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{self._name}.", "namespace": namespace},
-            "involvedObject": about,
-            "reason": reason,
-            "message": message,
-            "lastTimestamp": now(),
-        }
-        self._node.cluster.call("POST", path("Event", namespace), event)
+        self._node.tell(self._pod, reason, message)
 
     def _variables(self) -> dict[str, str]:
         """Raises ApiException for a Secret that is not there."""
         found: dict[str, str] = {}
         for item in self._container.get("env", ()):
             if "value" in item:
-                found[item["name"]] = _expanded(item["value"], found)
+                found[item["name"]] = expanded(item["value"], found)
             else:
                 wanted = item["valueFrom"]["secretKeyRef"]
                 place = f"/api/v1/namespaces/{self._node.cluster.namespace}/secrets/{wanted['name']}"
@@ -248,10 +234,6 @@ class PodLife:
 _PROBES = {"startupProbe": "Startup", "readinessProbe": "Readiness", "livenessProbe": "Liveness"}
 
 
-def now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
 def _read(container: Container, lines: list[tuple[str, str]]) -> None:
     assert container.process.stdout
     with container.process.stdout:
@@ -259,6 +241,6 @@ def _read(container: Container, lines: list[tuple[str, str]]) -> None:
             lines.append((now(), line.rstrip("\n")))
 
 
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
+def expanded(text: str, variables: Mapping[str, str]) -> str:
     """With the values of the variables before it; a name that is none of them stays as it is."""
     return _REFERENCE.sub(lambda found: "$" if found[1] is None else variables.get(found[1], found[0]), text)

@@ -9,6 +9,7 @@ import base64
 import os
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,17 @@ Find = Callable[[str, str], Document]
 _MOUNTPOINTS_USER = 1000  # of the pod in which the driver runs mount-s3
 
 
-def mounts(spec: Mapping[str, Any], find: Find, buckets: Path, folder: Path) -> list[Mount]:
+@dataclass(frozen=True)
+class Storage:
+    """`buckets` has a folder for each; `warm` is what each emptyDir named `cache` begins with: a node does not fetch
+    models from their hub.
+    """
+
+    buckets: Path
+    warm: Path | None = None
+
+
+def mounts(spec: Mapping[str, Any], find: Find, storage: Storage, folder: Path) -> list[Mount]:
     """Of the pod's container. Raises LookupError for an object that is not there."""
     group = spec.get("securityContext", {}).get("fsGroup")
     (container,) = spec["containers"]
@@ -31,17 +42,20 @@ def mounts(spec: Mapping[str, Any], find: Find, buckets: Path, folder: Path) -> 
         volume = volumes[mount["name"]]
         source = folder / volume["name"]
         if not source.exists():
-            _make(volume, find, buckets, source, group)
+            _make(volume, find, storage, source, group)
         read_only = mount.get("readOnly", False) or "configMap" in volume
         made.append(Mount(source / mount.get("subPath", ""), mount["mountPath"], read_only))
     return made
 
 
-def _make(volume: Document, find: Find, buckets: Path, source: Path, group: int | None) -> None:
+def _make(volume: Document, find: Find, storage: Storage, source: Path, group: int | None) -> None:
     if "emptyDir" in volume:
-        source.mkdir()
-        source.chmod(0o777 if group is None else 0o2777)
-        os.chown(source, 0, group or 0)
+        if storage.warm and volume["name"] == "cache":
+            shutil.copytree(storage.warm, source)
+        for path in (source, *source.rglob("*/")):
+            path.mkdir(exist_ok=True)
+            path.chmod(0o777 if group is None else 0o2777)
+            os.chown(path, 0, group or 0)
     elif "configMap" in volume:
         held = find("configmaps", volume["configMap"]["name"])
         _write(source, {name: text.encode() for name, text in held["data"].items()}, group)
@@ -52,7 +66,7 @@ def _make(volume: Document, find: Find, buckets: Path, source: Path, group: int 
         claim = find("persistentvolumeclaims", volume["persistentVolumeClaim"]["claimName"])
         if claim["status"]["phase"] != "Bound":
             raise LookupError(f'persistentvolumeclaim "{claim["metadata"]["name"]}" is not bound')
-        _mount_bucket(find("persistentvolumes", claim["spec"]["volumeName"])["spec"], buckets, source, group)
+        _mount_bucket(find("persistentvolumes", claim["spec"]["volumeName"])["spec"], storage.buckets, source, group)
 
 
 def _write(folder: Path, files: Mapping[str, bytes], group: int | None) -> None:

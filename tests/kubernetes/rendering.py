@@ -46,6 +46,15 @@ def recipe_file(folder: Path, name: str, namespace: str, most: int = 1, **settin
     return path
 
 
+def shipped_at(folder: Path, namespace: str) -> Path:
+    """The shipped recipe for a cluster, in a namespace of the test's own."""
+    shipped, path = RECIPES / "qwen3-32b/draft-model-trn2-eks.yaml", folder / "shipped.yaml"
+    settings = "    neuron_devices"
+    path.write_text(shipped.read_text().replace(settings, f"    namespace: {namespace}\n{settings}"))
+    path.with_suffix(".lock.json").write_bytes(shipped.with_suffix(".lock.json").read_bytes())
+    return path
+
+
 def rendered(folder: Path, name: str, namespace: str, **settings: Any) -> Path:
     """The folder that `toolkit render` writes for it."""
     assert run(["render", str(recipe_file(folder, name, namespace, **settings)), "--out", str(folder / name)]) == 0

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from fakes import answer_events, event_stream
-from manifests import NAME, deployment, endpoint, namespace, service
+from limited import limited
+from manifests import NAME, deployment, endpoint, namespace, placed, service
+from real_server import TOKEN
+from recorded import recorded
 from scripted_http import Reply, scripted
-from standin_cluster import TOKEN, StandInCluster
-from standin_controllers import Script
+from scripted_node import ScriptedNode
+from waiting import until
 
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
@@ -16,18 +21,30 @@ from toolkit.endpoint.metrics import Percentiles
 from toolkit.endpoint.prometheus import parse, quantile
 from toolkit.endpoint.refusal import ErrorAnswer
 from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
+from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 
+def put(platform: KubernetesPlatform, *desired: Resource) -> None:
+    for item in placed(desired, platform.cluster.namespace):
+        platform.cluster.apply(path(item.kind, platform.cluster.namespace, item.name), item.request)
+
+
 @pytest.fixture
-def serving(standin: StandInCluster, platform: KubernetesPlatform) -> KubernetesPlatform:
-    for item in endpoint():
-        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
-    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=lambda _: None)
+def serving(answering: ScriptedNode, platform: KubernetesPlatform) -> KubernetesPlatform:
+    put(platform, *endpoint())
+    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=platform.sleep)
+    until(lambda: has_endpoints(platform))
     return platform
+
+
+def has_endpoints(platform: KubernetesPlatform) -> bool:
+    """Whether the cluster's Service leads somewhere, which comes a moment after the pod is ready."""
+    slices = f"/apis/discovery.k8s.io/v1/namespaces/{platform.cluster.namespace}/endpointslices"
+    return any(found.get("endpoints") for found in platform.cluster.items(slices, {}))
 
 
 def handle(platform: KubernetesPlatform) -> Endpoint:
@@ -37,58 +54,58 @@ def handle(platform: KubernetesPlatform) -> Endpoint:
     return Endpoint(NAME, platform, destroyer=destroyer)  # type: ignore[arg-type]
 
 
-def test_a_chat_goes_to_the_container(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_a_chat_goes_to_the_container(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(parts=[ANSWER[:40], ANSWER[40:]])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         answer = handle(serving).chat("hello")
     assert (answer.text, answer.token_ids) == ("<5><6><7>", (5, 6, 7))
     assert container.requests[0].path == "/invocations"
 
 
-def test_the_container_gets_no_credentials(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_the_container_gets_no_credentials(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(parts=[ANSWER])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         handle(serving).chat("hello")
     assert "authorization" not in container.requests[0].headers
 
 
-def test_a_whole_answer_is_read(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_a_whole_answer_is_read(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(parts=[b'{"choices": []}'])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         assert serving.invoke(NAME, {"prompt": [1]}) == {"choices": []}
 
 
-def test_openai_s_client_is_let_in(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_openai_s_client_is_let_in(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(parts=[b'{"id": "1", "choices": [], "object": "chat.completion"}'])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         with handle(serving).openai() as client:
             client.chat.completions.create(model="", messages=[{"role": "user", "content": "hello"}])
     assert container.requests[0].path == "/v1/chat/completions"
     assert serving.openai_access(NAME).token() == TOKEN
 
 
-def test_what_the_container_refuses_is_its_own_word(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_what_the_container_refuses_is_its_own_word(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(400, [b'{"error": {"message": "max_tokens is too large"}}'])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         with pytest.raises(InvocationError, match="chat: answered 400: max_tokens is too large") as error:
             serving.invoke(NAME, {})
     assert error.value.hint.startswith("Correct the request")
 
 
-def test_an_answer_that_breaks_off_is_told(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_an_answer_that_breaks_off_is_told(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     with scripted(Reply(parts=[ANSWER[:40]], cut=True)) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         with pytest.raises(InvocationError, match="broke off"):
             handle(serving).chat("hello")
 
 
-def test_without_a_ready_pod_it_is_asked_four_times(standin: StandInCluster, platform: KubernetesPlatform) -> None:
-    standin.controllers.script = Script(())
-    for item in (namespace(), service(), deployment()):
-        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
-    standin.asked.clear()
+def test_without_a_ready_pod_it_is_asked_four_times(kubelet: ScriptedNode, platform: KubernetesPlatform) -> None:
+    kubelet.script = ()
+    put(platform, namespace(), service(), deployment())
+    recording, cluster = recorded(platform)
     with pytest.raises(InvocationError, match="no endpoints available for service") as error:
-        platform.invoke(NAME, {})
+        recording.invoke(NAME, {})
+    assert len(cluster.sent) == 4
     assert error.value.transient
     assert "None of its pods is ready" in error.value.hint
 
@@ -98,32 +115,45 @@ def test_an_endpoint_that_is_not_there_is_not_found(serving: KubernetesPlatform)
         serving.invoke("nobody", {})
 
 
-def test_the_right_to_ask_is_told_with_its_rule(standin: StandInCluster, serving: KubernetesPlatform) -> None:
-    standin.forbidden.add(("create", "services/proxy"))
-    with pytest.raises(InvocationError, match="forbidden") as error:
-        serving.invoke(NAME, {})
+def test_the_right_to_ask_is_told_with_its_rule(platform: KubernetesPlatform, kubeconfig: Path) -> None:
+    put(platform, namespace(), service())
+    with (
+        limited(platform, kubeconfig, ("create", "services/proxy")) as theirs,
+        pytest.raises(InvocationError, match="forbidden") as error,
+    ):
+        theirs.invoke(NAME, {})
     assert 'resources: ["services/proxy"]' in error.value.hint
 
 
-def test_on_the_openai_route_too(standin: StandInCluster, serving: KubernetesPlatform) -> None:
-    standin.forbidden.add(("create", "services/proxy"))
-    with pytest.raises(InvocationError, match="forbidden") as error:
-        handle(serving).chat("hello", via="openai")
+def test_on_the_openai_route_too(platform: KubernetesPlatform, kubeconfig: Path) -> None:
+    put(platform, *endpoint())
+    with (
+        limited(platform, kubeconfig, ("create", "services/proxy")) as theirs,
+        pytest.raises(InvocationError, match="forbidden") as error,
+    ):
+        handle(theirs).chat("hello", via="openai")
     assert 'resources: ["services/proxy"]' in error.value.hint
     assert "sagemaker:" not in str(error.value)
 
 
-def test_who_is_not_known_logs_in_again(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_who_is_not_known_logs_in_again(platform: KubernetesPlatform) -> None:
     answer = ErrorAnswer(401, '{"kind": "Status", "message": "Unauthorized"}')
-    error = serving.openai_access(NAME).explain(NAME, answer)
+    error = platform.openai_access(NAME).explain(NAME, answer)
     assert str(error).startswith("chat: Unauthorized\n  Log in again; for EKS")
 
 
+def test_who_is_anonymous_logs_in_again(platform: KubernetesPlatform) -> None:
+    platform.cluster.client.configuration.api_key.clear()
+    with pytest.raises(InvocationError, match='User "system:anonymous" cannot create') as error:
+        platform.invoke(NAME, {})
+    assert error.value.hint.startswith("Log in again; for EKS")
+
+
 def test_the_container_s_own_error_comes_through_the_openai_route(
-    standin: StandInCluster, serving: KubernetesPlatform
+    answering: ScriptedNode, serving: KubernetesPlatform
 ) -> None:
     with scripted(Reply(400, [b'{"error": {"message": "max_tokens is too large"}}'])) as container:
-        standin.backend = container.url
+        answering.backend = container.url
         with pytest.raises(InvocationError, match="chat: answered 400: max_tokens is too large"):
             handle(serving).chat("hello", via="openai")
 
@@ -143,12 +173,16 @@ vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 20.0
 """
 
 
-def test_metrics_are_the_sum_of_all_pods(standin: StandInCluster, platform: KubernetesPlatform) -> None:
-    for item in (namespace(), deployment(replicas=2)):
-        platform.cluster.apply(path(item.kind, "ml", item.name), item.request)
-    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=lambda _: None)
-    standin.pages["/metrics"] = PAGE
-    metrics = handle(platform).metrics(10)
+def page(text: str) -> Reply:
+    return Reply(parts=[text.encode(errors="surrogateescape")])
+
+
+def test_metrics_are_the_sum_of_all_pods(answering: ScriptedNode, platform: KubernetesPlatform) -> None:
+    put(platform, namespace(), deployment(replicas=2))
+    wait_in_service(platform, {NAME: "aaaa"}, Silent(), 60, sleep=platform.sleep)
+    with scripted(page(PAGE)) as container:
+        answering.backend = container.url
+        metrics = handle(platform).metrics(10)
     assert (metrics.invocations, metrics.client_errors, metrics.server_errors) == (20, 4, 0)
     assert metrics.model_latency == Percentiles(1.0, 1.98)
     assert (metrics.engine.acceptance_length, metrics.engine.acceptance_rate) == (3.0, 0.5)
@@ -175,19 +209,22 @@ def test_labels_may_have_commas_and_quotes() -> None:
     assert (sample.labels, sample.value) == ({"a": "x,y", "b": 'say "hi"'}, 1.5)
 
 
-@pytest.mark.parametrize("page", ["<html>log in</html>", PAGE + 'm{a="cut', "m one", "\udcff"])
+@pytest.mark.parametrize("text", ["<html>log in</html>", PAGE + 'm{a="cut', "m one", "\udcff"])
 def test_a_page_that_is_none_of_prometheus_names_its_pod(
-    standin: StandInCluster, serving: KubernetesPlatform, page: str
+    answering: ScriptedNode, serving: KubernetesPlatform, text: str
 ) -> None:
-    standin.pages["/metrics"] = page
-    with pytest.raises(PlatformError, match=rf"/metrics of pod {NAME}-\S+ is not in Prometheus' text format"):
-        serving.metrics(NAME, 10)
+    with scripted(page(text)) as container:
+        answering.backend = container.url
+        with pytest.raises(PlatformError, match=rf"/metrics of pod {NAME}-\S+ is not in Prometheus' text format"):
+            serving.metrics(NAME, 10)
 
 
-def test_what_is_no_count_is_left_out(standin: StandInCluster, serving: KubernetesPlatform) -> None:
+def test_what_is_no_count_is_left_out(answering: ScriptedNode, serving: KubernetesPlatform) -> None:
     counts = ("NaN", "+Inf", "-1", "1" * 400, "3.0")
     requests = [f'http_requests_total{{handler="/invocations",status="2xx",n="{n}"}} {n}' for n in counts]
     latencies = [f'vllm:e2e_request_latency_seconds_bucket{{le="{le}"}} 4' for le in ("0.5", "+Inf", "none")]
-    standin.pages["/metrics"] = "\n".join([*requests, *latencies, "vllm:e2e_request_latency_seconds_bucket 9"])
-    metrics = serving.metrics(NAME, 10)
+    text = "\n".join([*requests, *latencies, "vllm:e2e_request_latency_seconds_bucket 9"])
+    with scripted(page(text)) as container:
+        answering.backend = container.url
+        metrics = serving.metrics(NAME, 10)
     assert (metrics.invocations, metrics.model_latency) == (3, Percentiles(0.25, 0.495))

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from custom_kinds import CUSTOM, define
 from kubernetes.client import ApiException
 from pairs import recipe_with
-from real_server import ASSETS, write_kubeconfig
+from real_server import write_kubeconfig
 
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
@@ -30,7 +30,6 @@ from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.roles import roles
 from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -69,8 +68,6 @@ TRAINIUM: Sequence[Mapping[str, Any]] = (
     {"neuron_devices": "device-plugin"},
     {"artifacts_bucket": "our-artifacts", "service_account_role": ROLE},
 )
-# Of these the server has no schema of its own.
-CUSTOM = ("ScaledObject", "PodMonitor", "PrometheusRule", "LeaderWorkerSet", "InferencePool", "HTTPRoute")
 
 
 @cache
@@ -99,35 +96,10 @@ def on_trainium(**settings: Any) -> Recipe:
     return recipe_with(recipe, engine=engine, kubernetes=KubernetesSection.model_validate(settings))
 
 
-def definition(kind: str) -> Any:
-    """The operator's own, where the folder of the control plane has it as `crds/PLURAL.GROUP.yaml`. Else one whose
-    objects may hold anything."""
-    api = KINDS_BY_NAME[kind].api
-    group, _, version = api.version.partition("/")
-    if (genuine := Path(ASSETS, "crds", f"{api.plural}.{group}.yaml")).exists():
-        return yaml.safe_load(genuine.read_text())
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    names = {"plural": api.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
-    served = {"name": version, "served": True, "storage": True, "schema": schema}
-    replicas = {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}
-    versions = [{**served, "subresources": {"status": {}, "scale": replicas}}]
-    # The server asks for it in groups below k8s.io.
-    annotations = {"api-approved.kubernetes.io": "unapproved, of a test"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{api.plural}.{group}", "annotations": annotations},
-        "spec": {"group": group, "names": names, "scope": "Namespaced", "versions": versions},
-    }
-
-
-@pytest.fixture(scope="module")
-def config(request: pytest.FixtureRequest) -> dict[str, Any]:
+@pytest.fixture
+def config(_real: dict[str, Any]) -> dict[str, Any]:
     """The kubeconfig of a genuine server's administrator."""
-    if not ASSETS:
-        pytest.skip("NOT TESTED: KUBEBUILDER_ASSETS names no kube-apiserver")
-    found: dict[str, Any] = request.getfixturevalue("_real")
-    return found
+    return _real
 
 
 @pytest.fixture
@@ -142,29 +114,13 @@ def platform(
     """It, with the kinds that operators define."""
     write_kubeconfig(config, tmp_path, monkeypatch)
     platform = quickly(SESSION.open(f"/{namespace}"))
-    folder = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for kind in CUSTOM:
-        wanted = definition(kind)
-        if platform.cluster.find(f"{folder}/{wanted['metadata']['name']}") is None:
-            platform.cluster.call("POST", folder, wanted)
-            until_served(platform, kind)
+        define(platform.cluster, kind)
     return platform
 
 
 def quickly(platform: KubernetesPlatform) -> KubernetesPlatform:
     return replace(platform, sleep=lambda _: time.sleep(0.02))
-
-
-def until_served(platform: KubernetesPlatform, kind: str) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            platform.cluster.items(path(kind, platform.cluster.namespace), {})
-        except ApiException:
-            time.sleep(0.05)
-        else:
-            return
-    raise TimeoutError(f"{kind} is not served")
 
 
 def wanted_of(recipe: Recipe, namespace: str) -> list[Resource]:

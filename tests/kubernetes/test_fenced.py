@@ -54,15 +54,15 @@ def test_every_request_that_changes_something_is_fenced(
 ) -> None:
     cluster, objects = platform.cluster, Objects(platform.cluster)
     with platform.lease("chat"):
-        objects.put("Namespace", namespace().request)
+        objects.put("Namespace", namespace(cluster.namespace).request)
         objects.put("ConfigMap", config("mine", cluster))
         stop_for_long(cluster, monkeypatch)
         assert text_of(cluster) == "mine"
-        cluster.apply(path("ConfigMap", "ml", "chat-1"), config("tried", cluster), dry_run=True)
+        cluster.apply(path("ConfigMap", cluster.namespace, "chat-1"), config("tried", cluster), dry_run=True)
         with pytest.raises(PlatformError, match="chat is being changed by"):
             objects.put("ConfigMap", config("late", cluster))
         with pytest.raises(PlatformError, match="chat is being changed by"):
-            objects.put("ConfigMap", {**config_map(name="chat-2").request})
+            objects.put("ConfigMap", {**config_map(name="chat-2", namespace=cluster.namespace).request})
         with pytest.raises(PlatformError, match="chat is being changed by"):
             objects.delete("ConfigMap", "chat-1")
     assert text_of(cluster) == "mine"
@@ -72,7 +72,7 @@ def test_every_request_that_changes_something_is_fenced(
 
 def test_a_request_that_did_not_get_through_is_fenced_when_it_is_sent_again(platform: KubernetesPlatform) -> None:
     cluster = platform.cluster
-    cluster.apply(path("Namespace", "", "ml"), namespace().request)
+    cluster.apply(path("Namespace", "", cluster.namespace), namespace(cluster.namespace).request)
     asked: list[int] = []
 
     def confirm() -> None:
@@ -89,7 +89,7 @@ def test_a_request_that_did_not_get_through_is_fenced_when_it_is_sent_again(plat
 
     pool._make_request = breaks
     with cluster.confirmed(confirm), pytest.raises(PlatformError, match="lost"):
-        cluster.call("DELETE", path("ConfigMap", "ml", "none"))
+        cluster.call("DELETE", path("ConfigMap", cluster.namespace, "none"))
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def stopped_as_it_sends(cluster: Cluster, then: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("then", ["theirs", ""], ids=["changed", "deleted"])
-def test_what_was_changed_since_it_was_looked_at_is_not_written(either: KubernetesPlatform, then: str) -> None:
-    cluster, objects = either.cluster, Objects(either.cluster)
+def test_what_was_changed_since_it_was_looked_at_is_not_written(platform: KubernetesPlatform, then: str) -> None:
+    cluster, objects = platform.cluster, Objects(platform.cluster)
     objects.put("Namespace", namespace(cluster.namespace).request)
     objects.put("ConfigMap", config("before", cluster))
     with stopped_as_it_sends(cluster, then), pytest.raises(PlatformError, match="being changed by another"):
@@ -120,8 +120,8 @@ def test_what_was_changed_since_it_was_looked_at_is_not_written(either: Kubernet
     assert text_of(cluster) == then
 
 
-def test_what_was_changed_since_it_was_looked_at_is_not_deleted(either: KubernetesPlatform) -> None:
-    cluster, objects = either.cluster, Objects(either.cluster)
+def test_what_was_changed_since_it_was_looked_at_is_not_deleted(platform: KubernetesPlatform) -> None:
+    cluster, objects = platform.cluster, Objects(platform.cluster)
     objects.put("Namespace", namespace(cluster.namespace).request)
     objects.put("ConfigMap", config("before", cluster))
     with stopped_as_it_sends(cluster, "theirs"), pytest.raises(PlatformError, match="being changed by another"):
@@ -129,18 +129,18 @@ def test_what_was_changed_since_it_was_looked_at_is_not_deleted(either: Kubernet
     assert text_of(cluster) == "theirs"
 
 
-def test_what_controllers_write_meanwhile_does_not_stand_in_the_way(either: KubernetesPlatform) -> None:
-    objects = Objects(either.cluster)
+def test_what_controllers_write_meanwhile_does_not_stand_in_the_way(platform: KubernetesPlatform) -> None:
+    objects = Objects(platform.cluster)
     for image in ("vllm:1", "vllm:2", "vllm:3"):
-        for item in endpoint(image, namespace_=either.cluster.namespace):
+        for item in endpoint(image, namespace_=platform.cluster.namespace):
             objects.put(item.kind, item.request)
     objects.delete("Deployment", "chat")
-    assert either.cluster.find(path("Deployment", either.cluster.namespace, "chat")) is None
+    assert platform.cluster.find(path("Deployment", platform.cluster.namespace, "chat")) is None
 
 
 @pytest.mark.timeout(120)
-def test_a_process_that_is_stopped_and_resumed_writes_nothing_more(either: KubernetesPlatform) -> None:
-    cluster, objects = either.cluster, Objects(either.cluster)
+def test_a_process_that_is_stopped_and_resumed_writes_nothing_more(platform: KubernetesPlatform) -> None:
+    cluster, objects = platform.cluster, Objects(platform.cluster)
     objects.put("Namespace", namespace(cluster.namespace).request)
     program = Path(__file__).with_name("lease_holder.py")
     command = [sys.executable, str(program), cluster.namespace, str(LEASE_SECONDS)]

@@ -10,8 +10,6 @@ from dataclasses import replace
 
 import pytest
 from fakes import FakeClock
-from standin_cluster import StandInCluster
-from standin_store import Key
 
 from toolkit.errors import PlatformError
 from toolkit.platforms.kubernetes.cluster import path
@@ -44,45 +42,45 @@ def theirs(platform: KubernetesPlatform, holder: str = "ann@laptop 1234", *, our
     return f"{folder}/toolkit-chat"
 
 
-def test_it_is_held_and_given_back(either: KubernetesPlatform) -> None:
-    with either.lease("chat"):
-        assert leases(either) == ["toolkit-chat"]
-    assert leases(either) == []
+def test_it_is_held_and_given_back(platform: KubernetesPlatform) -> None:
+    with platform.lease("chat"):
+        assert leases(platform) == ["toolkit-chat"]
+    assert leases(platform) == []
 
 
-def test_who_renews_it_keeps_others_out(either: KubernetesPlatform) -> None:
-    place, clock = theirs(either), FakeClock()
+def test_who_renews_it_keeps_others_out(platform: KubernetesPlatform) -> None:
+    place, clock = theirs(platform), FakeClock()
 
     def renewed(seconds: float) -> None:
         clock.sleep(seconds)
-        there = either.cluster.call("GET", place)
+        there = platform.cluster.call("GET", place)
         there["spec"]["renewTime"] = "2026-11-21T12:00:00.000000Z"
-        either.cluster.call("PUT", place, there)
+        platform.cluster.call("PUT", place, there)
 
     with (
         pytest.raises(PlatformError, match="chat is being changed by ann@laptop"),
-        lease_of(either, clock, renewed),
+        lease_of(platform, clock, renewed),
     ):
         pass
 
 
-def test_one_that_nobody_renews_is_taken_over_after_its_time(either: KubernetesPlatform) -> None:
-    theirs(either)
+def test_one_that_nobody_renews_is_taken_over_after_its_time(platform: KubernetesPlatform) -> None:
+    theirs(platform)
     clock = FakeClock()
-    with lease_of(either, clock, clock.sleep):
+    with lease_of(platform, clock, clock.sleep):
         assert 30 < clock.seconds < 40
-    assert leases(either) == []
+    assert leases(platform) == []
 
 
-def test_that_of_a_dead_process_of_this_machine_ends_at_once(either: KubernetesPlatform) -> None:
+def test_that_of_a_dead_process_of_this_machine_ends_at_once(platform: KubernetesPlatform) -> None:
     clock = FakeClock()
-    with either.lease("other"):  # which makes the namespace
+    with platform.lease("other"):  # which makes the namespace
         pass
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    store = ClusterLease(either.cluster, "chat", clock, clock.sleep)
+    store = ClusterLease(platform.cluster, "chat", clock, clock.sleep)
     assert store.create(replace(this_process(), pid=ended.pid))
-    with lease_of(either, clock, clock.sleep):
+    with lease_of(platform, clock, clock.sleep):
         assert clock.seconds == 0
 
 
@@ -96,27 +94,15 @@ def test_one_that_somebody_else_made_stays_theirs(platform: KubernetesPlatform) 
     assert platform.cluster.find(place)
 
 
-def test_in_a_namespace_that_is_being_deleted_it_waits_for_a_new_one(
-    standin: StandInCluster, platform: KubernetesPlatform
-) -> None:
-    with platform.lease("chat"):
-        pass
-    place = Key("namespaces", "", "ml")
-    standin.store.mark_deleted(place, ["kubernetes"])
-    with lease_of(platform, FakeClock(), lambda _: standin.store.remove(place)):
-        assert leases(platform) == ["toolkit-chat"]
-    assert "deletionTimestamp" not in standin.store.objects[place]["metadata"]
-
-
 def test_two_threads_of_one_process_do_not_share_it(platform: KubernetesPlatform) -> None:
     clock = FakeClock()
     with platform.lease("chat"):
         (name,) = leases(platform)
-        there = platform.cluster.call("GET", path("Lease", "ml", name))
+        there = platform.cluster.call("GET", path("Lease", platform.cluster.namespace, name))
 
         def renewed(seconds: float) -> None:
             clock.sleep(seconds)
-            platform.cluster.call("PUT", path("Lease", "ml", name), _later(there))
+            platform.cluster.call("PUT", path("Lease", platform.cluster.namespace, name), _later(there))
 
         with (
             pytest.raises(PlatformError, match="is being changed by"),

@@ -1,4 +1,4 @@
-"""`toolkit pause` on a cluster: no pods until the next deployment. A genuine server is asked as well."""
+"""`toolkit pause` on a cluster: no pods until the next deployment."""
 
 from __future__ import annotations
 
@@ -40,37 +40,39 @@ def statuses(name: str) -> list[str]:
     return [item.status for item in toolkit.status(name, platform="kubernetes")]
 
 
-def test_a_fixed_number_of_pods_goes_and_comes_back(either: KubernetesPlatform, name: str) -> None:
-    wanted = endpoint(name=name, namespace_=either.cluster.namespace)
-    deploy(either, wanted, name)
+def test_a_fixed_number_of_pods_goes_and_comes_back(platform: KubernetesPlatform, name: str) -> None:
+    wanted = endpoint(name=name, namespace_=platform.cluster.namespace)
+    deploy(platform, wanted, name)
     toolkit.pause(name, platform="kubernetes", progress=Silent())
-    assert (replicas(either, name), statuses(name)) == (0, ["Paused"])
+    assert (replicas(platform, name), statuses(name)) == (0, ["Paused"])
     assert toolkit.pause(name, platform="kubernetes", progress=Silent()).actions == ()
 
     changed = {
         action.kind: action.verb
-        for action in make_plan("", RULES, [name], wanted, either.observe(wanted, [name])).changes
+        for action in make_plan("", RULES, [name], wanted, platform.observe(wanted, [name])).changes
     }
     assert changed == {"Deployment": "update"}
-    deploy(either, wanted, name)
-    assert replicas(either, name) == 1
+    deploy(platform, wanted, name)
+    assert replicas(platform, name) == 1
     assert statuses(name) != ["Paused"]
 
 
-def test_a_recipe_s_namespace_alone_is_listed_and_paused(either: KubernetesPlatform, name: str, tmp_path: Path) -> None:
+def test_a_recipe_s_namespace_alone_is_listed_and_paused(
+    platform: KubernetesPlatform, name: str, tmp_path: Path
+) -> None:
     """Not an endpoint of the same name elsewhere, by one who may look into all namespaces."""
-    deploy(either, endpoint(name=name, namespace_=either.cluster.namespace), name)
-    recipe = str(recipe_file(tmp_path, name, f"not-{either.cluster.namespace}"))
+    deploy(platform, endpoint(name=name, namespace_=platform.cluster.namespace), name)
+    recipe = str(recipe_file(tmp_path, name, f"not-{platform.cluster.namespace}"))
     assert list(toolkit.status(recipe)) == []
     with pytest.raises(EndpointNotFound, match=f"there is no endpoint {name}") as error:
         toolkit.pause(recipe, progress=Silent())
-    place = f"{either.cluster.context}/{either.cluster.namespace}"
+    place = f"{platform.cluster.context}/{platform.cluster.namespace}"
     assert error.value.hint == f"There is one of that name in {place}."
     assert statuses(name) not in ([], ["Paused"])
 
 
-def test_an_autoscaler_does_not_start_pods_meanwhile(either: KubernetesPlatform, name: str) -> None:
-    space = either.cluster.namespace
+def test_an_autoscaler_does_not_start_pods_meanwhile(platform: KubernetesPlatform, name: str) -> None:
+    space = platform.cluster.namespace
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
     spec = {"scaleTargetRef": reference, "minReplicas": 1, "maxReplicas": 3}
     scaler = manifest("HorizontalPodAutoscaler", name, space, instance=name, spec=spec)
@@ -79,11 +81,11 @@ def test_an_autoscaler_does_not_start_pods_meanwhile(either: KubernetesPlatform,
         deployment(name=name, namespace=space, replicas=None),
         scaler,
     ]
-    deploy(either, scaled, name)
+    deploy(platform, scaled, name)
     toolkit.pause(name, platform="kubernetes", progress=Silent())
-    assert either.cluster.find(path("HorizontalPodAutoscaler", space, name)) is None
-    assert replicas(either, name) == 0
+    assert platform.cluster.find(path("HorizontalPodAutoscaler", space, name)) is None
+    assert replicas(platform, name) == 0
 
-    deploy(either, scaled, name)
-    assert either.cluster.find(path("HorizontalPodAutoscaler", space, name))
-    assert replicas(either, name) == 1
+    deploy(platform, scaled, name)
+    assert platform.cluster.find(path("HorizontalPodAutoscaler", space, name))
+    assert replicas(platform, name) == 1

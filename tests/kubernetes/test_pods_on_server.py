@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from container import NETWORK
 from node import Node
 from pairs import recipe_with
 from rendering import recipe_file
+from waiting import until
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -19,14 +18,6 @@ from toolkit.errors import EndpointFailed
 from toolkit.platforms.kubernetes.cluster import path
 
 pytestmark = pytest.mark.allow_hosts(["127.0.0.1", NETWORK])
-_PATIENCE_SECONDS = 120.0
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} does not come"
-        time.sleep(0.1)
 
 
 def restarts(node: Node) -> int:
@@ -45,7 +36,7 @@ def test_a_volume_that_is_mounted_for_root_alone_is_told_of(node: Node, namespac
             item["spec"]["mountOptions"].remove("allow-other")
         place = path(item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"])
         node.cluster.apply(place, item)
-    until(lambda: restarts(node), "the second start")
+    until(lambda: restarts(node))
     explained = toolkit.explain(toolkit.connect("mounted", platform="kubernetes").logs())
     assert explained.cause == "mounted-for-root"
     assert "allow-other" in explained.hint

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from rendering import Kubectl, recipe_file
+from waiting import until
 
 import toolkit
 from toolkit.apply.progress import Silent
@@ -24,7 +25,6 @@ from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.session import SESSION
 
 OURS = "app.kubernetes.io/managed-by=toolkit"
-_PATIENCE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Cluster:
         path = self.folder / "probe.json"
         path.write_text(json.dumps(manifests[kind]))
         probe = ["kubectl", "create", "--dry-run=server", "-f", path]
-        eventually(lambda: subprocess.run(probe, capture_output=True).returncode != 0)
+        until(lambda: subprocess.run(probe, capture_output=True).returncode != 0)
 
     def there(self) -> set[str]:
         """What the toolkit has made."""
@@ -103,13 +103,6 @@ def explained(ended: Ended, code: str) -> None:
     assert found.to_dict()["cause"] == code
 
 
-def eventually(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, "it does not come"
-        time.sleep(0.05)
-
-
 def test_a_quota_of_objects_is_told_and_the_next_call_goes_on(cluster: Cluster) -> None:
     cluster.make("quota", "few", "--hard=services=0")
     recipe = cluster.recipe()
@@ -121,7 +114,7 @@ def test_a_quota_of_objects_is_told_and_the_next_call_goes_on(cluster: Cluster) 
     assert not any(name.startswith("deployment") for name in cluster.there())
 
     cluster.kubectl("delete", "quota", "few", "-n", cluster.namespace)
-    eventually(lambda: cluster.deploy(recipe, "--no-wait").code == 0)
+    until(lambda: cluster.deploy(recipe, "--no-wait").code == 0)
     assert len(cluster.there()) == 5
 
 
@@ -285,10 +278,10 @@ def test_a_rollback_to_what_somebody_pruned_is_refused_and_the_older_recipe_brin
     older = cluster.recipe()
     assert cluster.deploy(older, "--no-wait").code == 0
     (programs,) = [name for name in cluster.there() if name.startswith("configmap/")]
-    eventually(lambda: "1" in revisions(cluster))
+    until(lambda: "1" in revisions(cluster))
     newer = cluster.recipe(pod={"annotations": {"version": "2"}})
     assert cluster.deploy(newer, "--no-wait").code == 0
-    eventually(lambda: "2" in revisions(cluster))
+    until(lambda: "2" in revisions(cluster))
     cluster.kubectl("delete", programs, "-n", cluster.namespace)
 
     refused = cluster.toolkit("rollback", newer, "--yes", "--no-wait")

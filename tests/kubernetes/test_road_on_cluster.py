@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,11 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from custom_kinds import CUSTOM
 from fakes import answer_events, event_stream
 from kubernetes.client import ApiException
-from manifests import NAME, deployment, endpoint
+from limited import limited
+from manifests import NAME, deployment, endpoint, placed
+from rendering import shipped_at
 from scripted_http import Reply, scripted
-from standin_cluster import StandInCluster
+from scripted_node import ScriptedNode
 from studied import studied
 
 import toolkit
@@ -34,18 +38,29 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.planner import make_plan
 from toolkit.planning.record import Record
 from toolkit.planning.resources import Resource
-from toolkit.platforms.kubernetes.cluster import Cluster
+from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rules import RULES, wait_seconds
+from toolkit.platforms.kubernetes.rules.kinds import KINDS
 from toolkit.registry import rules_of
 
 Captured = pytest.CaptureFixture[str]
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
 
-def planned(platform: KubernetesPlatform, desired: list[Resource]) -> DeploymentPlan:
-    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]), account=platform.account())
-    return DeploymentPlan(**vars(made))
+@pytest.fixture
+def name() -> str:
+    """One that no other namespace of the session's server has."""
+    return f"chat-{os.urandom(4).hex()}"
+
+
+def plan(platform: KubernetesPlatform, name: str, desired: list[Resource]) -> Plan:
+    wanted = placed(desired, platform.cluster.namespace)
+    return make_plan("chat.yaml", RULES, [name], wanted, platform.observe(wanted, [name]), account=platform.account())
+
+
+def planned(platform: KubernetesPlatform, name: str, desired: list[Resource]) -> DeploymentPlan:
+    return DeploymentPlan(**vars(plan(platform, name, desired)))
 
 
 def command(capsys: Captured, *arguments: str) -> tuple[int, str]:
@@ -53,32 +68,38 @@ def command(capsys: Captured, *arguments: str) -> tuple[int, str]:
     return code, capsys.readouterr().out
 
 
-def test_the_road(standin: StandInCluster, platform: KubernetesPlatform, capsys: Captured) -> None:
-    assert planned(platform, endpoint()).apply().status().status == "InService"
+def test_the_road(answering: ScriptedNode, platform: KubernetesPlatform, name: str, capsys: Captured) -> None:
+    with answering.at_work():
+        assert planned(platform, name, endpoint(name=name)).apply().status().status == "InService"
 
+    place = platform.account().location
     _, out = command(capsys, "status", "--platform", "kubernetes", "--json")
-    (found,) = json.loads(out)["endpoints"]
-    assert (found["name"], found["region"], found["status"]) == (NAME, "stand-in/ml", "InService")
+    (found,) = [item for item in json.loads(out)["endpoints"] if item["region"] == place]
+    assert (found["name"], found["status"]) == (name, "InService")
 
-    where = {"platform": "kubernetes", "region": "stand-in/ml"}
     with scripted(Reply(parts=[ANSWER])) as container:
-        standin.backend = container.url
-        assert toolkit.connect(NAME, **where).chat("hello").text == "<5><6><7>"
-    assert any("startup complete" in line for line in toolkit.connect(NAME, **where).logs())
+        answering.backend = container.url
+        assert toolkit.connect(name, platform="kubernetes", region=place).chat("hello").text == "<5><6><7>"
+    logs = toolkit.connect(name, platform="kubernetes", region=place).logs()
+    assert any("startup complete" in line for line in logs)
 
 
-def test_a_recipe_walks_it_too(standin: StandInCluster, kubeconfig: Path, capsys: Captured) -> None:
-    recipe = "qwen3-32b/draft-model-trn2-eks"
-    for _ in ("made", "left as it is"):
-        code, out = command(capsys, "deploy", recipe, "--no-prove", "--json")
-        assert (code, json.loads(out)["status"]) == (0, "InService")
-    assert command(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
-    code, out = command(capsys, "destroy", recipe, "--yes")
-    assert (code, "namespace toolkit" in out) == (0, True)
-    assert there(standin) == ["namespaces/toolkit"]
+def test_a_recipe_walks_it_too(
+    kubelet: ScriptedNode, platform: KubernetesPlatform, tmp_path: Path, capsys: Captured
+) -> None:
+    recipe = str(shipped_at(tmp_path, platform.cluster.namespace))
+    with kubelet.at_work():
+        for _ in ("made", "left as it is"):
+            code, out = command(capsys, "deploy", recipe, "--no-prove", "--json")
+            assert (code, json.loads(out)["status"]) == (0, "InService")
+        assert command(capsys, "logs", recipe)[1].endswith("INFO Application startup complete.\n")
+        code, out = command(capsys, "destroy", recipe, "--yes")
+    assert (code, f"namespace {platform.cluster.namespace}" in out) == (0, True)
+    assert there(platform) == set()
 
 
-def test_the_study_of_trainium_walks_it_with_both_arms(standin: StandInCluster, kubeconfig: Path) -> None:
+@pytest.mark.parametrize("namespace", ["toolkit"])
+def test_the_study_of_trainium_walks_it_with_both_arms(kubelet: ScriptedNode, platform: KubernetesPlatform) -> None:
     served: list[tuple[str, str]] = []
 
     def measured(arm: Endpoint, *, journal: Path, **_: Any) -> BenchReport:
@@ -86,38 +107,37 @@ def test_the_study_of_trainium_walks_it_with_both_arms(standin: StandInCluster, 
         served.extend((one.name, one.status().status) for one in (arm, arm.twin))
         return studied()
 
-    done = toolkit.study("qwen3-32b", hardware="trn2", progress=Silent(), _steps=Steps(measure=measured))
+    with kubelet.at_work():
+        done = toolkit.study("qwen3-32b", hardware="trn2", progress=Silent(), _steps=Steps(measure=measured))
 
     name = "qwen3-32b-draft-model-trn2-eks"
     assert served == [(name, "InService"), (f"{name}-baseline", "InService")]
     assert [setting for setting, *_, differs in done.setting_rows() if differs] == ["asked by"]
-    assert there(standin) == ["namespaces/toolkit"]
+    assert there(platform) == set()
 
 
 def test_arms_of_that_name_in_another_namespace_are_not_the_studys(
-    standin: StandInCluster, kubeconfig: Path, tmp_path: Path
+    kubelet: ScriptedNode, namespace: str, tmp_path: Path
 ) -> None:
-    recipe = load("qwen3-32b/draft-model-trn2-eks")
-    other = tmp_path / "other.yaml"
-    other.write_text(recipe.path.read_text().replace("    neuron_devices", "    namespace: other\n    neuron_devices"))
-    toolkit.deploy(other, progress=Silent())
-    assert (are_there(load(other)), are_there(recipe)) == (True, False)
+    other = shipped_at(tmp_path, namespace)
+    toolkit.deploy(other, wait=False, progress=Silent())
+    assert (are_there(load(other)), are_there(load("qwen3-32b/draft-model-trn2-eks"))) == (True, False)
 
 
-def test_a_saved_plan_is_applied_once(
-    standin: StandInCluster, kubeconfig: Path, tmp_path: Path, capsys: Captured
-) -> None:
+def test_a_saved_plan_is_applied_once(kubelet: ScriptedNode, namespace: str, tmp_path: Path, capsys: Captured) -> None:
     saved = str(tmp_path / "plan.json")
-    assert command(capsys, "plan", "qwen3-32b/draft-model-trn2-eks", "--out", saved)[0] == 0
-    code, out = command(capsys, "deploy", "--plan", saved, "--no-prove", "--json", "--yes")
+    assert command(capsys, "plan", str(shipped_at(tmp_path, namespace)), "--out", saved)[0] == 0
+    with kubelet.at_work():
+        code, out = command(capsys, "deploy", "--plan", saved, "--no-prove", "--json", "--yes")
     assert (code, json.loads(out)["status"]) == (0, "InService")
     with pytest.raises(StalePlanError, match="what runs now is not what"):
         read_plan(Path(saved))
 
 
-def test_a_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform) -> None:
-    made = planned(platform, endpoint())
-    platform.cluster.call("POST", "/api/v1/namespaces", endpoint()[0].request)
+def test_a_plan_is_refused_when_the_cluster_has_changed(platform: KubernetesPlatform, name: str) -> None:
+    made = planned(platform, name, endpoint(name=name))
+    (namespace, *_) = placed(endpoint(), platform.cluster.namespace)
+    platform.cluster.call("POST", "/api/v1/namespaces", namespace.request)
     with pytest.raises(StalePlanError):
         made.apply()
 
@@ -128,41 +148,56 @@ def test_a_plan_without_a_cluster_is_not_applied(tmp_path: Path, monkeypatch: py
         toolkit.plan("qwen3-32b/draft-model-trn2-eks").apply()
 
 
-def test_a_rollback_of_what_is_nowhere_is_told(kubeconfig: Path) -> None:
-    with pytest.raises(EndpointNotFound, match=f"there is no endpoint {NAME}"):
-        toolkit.rollback(NAME, platform="kubernetes")
+@pytest.mark.usefixtures("kubeconfig")
+def test_a_rollback_of_what_is_nowhere_is_told(name: str) -> None:
+    with pytest.raises(EndpointNotFound, match=f"there is no endpoint {name}"):
+        toolkit.rollback(name, platform="kubernetes")
 
 
 @pytest.mark.parametrize("where", [["--platform", "kubernetes"], []], ids=["named", "looked for"])
 def test_a_bare_name_is_found_in_its_namespace(
-    platform: KubernetesPlatform, standin: StandInCluster, tmp_path: Path, capsys: Captured, where: list[str]
+    kubelet: ScriptedNode,
+    platform: KubernetesPlatform,
+    name: str,
+    tmp_path: Path,
+    capsys: Captured,
+    where: list[str],
 ) -> None:
-    apply(platform, endpoint(), tmp_path)
-    code, out = command(capsys, "destroy", NAME, "--yes", *where)
-    assert (code, out.startswith("removed 4 resources\nnot removed: namespace ml")) == (0, True)
-    assert there(standin) == ["namespaces/ml"]
+    apply(platform, endpoint(name=name), tmp_path, name)
+    with kubelet.at_work():
+        code, out = command(capsys, "destroy", name, "--yes", *where)
+    said = f"removed 3 resources\nnot removed: namespace {platform.cluster.namespace}"
+    assert (code, out.startswith(said)) == (0, True)
+    assert there(platform) == set()
 
 
-def test_a_bare_name_in_several_namespaces_is_refused(platform: KubernetesPlatform, tmp_path: Path) -> None:
-    apply(platform, endpoint(), tmp_path)
-    apply(
-        replace(platform, cluster=replace(platform.cluster, namespace="other")), endpoint(namespace_="other"), tmp_path
-    )
-    with pytest.raises(UsageError, match="chat exists in several namespaces: stand-in/ml, stand-in/other"):
-        toolkit.connect(NAME)
+def test_a_bare_name_in_several_namespaces_is_refused(
+    platform: KubernetesPlatform, namespace: str, name: str, tmp_path: Path
+) -> None:
+    paused = [*endpoint(name=name)[:-1], deployment(name=name, replicas=0)]
+    other = replace(platform, cluster=replace(platform.cluster, namespace=f"{namespace}-2"))
+    for one in (platform, other):
+        apply(one, paused, tmp_path, name)
+    both = f"real/{namespace}, real/{namespace}-2"
+    with pytest.raises(UsageError, match=f"{name} exists in several namespaces: {both}"):
+        toolkit.connect(name)
 
 
-def test_a_cluster_that_nobody_named_need_not_answer(kubeconfig: Path, capsys: Captured) -> None:
+def test_a_cluster_that_nobody_named_need_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text("hello there")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
     assert command(capsys, "destroy", NAME, "--yes") == (3, "")
     assert toolkit.endpoints(platform="local") == []
 
 
 def test_what_may_not_be_looked_at_is_told_where_nothing_is(
-    standin: StandInCluster, kubeconfig: Path, capsys: Captured
+    platform: KubernetesPlatform, kubeconfig: Path, name: str, capsys: Captured
 ) -> None:
-    standin.forbidden.add(("list", "scaledobjects"))
-    code, out = command(capsys, "destroy", NAME, "--yes", "--platform", "kubernetes")
+    with limited(platform, kubeconfig, ("list", "scaledobjects")):
+        code, out = command(capsys, "destroy", name, "--yes", "--platform", "kubernetes")
     assert code == 0
     assert "not removed: a possible ScaledObject of this endpoint, which could not be read" in out
 
@@ -170,8 +205,8 @@ def test_what_may_not_be_looked_at_is_told_where_nothing_is(
 def test_a_rollout_gets_the_time_that_its_deployment_gives(platform: KubernetesPlatform) -> None:
     slow = deployment(replicas=2)
     slow.request["spec"]["progressDeadlineSeconds"] = 18900
-    assert wait_seconds(planned(platform, [*endpoint()[:-1], slow])) == 2 * 18900 + 600
-    assert wait_seconds(planned(platform, [])) == 7200
+    assert wait_seconds(planned(platform, NAME, [*endpoint()[:-1], slow])) == 2 * 18900 + 600
+    assert wait_seconds(planned(platform, NAME, [])) == 7200
 
 
 # ---- crashes
@@ -201,15 +236,15 @@ def _query(arguments: tuple[Any, ...], options: dict[str, Any]) -> dict[str, str
     return options.get("query") or (arguments[2] if len(arguments) > 2 else None) or {}
 
 
-def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path) -> Plan:
+def apply(platform: KubernetesPlatform, desired: list[Resource], folder: Path, name: str = NAME) -> Plan:
     """What `toolkit deploy` and `toolkit destroy` do."""
-    made = make_plan("chat.yaml", RULES, [NAME], desired, platform.observe(desired, [NAME]))
+    made = plan(platform, name, desired)
     record = Record(folder / "record.jsonl", print)
-    with platform.lease(NAME):
+    with platform.lease(name):
         make(made, rules_of(made.platform).kinds, platform, record, Silent())
         if desired:
             config = desired[-1].request["metadata"]["annotations"]["toolkit/recipe"]
-            wait_in_service(platform, {NAME: config}, Silent(), 60, sleep=lambda _: None)
+            wait_in_service(platform, {name: config}, Silent(), 60, sleep=platform.sleep)
         remove(made, platform, record, Silent())
     return made
 
@@ -228,45 +263,56 @@ def crashes(platform: KubernetesPlatform, before: bool, go: Callable[[Kubernetes
             return
 
 
-def there(standin: StandInCluster) -> list[str]:
-    return sorted(f"{key.plural}/{key.name}" for key in standin.store.objects if key.plural not in _RUNNING)
+def there(platform: KubernetesPlatform) -> set[str]:
+    """What is in the namespace, but for what controllers put there."""
+    kinds = [rule.kind for rule in KINDS if rule.api.namespaced and rule.kind not in CUSTOM]
+    found = {(kind, item["metadata"]["name"]) for kind in (*kinds, "Lease", "Pod") for item in _items(platform, kind)}
+    return {f"{kind}/{name}" for kind, name in found if name != "default" and not name.endswith("-ca.crt")}
 
 
-_RUNNING = ("events", "pods", "replicasets")
-_ALL = ["configmaps/chat-1", "deployments/chat", "namespaces/ml", "serviceaccounts/chat", "services/chat"]
+def _items(platform: KubernetesPlatform, kind: str) -> list[dict[str, Any]]:
+    listed = platform.cluster.items(path(kind, platform.cluster.namespace), {})
+    return [item for item in listed if "deletionTimestamp" not in item["metadata"]]
+
+
+_ALL = {f"ConfigMap/{NAME}-1", f"Deployment/{NAME}", f"ServiceAccount/{NAME}", f"Service/{NAME}"}
+
+
+def no_pod(found: set[str]) -> set[str]:
+    return {item for item in found if not item.startswith("Pod/")}
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
 def test_a_deployment_that_dies_at_any_call_is_carried_on(
-    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+    platform: KubernetesPlatform, tmp_path: Path, before: bool
 ) -> None:
     tries = 0
     for _ in crashes(platform, before, lambda dying: apply(dying, endpoint(), tmp_path)):
         tries += 1
         apply(platform, endpoint(), tmp_path)
-        assert there(standin) == _ALL
+        assert no_pod(there(platform)) == _ALL
         apply(platform, [], tmp_path)
-        assert there(standin) == ["namespaces/ml"]
+        assert there(platform) == set()
     assert tries >= 5
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
 def test_a_removal_that_dies_at_any_call_is_carried_on(
-    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+    platform: KubernetesPlatform, tmp_path: Path, before: bool
 ) -> None:
     apply(platform, endpoint(), tmp_path)
     tries = 0
     for _ in crashes(platform, before, lambda dying: apply(dying, [], tmp_path)):
         tries += 1
         apply(platform, [], tmp_path)
-        assert there(standin) == ["namespaces/ml"]
+        assert there(platform) == set()
         apply(platform, endpoint(), tmp_path)
     assert tries >= 4
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["never sent", "answer lost"])
 def test_a_replacement_that_dies_at_any_call_is_carried_on(
-    standin: StandInCluster, platform: KubernetesPlatform, tmp_path: Path, before: bool
+    platform: KubernetesPlatform, tmp_path: Path, before: bool
 ) -> None:
     other = [*endpoint()[:-1], relabelled()]
     tries = 0
@@ -274,8 +320,8 @@ def test_a_replacement_that_dies_at_any_call_is_carried_on(
     for _ in crashes(platform, before, lambda dying: apply(dying, other, tmp_path)):
         tries += 1
         apply(platform, other, tmp_path)
-        deployment = next(item for key, item in standin.store.objects.items() if key.plural == "deployments")
-        assert deployment["spec"]["selector"]["matchLabels"]["tier"] == "gpu"
+        (found,) = _items(platform, "Deployment")
+        assert found["spec"]["selector"]["matchLabels"]["tier"] == "gpu"
         apply(platform, [], tmp_path)
         apply(platform, endpoint(), tmp_path)
     assert tries >= 2

@@ -10,7 +10,6 @@ import pytest
 import yaml
 from boto3 import Session
 from scripted_http import Reply, scripted
-from standin_cluster import StandInCluster
 from urllib3.exceptions import ReadTimeoutError
 
 from toolkit.cli.main import run
@@ -26,18 +25,18 @@ def write(path: Path, **changes: object) -> None:
 
 
 def test_the_place_is_context_and_namespace(kubeconfig: Path) -> None:
-    platform = open_platform("kubernetes", "stand-in/ml")
-    assert platform.account() == Account("", "", scope="stand-in/ml"), "it has no region"
-    assert platform.account().location == "stand-in/ml"
+    platform = open_platform("kubernetes", "real/ml")
+    assert platform.account() == Account("", "", scope="real/ml"), "it has no region"
+    assert platform.account().location == "real/ml"
 
 
 def test_without_a_place_it_is_the_current_context_and_our_namespace(kubeconfig: Path) -> None:
-    assert open_platform("kubernetes").account().location == "stand-in/toolkit"
+    assert open_platform("kubernetes").account().location == "real/toolkit"
 
 
-def test_a_context_may_be_an_arn(standin: StandInCluster, kubeconfig: Path) -> None:
+def test_a_context_may_be_an_arn(kubeconfig: Path) -> None:
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
-    write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "stand-in", "user": "me"}}])
+    write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "real", "user": "admin"}}])
     assert SESSION.open(f"{arn}/ml").account().location == f"{arn}/ml"
 
 
@@ -58,14 +57,14 @@ def test_a_login_to_aws_is_refused_with_what_says_who_one_is() -> None:
 def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
     with pytest.raises(UsageError, match="the kubeconfig has no context `production`") as error:
         SESSION.open("production/ml")
-    assert "stand-in" in error.value.hint
+    assert "real" in error.value.hint
 
 
 def test_a_kubeconfig_without_a_current_context_wants_one_named(kubeconfig: Path) -> None:
     write(kubeconfig, **{"current-context": ""})
     with pytest.raises(UsageError, match="the kubeconfig has no current context"):
         SESSION.open("/ml")
-    assert SESSION.open("stand-in/ml").cluster.namespace == "ml"
+    assert SESSION.open("real/ml").cluster.namespace == "ml"
 
 
 def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
@@ -97,14 +96,14 @@ def test_a_file_that_is_no_kubeconfig_is_told(kubeconfig: Path, text: str) -> No
 
 
 def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
-    write(kubeconfig, users=[{"name": "me", "user": "token"}])
+    write(kubeconfig, users=[{"name": "admin", "user": "token"}])
     with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
         SESSION.open(None)
 
 
 def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
     with scripted(Reply(parts=[b"<html>Log in</html>"])) as proxy:
-        write(kubeconfig, clusters=[{"name": "stand-in", "cluster": {"server": proxy.url}}])
+        write(kubeconfig, clusters=[{"name": "real", "cluster": {"server": proxy.url}}])
         with (
             pytest.raises(PlatformError, match="perhaps a proxy or a login page"),
             SESSION.open("/ml").lease("chat"),
@@ -122,8 +121,8 @@ def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.Cap
     assert "not listed: cannot use the kubeconfig" in ended.err
 
 
-def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster, kubeconfig: Path) -> None:
-    cluster = {"name": "stand-in", "cluster": {"server": "http://127.0.0.1:1"}}
+def test_a_cluster_that_does_not_answer_is_told_in_time(kubeconfig: Path) -> None:
+    cluster = {"name": "real", "cluster": {"server": "http://127.0.0.1:1"}}
     write(kubeconfig, clusters=[cluster])
     with pytest.raises(PlatformError, match="the cluster does not answer") as error:
         SESSION.open("/ml").status("chat")
@@ -131,7 +130,7 @@ def test_a_cluster_that_does_not_answer_is_told_in_time(standin: StandInCluster,
 
 
 def test_credentials_that_are_not_known_are_told(kubeconfig: Path) -> None:
-    write(kubeconfig, users=[{"name": "me", "user": {"token": "stale"}}])
+    write(kubeconfig, users=[{"name": "admin", "user": {"token": "stale"}}])
     with pytest.raises(PlatformError, match=r"Unauthorized \(401\)") as error:
         SESSION.open("/ml").status("chat")
     assert error.value.hint.startswith("Log in again")
@@ -139,7 +138,7 @@ def test_credentials_that_are_not_known_are_told(kubeconfig: Path) -> None:
 
 def test_a_login_program_that_fails_is_told(kubeconfig: Path) -> None:
     program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "false", "interactiveMode": "Never"}
-    write(kubeconfig, users=[{"name": "me", "user": {"exec": program}}])
+    write(kubeconfig, users=[{"name": "admin", "user": {"exec": program}}])
     with pytest.raises(PlatformError) as error:
         SESSION.open("/ml").status("chat")
     assert error.value.hint.startswith("Log in again")

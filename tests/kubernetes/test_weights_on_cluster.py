@@ -14,7 +14,6 @@ from botocore.exceptions import ClientError
 from fakes import Told
 from moto import mock_aws
 from pairs import recipe_with
-from standin_cluster import StandInCluster
 
 from toolkit.apply.progress import Progress, Silent
 from toolkit.errors import PlatformError
@@ -22,6 +21,7 @@ from toolkit.loading import load, on_platform
 from toolkit.planning.plan import Action
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Account, Resource
+from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.keys import KubernetesSection
 from toolkit.platforms.kubernetes.models import upload_weights
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
@@ -36,12 +36,12 @@ BUCKET = "our-models"
 
 
 @pytest.fixture
-def recipe(tmp_path: Path) -> Recipe:
+def recipe(tmp_path: Path, namespace: str) -> Recipe:
     """A model of the user's own, without a drafter."""
     folder = tmp_path / "finetuned"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
-    section = KubernetesSection(namespace="ml", weights_bucket=BUCKET)
+    section = KubernetesSection(namespace=namespace, weights_bucket=BUCKET)
     shipped = on_platform(load("qwen3-8b/p-eagle"), "kubernetes")
     source = ModelSource(model=str(folder))
     return recipe_with(shipped, target=source, speculation=None, kubernetes=section, weights="s3")
@@ -106,15 +106,14 @@ def test_another_content_is_another_model(platform: KubernetesPlatform, recipe: 
     assert len({request["Prefix"] for request in sent}) == 2
 
 
-def test_what_could_not_be_uploaded_has_no_volume(
-    standin: StandInCluster, platform: KubernetesPlatform, recipe: Recipe
-) -> None:
+def test_what_could_not_be_uploaded_has_no_volume(platform: KubernetesPlatform, recipe: Recipe) -> None:
     def refuse(request: Mapping[str, Any], progress: Progress) -> None:
         raise PlatformError("AccessDenied")
 
     with pytest.raises(PlatformError, match="AccessDenied"):
         deploy(replace(platform, upload=refuse), recipe)
-    assert not [key for key in standin.store.objects if key.plural == "persistentvolumes"]
+    volumes = platform.cluster.items(path("PersistentVolume", ""), {})
+    assert platform.cluster.namespace not in [item["spec"]["claimRef"]["namespace"] for item in volumes]
 
 
 def test_a_removal_says_where_the_model_remains(platform: KubernetesPlatform, recipe: Recipe) -> None:

@@ -2,8 +2,7 @@
 
 Half of them wait for a node that there is not.
 
-`status`, `plan` and `deploy` of one more, in processes of their own: requests and memory; time is printed. Of the
-stand-in, and of a genuine kube-apiserver where $KUBEBUILDER_ASSETS names one.
+`status`, `plan` and `deploy` of one more, in processes of their own: requests and memory; time is printed.
 """
 
 from __future__ import annotations
@@ -15,15 +14,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from manifests import deployment, manifest, namespace
-from real_server import ASSETS, real_server
-from standin_cluster import StandInCluster
-from standin_controllers import Script
-from standin_kubelet import unschedulable
+from real_server import WITHOUT, real_server, write_kubeconfig
 
 from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.session import SESSION
@@ -66,28 +60,16 @@ print(json.dumps({"found": found, "waiting": waiting, "requests": requests, "sec
 """
 
 
-@pytest.fixture(params=["stand-in", "kube-apiserver"])
-def cluster(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, Any]]:
-    """What KUBECONFIG names. A stand-in answers from this process, a genuine one is started for the test."""
-    if request.param == "stand-in":
-        with StandInCluster() as standin:
-            standin.controllers.script = Script([unschedulable("0/3 nodes are available: 3 Insufficient memory.")])
-            yield _written(standin.kubeconfig(), tmp_path, monkeypatch)
-        return
-    if not ASSETS:
-        pytest.skip("KUBEBUILDER_ASSETS names no kube-apiserver")
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What KUBECONFIG names, of this test alone."""
+    if WITHOUT:
+        pytest.skip(WITHOUT)
     folder = tmp_path / "control-plane"
     folder.mkdir()
     with real_server(folder) as config:
-        yield _written(config, tmp_path, monkeypatch)
-
-
-def _written(config: dict[str, Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    (folder / "kubeconfig").write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("KUBECONFIG", str(folder / "kubeconfig"))
-    return config
+        write_kubeconfig(config, tmp_path, monkeypatch)
+        yield
 
 
 @pytest.mark.timeout(1800)

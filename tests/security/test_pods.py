@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,9 +16,6 @@ from toolkit.platforms.kubernetes.rules.manifests import parts
 from toolkit.recipe.known import catalogue
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import ContainerSection
-
-sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from process_kubelet import READ_ONLY_ROOT
 
 Spec = Mapping[str, Any]
 
@@ -112,23 +105,3 @@ def test_the_engine_answers_on_one_port_and_cannot_ask_for_the_nodes_credentials
     assert policy["ingress"] == [{"ports": [{"protocol": "TCP", "port": 8080}]}]
     to_port_80 = [rule for rule in policy["egress"] if {"protocol": "TCP", "port": 80} in rule["ports"]]
     assert [rule["to"] for rule in to_port_80] == [[{"ipBlock": {"cidr": "169.254.170.23/32"}}]]
-
-
-def test_the_standins_root_is_read_only(tmp_path: Path) -> None:
-    """The stand-in kubelet, in which the tests run a real vLLM, refuses what a read-only root does."""
-    program = f"""
-open({str(tmp_path / "writable" / "file")!r}, "w").close()
-try:
-    open({str(tmp_path / "file")!r}, "w")
-except OSError as error:
-    print(error.errno)
-"""
-    (tmp_path / "writable").mkdir()
-    environment = {
-        "PYTHONPATH": str(READ_ONLY_ROOT),
-        "WRITABLE": str(tmp_path / "writable"),
-        "PATH": os.environ["PATH"],
-    }
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "30\n", done.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["writable"]

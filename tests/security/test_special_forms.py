@@ -20,7 +20,7 @@ from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from process_kubelet import _expanded
+from pod_life import expanded
 
 SECRET = "{{resolve:secretsmanager:prod/database:SecretString:password}}"
 REFERENCES = "$(HF_TOKEN) $$(HF_TOKEN) $HF_TOKEN ${HF_TOKEN} $"
@@ -67,7 +67,7 @@ def environment_of(made: dict[str, Any]) -> dict[str, str]:
 
 def test_kubernetes_puts_no_variable_into_another(on_cluster: Recipe) -> None:
     note = environment_of(parts([with_env(on_cluster, REFERENCES)]))["NOTE"]
-    assert _expanded(note, {"HF_TOKEN": "hunter2"}) == REFERENCES
+    assert expanded(note, {"HF_TOKEN": "hunter2"}) == REFERENCES
 
 
 @pytest.mark.parametrize(

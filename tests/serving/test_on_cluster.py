@@ -1,14 +1,15 @@
-"""What a user does on a cluster: its API server and kubelet are stand-ins, what runs in its pods is a real vLLM.
+"""What a user does on a cluster: a genuine control plane, and in the containers of its pods a real vLLM.
 
 The recipe is a shipped one, moved to the cluster. Its instance type has a GPU, as a recipe's for vLLM's image must; the
-process that stands for the container runs on CPUs.
+containers have CPUs.
 """
 
 from __future__ import annotations
 
-import base64
 import json
+import shutil
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,26 +23,33 @@ import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed
-from toolkit.home import cache
 from toolkit.platforms.kubernetes.cluster import Cluster, is_ours, path
+from toolkit.platforms.kubernetes.rules.kinds import KINDS
 from toolkit.platforms.kubernetes.session import DEFAULT_NAMESPACE, SESSION
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from process_kubelet import ProcessKubelet
-from standin_cluster import StandInCluster
+from container import NETWORK, why_not
+from node import Node
+from pod_volumes import Storage
+from real_server import WITHOUT, real_server, write_kubeconfig
 
-pytestmark = pytest.mark.serving
+pytestmark = [pytest.mark.serving, pytest.mark.allow_hosts(["127.0.0.1", NETWORK])]
 
-TINY = Path(__file__).parents[2] / "recipes" / "tiny"
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "recipes" / "tiny"
+BUILT_IN = ("v1", "apps", "batch", "autoscaling", "networking.k8s.io", "policy", "resource.k8s.io")
 MODELS = ("target", "draft-model")
 TOKEN = "hf_hunter2"
 TEXT = "$(HOME) costs $5"  # as no shell and no kubelet shall read it
 # Else both arms share one core, and each process of vLLM imports it anew.
 UNBOUND = 'VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1", TOOLKIT_VLLM_FORKS: "1"'
-PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], hub_token_secret: hub}"
+# On a busy machine a start takes minutes, and an hour at this pace is six of them.
+PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], health_check_timeout: 3600, hub_token_secret: hub}"
+PACE = 10.0
+PATIENCE_SECONDS = 600.0
 PROMPT = "Write JSON records of the books 205 to 215."
 REQUEST: dict[str, Any] = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 60}
 
@@ -67,43 +75,40 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def kubelet(serving_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessKubelet]:
+def node(serving_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Of a cluster that our kubeconfig names; the hub's token is in a Secret there."""
+    if WITHOUT or why_not():
+        pytest.skip(WITHOUT or why_not())
     folder = tmp_path_factory.mktemp("cluster")
-    with StandInCluster() as standin, ProcessKubelet(standin, warm_cache(folder / "cache")) as kubelet:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(standin.kubeconfig()))
-        with pytest.MonkeyPatch.context() as environment:
-            environment.setenv("KUBECONFIG", str(kubeconfig))
-            prepare(SESSION.open(None).cluster)
-            yield kubelet
+    storage = Storage(folder / "buckets", warm_cache(folder / "cache"))
+    with real_server(folder) as config, pytest.MonkeyPatch.context() as environment:
+        write_kubeconfig(config, folder, environment)
+        cluster = SESSION.open(None).cluster
+        prepare(cluster)
+        with Node(cluster, storage, PACE, ROOT) as node:
+            yield node
 
 
 @pytest.fixture(scope="module")
-def endpoint(kubelet: ProcessKubelet, recipe: Recipe) -> Endpoint:
-    """The recipe and its baseline, in service. They end with the last test, or with the kubelet."""
+def endpoint(node: Node, recipe: Recipe) -> Endpoint:
+    """The recipe and its baseline, in service. They end with the last test, or with the node."""
     return toolkit.deploy(recipe, baseline=True, progress=Silent())
 
 
 def warm_cache(folder: Path) -> Path:
-    """A pod's cache after it has fetched the models, as huggingface_hub lays it out. vLLM's own outlives the test."""
+    """A pod's cache after it has fetched the models, as huggingface_hub lays it out."""
     for name in MODELS:
         repository = folder / "huggingface" / "hub" / f"models--tiny--{name}"
         (repository / "refs").mkdir(parents=True)
         (repository / "refs" / "main").write_text(COMMIT)
-        (repository / "snapshots").mkdir()
-        (repository / "snapshots" / COMMIT).symlink_to(TINY / "models" / name)
-    (cache() / "vllm").mkdir(parents=True, exist_ok=True)
-    (folder / "vllm").symlink_to(cache() / "vllm")
+        shutil.copytree(TINY / "models" / name, repository / "snapshots" / COMMIT)
     return folder
 
 
 def prepare(cluster: Cluster) -> None:
     """As `kubectl create namespace` and `kubectl create secret` do."""
-    namespace = {"metadata": {"name": DEFAULT_NAMESPACE}}
-    cluster.call("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", **namespace})
-    data = {"token": base64.b64encode(TOKEN.encode()).decode()}
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub"}, "data": data}
+    cluster.call("POST", path("Namespace", ""), {"metadata": {"name": DEFAULT_NAMESPACE}})
+    secret = {"metadata": {"name": "hub"}, "stringData": {"token": TOKEN}}
     cluster.call("POST", f"/api/v1/namespaces/{DEFAULT_NAMESPACE}/secrets", secret)
 
 
@@ -161,26 +166,23 @@ def test_the_log_has_what_kubernetes_and_the_container_say(endpoint: Endpoint) -
     assert not any(TOKEN in line for line in lines)
 
 
-def test_the_container_gets_values_as_the_recipe_has_them_and_the_hubs_token(
-    endpoint: Endpoint, kubelet: ProcessKubelet
-) -> None:
-    (process,) = (item.process for key, item in kubelet.running.items() if "-baseline-" not in key.name)
-    entries = Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+def test_the_container_gets_values_as_the_recipe_has_them_and_the_hubs_token(endpoint: Endpoint, node: Node) -> None:
+    (life,) = (life for name, life in node.lives.items() if "-baseline-" not in name)
+    entries = Path(f"/proc/{life.container.first_process}/environ").read_text().split("\0")
 
     assert {f"TEXT={TEXT}", f"HF_TOKEN={TOKEN}"} <= set(entries)
 
 
-def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: ProcessKubelet, recipe: Recipe) -> None:
-    program, _, job = toolkit.render(recipe, baseline=True)["benchmark"]
+def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, node: Node, recipe: Recipe) -> None:
+    """It finds them by the names of their Services."""
+    program, *others = toolkit.render(recipe, baseline=True)["benchmark"]
     shorter = program["data"]["benchmark.py"].replace("OUTPUT_TOKENS = 600", "OUTPUT_TOKENS = 15")  # two CPUs
-    config_map = {**program, "data": {"benchmark.py": shorter}}
-    cluster = SESSION.open(None).cluster
-    cluster.apply(path("ConfigMap", DEFAULT_NAMESPACE, program["metadata"]["name"]), config_map)
+    for item in ({**program, "data": {"benchmark.py": shorter}}, *others):
+        node.cluster.apply(path(item["kind"], DEFAULT_NAMESPACE, item["metadata"]["name"]), item)
+    pod = ended(node, others[-1]["metadata"]["name"])
 
-    done = kubelet.run(job["metadata"]["name"], DEFAULT_NAMESPACE, job["spec"]["template"]["spec"])
-
-    assert done.returncode == 0, done.stdout
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert pod["status"]["phase"] == "Succeeded", node.lines(pod["metadata"]["name"])
+    lines = [json.loads(line) for line in node.lines(pod["metadata"]["name"])]
     cases = {variant: {line["TestCase"] for line in lines if line["Variant"] == variant} for variant in ("SD", "Base")}
     assert cases["SD"] == cases["Base"]
     assert len(cases["SD"]) == 8
@@ -188,7 +190,19 @@ def test_the_benchmarks_job_measures_both_arms(endpoint: Endpoint, kubelet: Proc
     assert all(line["AcceptanceLength"] >= 1 for line in lines if line["Variant"] == "SD")
 
 
-def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessKubelet, recipe: Recipe) -> None:
+def ended(node: Node, job: str) -> dict[str, Any]:
+    """The Job's pod."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        for pod in [*node.pods.values()]:
+            is_its = pod["metadata"]["labels"].get("batch.kubernetes.io/job-name") == job
+            if is_its and pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+                return pod
+        time.sleep(0.1)
+    raise TimeoutError(f"{job} does not end")
+
+
+def test_an_engine_that_dies_at_its_start_gives_its_last_words(node: Node, recipe: Recipe) -> None:
     engine = recipe.engine.edit(args={**recipe.engine.args, "override-generation-config": "many"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
@@ -201,7 +215,7 @@ def test_an_engine_that_dies_at_its_start_gives_its_last_words(kubelet: ProcessK
     assert any("--override-generation-config" in line for line in failed.value.logs)
 
 
-def test_a_secret_that_is_not_there_is_told(kubelet: ProcessKubelet, recipe: Recipe) -> None:
+def test_a_secret_that_is_not_there_is_told(node: Node, recipe: Recipe) -> None:
     broken = recipe_with(recipe, name="tiny-broken", hub_token_secret="huub")
 
     with pytest.raises(EndpointFailed, match='"huub" not found') as failed:
@@ -212,9 +226,10 @@ def test_a_secret_that_is_not_there_is_told(kubelet: ProcessKubelet, recipe: Rec
     assert failed.value.cause.code == "container-config"
 
 
-def test_a_removal_leaves_nothing_of_ours(endpoint: Endpoint, kubelet: ProcessKubelet) -> None:
+def test_a_removal_leaves_nothing_of_ours(endpoint: Endpoint, node: Node) -> None:
     """The last one: it ends what the others share."""
     endpoint.destroy()
 
-    assert [key for key, item in kubelet.cluster.store.objects.items() if is_ours(item)] == []
-    assert not kubelet.running
+    kinds = [rule.kind for rule in KINDS if rule.api.version.partition("/")[0] in BUILT_IN]
+    left = [item for kind in (*kinds, "Pod") for item in node.cluster.items(path(kind, DEFAULT_NAMESPACE), {})]
+    assert [item["metadata"]["name"] for item in left if is_ours(item)] == []

@@ -28,7 +28,8 @@ from toolkit.recipe.recipe import Recipe
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from container import NETWORK, why_not
 from node import Node
-from real_server import ASSETS, real_server, write_kubeconfig
+from pod_volumes import Storage
+from real_server import WITHOUT, real_server, write_kubeconfig
 
 pytestmark = [pytest.mark.serving, pytest.mark.allow_hosts(["127.0.0.1", NETWORK])]
 
@@ -61,8 +62,8 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Iterator[Node]:
     """The only one of a cluster that our kubeconfig names; both models are in the bucket."""
-    if not ASSETS or why_not():
-        pytest.skip(why_not() or "NOT TESTED: KUBEBUILDER_ASSETS names no kube-apiserver")
+    if WITHOUT or why_not():
+        pytest.skip(WITHOUT or why_not())
     folder = tmp_path_factory.mktemp("cluster")
     for found in bucket_folders(recipe).values():
         assert found.source
@@ -70,7 +71,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Iterator[N
         shutil.copytree(found.source.folder, folder / "buckets" / found.bucket / found.prefix)
     with real_server(folder) as config, pytest.MonkeyPatch.context() as environment:
         write_kubeconfig(config, folder, environment)
-        with Node(SESSION.open(f"/{NAMESPACE}").cluster, folder / "buckets", PACE, ROOT) as node:
+        with Node(SESSION.open(f"/{NAMESPACE}").cluster, Storage(folder / "buckets"), PACE, ROOT) as node:
             yield node
 
 

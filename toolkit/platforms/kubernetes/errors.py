@@ -23,6 +23,7 @@ _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
+_ANONYMOUS = 'User "system:anonymous"'
 _MISSING_KINDS: Mapping[str, str] = {
     "ScaledObject": "This cluster has no KEDA: install it, or remove platform.kubernetes.prometheus.",
     "LeaderWorkerSet": "This cluster has no LeaderWorkerSet: install it, or remove platform.kubernetes.nodes. See: "
@@ -74,6 +75,15 @@ def message_of(error: ApiException) -> str:
     return str(status_of(error).get("message") or error.body or error.reason).strip()
 
 
+def is_unknown(error: ApiException) -> bool:
+    """Whether the API server does not know who asks.
+
+    It takes a request without credentials, as after a login program that failed, for one of `system:anonymous`, unless
+    it was told to answer 401.
+    """
+    return error.status == 401 or (error.status == 403 and _ANONYMOUS in message_of(error))
+
+
 def causes_of(error: ApiException) -> list[Cause]:
     """Reason, message and field of all that is wrong."""
     return (status_of(error).get("details") or {}).get("causes") or []
@@ -86,7 +96,7 @@ def missing_kind(kind: str) -> PlatformError:
 
 def _hint(error: ApiException) -> str:
     message = message_of(error)
-    if error.status == 401:
+    if is_unknown(error):
         return LOG_IN
     if error.status == 403 and (refused := _FORBIDDEN.search(message)):
         return _allow(refused)

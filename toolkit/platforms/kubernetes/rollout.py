@@ -148,10 +148,13 @@ def controller(endpoint: Document) -> str:
 
 
 def _is_first(endpoint: Document) -> bool:
-    """Whether it has never served; LeaderWorkerSet counts no versions, but says once that one was available."""
+    """Whether it has never served; LeaderWorkerSet counts no versions, but says once that one was available.
+
+    An update that the controller has not seen yet is counted as the version before.
+    """
     if is_group(endpoint):
         return not condition(endpoint.get("status", {}), "Available")
-    return revision(endpoint) in ("", "1")
+    return revision(endpoint) == "" or (revision(endpoint) == "1" and _is_observed(endpoint))
 
 
 def _hopeless(name: str, stage: str) -> str:

@@ -17,7 +17,7 @@ from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster, labels, path
-from toolkit.platforms.kubernetes.errors import LOG_IN, message_of, status_of
+from toolkit.platforms.kubernetes.errors import LOG_IN, is_unknown, message_of, status_of
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT
@@ -84,7 +84,7 @@ def _refusal(endpoint: str, error: ApiException) -> InvocationError | EndpointNo
     if error.status == 404:
         return EndpointNotFound(f"there is no endpoint {endpoint}", hint="See: toolkit status --platform kubernetes")
     hint = ""
-    if error.status == 401:
+    if is_unknown(error):
         hint = LOG_IN
     elif error.status == 403:
         hint = 'Ask for this RBAC rule: {apiGroups: [""], resources: ["services/proxy"], verbs: ["create", "get"]}'

@@ -1,4 +1,4 @@
-"""What a scripted kubelet says of a pod, one step at a time: its status, its events, what its container writes."""
+"""What a kubelet says of a pod, one step at a time: its status, its events, what its container writes."""
 
 from __future__ import annotations
 
