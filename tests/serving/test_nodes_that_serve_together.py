@@ -96,7 +96,7 @@ def rendered(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
 
 
 def mounted(folder: Path, programs: Mapping[str, str]) -> dict[str, Path]:
-    """A folder for each path of the container that its variables and its command name. vLLM's own outlives the test."""
+    """A folder for each path of the container that its variables and command name; vLLM's cache outlives the test."""
     found = {path: folder / path.strip("/") for path in ("/opt/toolkit", "/opt/ml", "/cache")}
     for place in found.values():
         place.mkdir(parents=True)
