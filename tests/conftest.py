@@ -36,7 +36,17 @@ TOGETHER = {
         "training_data_on_vllm",
     ),
     "a vLLM that is asked": ("agrees_with_vllm", "asked_vllm"),
-    "the fixture `endpoint`": ("best_k", "clients", "failures", "lossless_served", "ngram", "proof", "quickstart"),
+    "the fixture `endpoint`": (
+        "best_k",
+        "clients",
+        "failures",
+        "highest_rate",
+        "lossless_served",
+        "ngram",
+        "other_loads",
+        "proof",
+        "quickstart",
+    ),
 }
 GROUPS = {f"{SERVING}{name}.py": group for group, names in TOGETHER.items() for name in names}
 

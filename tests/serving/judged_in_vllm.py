@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,13 +30,13 @@ def judged(
     of both; `arm_temperature` and `baseline_temperature` are what they really get. `repaired` mends sampled drafts.
     The arm's answers lack their last tokens with `fewer`, and are written backwards with `other_text`.
     """
-    llms = LLM(**baseline), LLM(**arm)
-    return [_trial(*llms, **trial) for trial in trials]
+    engines = InProcess(LLM(**baseline)), InProcess(LLM(**arm))
+    return [_trial(*engines, **trial) for trial in trials]
 
 
 def _trial(
-    baseline: LLM,
-    arm: LLM,
+    baseline: InProcess,
+    arm: InProcess,
     prompts: Sequence[str],
     batch: int,
     tokens: int = 96,
@@ -48,9 +49,9 @@ def _trial(
     fewer: int = 0,
     other_text: bool = False,
 ) -> dict[str, Any]:
-    def results(name: str, llm: LLM, really: float | None) -> list[RequestResult]:
+    def results(name: str, engine: InProcess, really: float | None) -> list[RequestResult]:
         sampling = SamplingParams(temperature=temperature if really is None else really, max_tokens=tokens)
-        return list(_answers(name, llm, prompts, batch, sampling))
+        return list(_answers(name, engine.llm, prompts, batch, sampling))
 
     with accepting_one_wrong_token_in(wrong_every, seed), expanding_temperatures(repaired):
         answers = results("arm", arm, arm_temperature)
@@ -61,8 +62,8 @@ def _trial(
     reference = results("baseline", baseline, baseline_temperature)
     options = {"temperature": temperature}
     arms = (
-        Arm("baseline", InProcess(baseline), False, options, scoring=SCORING),
-        Arm("arm", InProcess(arm), True, options, scoring=SCORING),
+        Arm("baseline", baseline, False, options, scoring=SCORING),
+        Arm("arm", arm, True, options, scoring=SCORING),
     )
     (found,) = asyncio.run(judge(arms[0], arms[1:], [*answers, *reference]))
     return {
@@ -100,21 +101,31 @@ def _answers(
 
 
 class InProcess:
-    """Completions by an engine of this process, as its server would answer; those that wait together are a batch."""
+    """Completions by an engine of this process, as its server would answer; those that wait together are a batch.
+
+    What one trial has asked is known in the next: the judge asks for scores and for greedy tokens only.
+    """
 
     def __init__(self, llm: LLM) -> None:
-        self._llm = llm
+        self.llm = llm
+        self._known: dict[str, dict[str, Any]] = {}
         self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]] = []
 
     def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
 
     async def invoke(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        key = json.dumps(body)
+        if key not in self._known:
+            self._known[key] = await self._complete(body)
+        return self._known[key]
+
+    async def _complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
         answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append((body, answer))
         await asyncio.sleep(0)
         batch, self._waiting = self._waiting, []
-        outputs = self._llm.generate(
+        outputs = self.llm.generate(
             [{"prompt_token_ids": body["prompt"]} for body, _ in batch],
             [_sampling(body) for body, _ in batch],
             use_tqdm=False,

@@ -81,6 +81,8 @@ def served(command: list[str], opt_ml: Path, variables: Mapping[str, str]) -> It
         "SUPERVISOR_CONFIG_PATH": str(opt_ml.parent / "supervisord.conf"),
         "SAGEMAKER_BIND_TO_PORT": str(port),
         "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # else all of them on this machine share one core
+        "OMP_NUM_THREADS": "1",
         "VLLM_CACHE_ROOT": str(cache() / "vllm"),  # else it looks at each model's class anew, in half a minute
         **variables,
     }
@@ -143,5 +145,6 @@ def test_nothing_of_a_model_runs(command: list[str], opt_ml: Path, tmp_path: Pat
 def test_without_the_variables_it_does(opt_ml: Path, tmp_path: Path) -> None:
     """The control: the same files, the same program, without what the toolkit sets."""
     bare = {name: value for name, value in variables().items() if name.startswith("SM_VLLM_")}
-    with served(AWS, opt_ml, {**bare, "STANDARD_AUTO_INSTALL_REQ": "false"}):
+    others = {"STANDARD_AUTO_INSTALL_REQ": "false", "TOOLKIT_VLLM_FORKS": "1"}  # half the start
+    with served(AWS, opt_ml, {**bare, **others}):
         assert (tmp_path / "ran" / "model.py").exists()

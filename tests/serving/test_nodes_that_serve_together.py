@@ -23,6 +23,7 @@ import pytest
 import urllib3
 
 import toolkit
+from toolkit.home import cache
 from toolkit.platforms.kubernetes.rules.groups import LEADER_ADDRESS, WORKER_INDEX
 from toolkit.platforms.local.container import free_port
 
@@ -34,7 +35,8 @@ PLATFORM = "{name: kubernetes, instance_types: [g6.xlarge], kubernetes: {nodes: 
 EDITS = (
     ("./", f"{TINY}/"),
     ("{name: local}", PLATFORM),
-    ("env: {", 'env: {VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1", '),
+    # Each process of vLLM imports it anew otherwise, and all want the same core.
+    ("env: {", 'env: {VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1", TOOLKIT_VLLM_FORKS: "1", '),
     ("args:\n", "args:\n    tensor-parallel-size: 2\n"),
 )
 PATIENCE_SECONDS = 300.0
@@ -94,12 +96,14 @@ def rendered(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, str]]:
 
 
 def mounted(folder: Path, programs: Mapping[str, str]) -> dict[str, Path]:
-    """A folder for each path of the container that its variables and its command name."""
+    """A folder for each path of the container that its variables and command name; vLLM's cache outlives the test."""
     found = {path: folder / path.strip("/") for path in ("/opt/toolkit", "/opt/ml", "/cache")}
     for place in found.values():
         place.mkdir(parents=True)
     for name, text in programs.items():
         (found["/opt/toolkit"] / name).write_text(text)
+    (cache() / "vllm").mkdir(parents=True, exist_ok=True)
+    (found["/cache"] / "vllm").symlink_to(cache() / "vllm")
     (found["/opt/ml"] / "model").symlink_to(TINY / "models/target")
     (found["/opt/ml"] / "additional-model-data-sources").mkdir()
     (found["/opt/ml"] / "additional-model-data-sources/drafter").symlink_to(TINY / "models/p-eagle")

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 import toolkit
+from toolkit.home import cache
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.rules.storage import bucket_folders
 from toolkit.platforms.kubernetes.runtime import proxy
@@ -26,7 +27,7 @@ from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from container import NETWORK, why_not
+from container import NETWORK, Mount, why_not
 from node import Node
 from pod_volumes import Storage
 from real_server import WITHOUT, real_server, write_kubeconfig
@@ -45,6 +46,7 @@ PACE = 10.0
 PATIENCE_SECONDS = 300.0
 STREAMS = 8
 LONG = {"model": NAME, "prompt": "One, two, three,", "max_tokens": 900, "ignore_eos": True, "stream": True}
+SHORT = {**LONG, "max_tokens": 90}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +74,18 @@ def node(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Iterator[N
     with real_server(folder) as config, pytest.MonkeyPatch.context() as environment:
         write_kubeconfig(config, folder, environment)
         with Node(SESSION.open(f"/{NAMESPACE}").cluster, Storage(folder / "buckets"), PACE, ROOT) as node:
+            node.image_mounts.append(Mount(known_classes(folder / "vllm"), "/cache/vllm", read_only=False))
             yield node
+
+
+def known_classes(folder: Path) -> Path:
+    """vLLM's cache with what it knows of its classes of models, for any user; else each pod looks at them anew."""
+    known = cache() / "vllm" / "modelinfos"
+    known.mkdir(parents=True, exist_ok=True)
+    copy = shutil.copytree(known, folder / "modelinfos", copy_function=shutil.copyfile)
+    for writable in (folder, copy):
+        writable.chmod(0o777)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +115,9 @@ def until(holds: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def streamed(cluster: Cluster, begun: Callable[[], object]) -> list[str]:
-    """The events of a long answer through the Service, to its end; `begun` is called when the first one is there."""
-    with closing(cluster.open("POST", f"{proxy(cluster, NAME)}/v1/completions", LONG)) as answer:
+def streamed(cluster: Cluster, request: Mapping[str, Any], begun: Callable[[], object] = lambda: None) -> list[str]:
+    """The events of an answer through the Service, to its end; `begun` is called when the first one is there."""
+    with closing(cluster.open("POST", f"{proxy(cluster, NAME)}/v1/completions", request)) as answer:
         text = answer.read1()
         begun()
         text += b"".join(iter(answer.read1, b""))
@@ -137,9 +150,9 @@ def test_an_update_cuts_none_of_eight_open_streams(served: Recipe, node: Node) -
 
     def ask() -> list[list[str]]:
         cluster = SESSION.open(f"/{NAMESPACE}").cluster
-        answers = [streamed(cluster, all_open.wait)]
+        answers = [streamed(cluster, LONG, all_open.wait)]
         while not over.is_set():
-            answers.append(streamed(cluster, lambda: None))
+            answers.append(streamed(cluster, SHORT))
         return answers
 
     with ThreadPoolExecutor(STREAMS) as threads:

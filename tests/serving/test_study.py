@@ -19,7 +19,7 @@ def test_the_tiny_pair_is_studied_and_nothing_stays(tmp_path: Path, capsys: pyte
     before = {item.name for item in toolkit.endpoints()}
     page = tmp_path / "study.html"
 
-    code = run(["study", "tiny/draft-model", "--time", "45s", "--html", str(page), "--json"])
+    code = run(["study", "tiny/draft-model", "--time", "30s", "--html", str(page), "--json"])
 
     document = json.loads(capsys.readouterr().out)
     assert code == (0 if document["ok"] else 1)
