@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import socket
 import threading
 import time
 from collections import Counter
@@ -111,9 +112,10 @@ class PodLife:
         return container
 
     def _hosts(self) -> Path:
-        """Names of Services that there are by now: there is no DNS here."""
+        """The pod's own name, as a kubelet gives it, and those of Services that there are by now: there is no DNS."""
         path = self._folder / "hosts"
-        path.write_text(f"127.0.0.1 localhost\n{self._node.services.hosts()}")
+        own = f"127.0.0.1 localhost\n{self.address} {socket.gethostname()}\n"
+        path.write_text(own + self._node.services.hosts())
         return path
 
     def _watch(self, container: Container) -> None:
