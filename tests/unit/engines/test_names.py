@@ -88,6 +88,8 @@ def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_other
         ("{cudagraph-capture-sizes: [1, many]}", "0.31.0", True),
         ("{cudagraph-capture-sizes: [1, 2]}", "0.31.0", False),
         ("{collect-detailed-traces: 1.5}", "0.31.0", True),
+        ("{collect-detailed-traces: [model, nonsense]}", "0.31.0", True),
+        ("{collect-detailed-traces: [model, worker]}", "0.31.0", False),
     ],
 )
 def test_a_text_is_one_that_the_parser_of_the_version_takes(

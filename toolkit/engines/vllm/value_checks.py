@@ -70,8 +70,8 @@ def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ())
     # One value of those that it may have.
     alone = takes(flag) == "several" and isinstance(value, int | float | Mapping)
     wrong = [*misfits(flag, values if alone else value, version, unmade)]
-    text = str(value).lower().replace("-", "_") if known.any_case else value
-    if known.choices and text not in known.choices:
+    texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
+    if known.choices and not set(map(str, texts)) <= {*known.choices}:
         wrong.append(unlike(value, known.choices))
     elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
         wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
