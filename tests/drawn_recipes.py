@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.api.checking import check
+from toolkit.catalog.lookup import older
 from toolkit.engines.arguments import environment
 from toolkit.engines.vllm.asking import Asked
-from toolkit.engines.vllm.facts import choices, flags, takes
+from toolkit.engines.vllm.facts import flags, parsed_flag, takes
+from toolkit.engines.vllm.fetched import folder as code_of
 from toolkit.engines.vllm.flags import OWN_FLAGS
+from toolkit.engines.vllm.installed import installed
 from toolkit.engines.vllm.process import NoAnswer
 from toolkit.home import containers_dir
 from toolkit.loading import load
@@ -23,11 +26,11 @@ from toolkit.recipe.lock import lock_path
 from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 
-VERSION = "0.32.0"
 TINY = catalogue_dir() / "tiny" / "models"
 TARGETS = (
     *("Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-30B-A3B-FP8", "openai/gpt-oss-20b", "XiaomiMiMo/MiMo-7B-Base"),
     *("meta-llama/Llama-3.3-70B-Instruct", "deepseek-ai/DeepSeek-V3", "mistralai/Mixtral-8x7B-v0.1"),
+    "Qwen/Qwen3-VL-8B-Instruct",
 )
 TYPES = ("ml.g4dn.xlarge", "ml.g5.12xlarge", "ml.g6e.2xlarge", "ml.g6e.12xlarge", "ml.p5.48xlarge")
 METHODS = ("p-eagle", "eagle3", "draft-model", "pard", "eagle", "mtp", "ngram", "ngram_gpu", "suffix", "none")
@@ -79,6 +82,9 @@ PLAIN: Mapping[str, tuple[Any, ...]] = {
 NO_SWITCH = "maybe"
 """For a flag that is on or off: vLLM takes such a word for the model's name, without a word."""
 
+PARSERS_ASKED_SINCE = "0.20.0"
+"""Before, vLLM looks its parsers up when the server starts, which is not asked."""
+
 NOT_ABOUT_SETTINGS = ("engine.risk", "engine.own-flag")
 """The toolkit's own rules: vLLM would take what they refuse."""
 
@@ -117,37 +123,42 @@ class Verdicts:
         )
 
 
-def draw(folder: Path, number: int, seed: int) -> list[Drawn]:
-    """So many recipes: half of them have one flag of all with any value, a third pairs of flags, the rest methods."""
+def draw(folder: Path, number: int, seed: int, version: str) -> list[Drawn]:
+    """So many recipes: half of them have one flag of all with any value, a third pairs of flags, the rest methods.
+
+    Two in five are for a CPU, if that version is the one that is installed.
+    """
     chance = random.Random(seed)
-    names = [flag for flag in flags(VERSION) if flag not in OWN_FLAGS and not flag.startswith("no-")]
+    names = [flag for flag in flags(version) if flag not in OWN_FLAGS and not flag.startswith("no-")]
     chance.shuffle(names)
     drawn = []
     for index in range(number):
         kind = ("flag", "flag", "flag", "pair", "pair", "method")[index % 6]
         if kind == "flag":
             flag = names[(index // 6 * 3 + index % 6) % len(names)]
-            args = {flag: _value(chance, flag)}
+            args = {flag: _value(chance, flag, version)}
         else:
             chosen = chance.sample(sorted(PLAIN), 2 if kind == "pair" else chance.randint(0, 1))
             args = {flag: chance.choice(PLAIN[flag]) for flag in chosen}
-        drawn.append(_write(folder / str(index), chance, args, any_method=kind == "method"))
+        if args.get("reasoning-parser") == "nonsense" and older(version, PARSERS_ASKED_SINCE):
+            args["reasoning-parser"] = "qwen3"
+        drawn.append(_write(folder / str(index), chance, version, args, any_method=kind == "method"))
     return drawn
 
 
-def _value(chance: random.Random, flag: str) -> Any:
+def _value(chance: random.Random, flag: str, version: str) -> Any:
     if chance.random() < 0.5 and flag in PLAIN:
         return chance.choice(PLAIN[flag])
     if takes(flag) == "on_off":
         return chance.random() < 0.9 or NO_SWITCH
-    if (known := choices(flag, VERSION)) and chance.random() < 0.7:
+    if (known := parsed_flag(flag, version).choices) and chance.random() < 0.7:
         return chance.choice(known)
     return chance.choice(_VALUES)
 
 
-def _write(folder: Path, chance: random.Random, args: Mapping[str, Any], *, any_method: bool) -> Drawn:
+def _write(folder: Path, chance: random.Random, version: str, args: Mapping[str, Any], *, any_method: bool) -> Drawn:
     folder.mkdir(parents=True)
-    on_cpu = chance.random() < 0.4
+    on_cpu = version == installed() and chance.random() < 0.4
     is_tiny = on_cpu or chance.random() < 0.5
     target = str(TINY / "target") if is_tiny else chance.choice(TARGETS)
     method = chance.choice(METHODS if any_method else ("p-eagle", "eagle3", "draft-model", "none"))
@@ -164,7 +175,7 @@ def _write(folder: Path, chance: random.Random, args: Mapping[str, Any], *, any_
         "target": {"model": target},
         "speculation": speculation,
         "engine": {
-            "version": VERSION,
+            "version": version,
             "max_model_len": chance.choice((512, 1024)) if is_tiny else 8192,
             "max_num_seqs": 16,
             "max_num_batched_tokens": 2048 if is_tiny else 8192,
@@ -174,7 +185,7 @@ def _write(folder: Path, chance: random.Random, args: Mapping[str, Any], *, any_
     }
     if not on_cpu:
         recipe["platform"] = {"name": "sagemaker", "instance_types": [chance.choice(TYPES)]}
-        recipe["container"] = {"base": f"vllm/vllm-openai:v{VERSION}"}  # AWS has no image of it
+        recipe["container"] = {"base": f"vllm/vllm-openai:v{version}"}  # AWS has not one of each
     path = folder / "recipe.yaml"
     path.write_text(json.dumps(recipe))
     if not is_tiny:
@@ -204,8 +215,9 @@ def _readable(findings: Iterable[Any]) -> bool:
 
 def _asked(path: Path, engine: Callable[[bool, Path | None], Asked]) -> tuple[str, bool | None]:
     recipe = load(path)
+    code = None if recipe.engine.version == installed() else code_of(recipe.engine.version)
     try:
-        answer = engine(recipe.platform_rules.facts.has_instance_types, None).ask(whole_question(recipe))
+        answer = engine(recipe.platform_rules.facts.has_instance_types, code).ask(whole_question(recipe))
     except NoAnswer as error:
         return str(error), None
     return next(iter(answer.values()), ""), None if "failed" in answer else not answer

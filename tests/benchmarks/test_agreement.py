@@ -1,6 +1,7 @@
-"""How far `toolkit check` agrees with the installed vLLM on drawn recipes. Prints, asserts only that it is asked.
+"""How far `toolkit check` agrees with a version of vLLM on drawn recipes. Prints, asserts only that it is asked.
 
-$AGREEMENT_RECIPES is how many are drawn, each takes 2 s or more; $AGREEMENT_SEED draws others.
+$AGREEMENT_VERSION is the installed one, or one that is fetched; $AGREEMENT_RECIPES is how many are drawn, each takes
+2 s or more; $AGREEMENT_SEED draws others.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from pathlib import Path
 import pytest
 from drawn_recipes import draw, figures, judge
 
+from toolkit.engines.vllm import fetched
 from toolkit.engines.vllm.asking import running
+from toolkit.engines.vllm.installed import installed
 
 NUMBER, SEED = (
     int(os.environ.get(f"AGREEMENT_{name}", default)) for name, default in (("RECIPES", "600"), ("SEED", "30"))
 )
+VERSION = os.environ.get("AGREEMENT_VERSION") or installed()
 
 
 @pytest.mark.timeout(7200)
 def test_agreement_on_drawn_recipes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if installed() != VERSION and not fetched.folder(VERSION).is_dir():
+        fetched.fetch(VERSION)
     verdicts = []
-    for one in judge(draw(tmp_path, NUMBER, SEED), running):
+    for one in judge(draw(tmp_path, NUMBER, SEED, VERSION), running):
         verdicts.append(one)
         with capsys.disabled():
             wrong = {

@@ -15,6 +15,8 @@ from typing import Any
 
 from container import Mount
 
+from toolkit.home import cache
+
 Document = dict[str, Any]
 Find = Callable[[str, str], Document]
 """An object of the pod's namespace (or of none) by plural and name. Raises LookupError."""
@@ -30,6 +32,14 @@ class Storage:
 
     buckets: Path
     warm: Path | None = None
+
+
+def known_classes(folder: Path) -> Path:
+    """A warm cache with what vLLM knows of its classes of models: else each pod looks at them anew."""
+    known = cache() / "vllm" / "modelinfos"
+    known.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(known, folder / "vllm" / "modelinfos", copy_function=shutil.copyfile)
+    return folder
 
 
 def mounts(spec: Mapping[str, Any], find: Find, storage: Storage, folder: Path) -> list[Mount]:

@@ -8,6 +8,7 @@ import pytest
 from drawn_recipes import draw, figures, judge
 
 from toolkit.engines.vllm.asking import running
+from toolkit.engines.vllm.installed import installed
 
 pytestmark = pytest.mark.serving
 
@@ -15,7 +16,7 @@ NUMBER, SEED = 24, 7
 
 
 def test_what_vllm_refuses_is_refused(tmp_path: Path) -> None:
-    verdicts = list(judge(draw(tmp_path, NUMBER, SEED), running))
+    verdicts = list(judge(draw(tmp_path, NUMBER, SEED, installed()), running))
     counted = figures(verdicts)
     assert [one.drawn.special for one in verdicts if one.missed(one.after)] == []
     assert [one.drawn.special for one in verdicts if one.wrongly_refused(one.after)] == []

@@ -33,7 +33,7 @@ from toolkit.recipe.recipe import Recipe
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
 from container import NETWORK, why_not
 from node import Node
-from pod_volumes import Storage
+from pod_volumes import Storage, known_classes
 from real_server import WITHOUT, real_server, write_kubeconfig
 
 pytestmark = [pytest.mark.serving, pytest.mark.allow_hosts(["127.0.0.1", NETWORK])]
@@ -80,7 +80,7 @@ def node(serving_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     if WITHOUT or why_not():
         pytest.skip(WITHOUT or why_not())
     folder = tmp_path_factory.mktemp("cluster")
-    storage = Storage(folder / "buckets", warm_cache(folder / "cache"))
+    storage = Storage(folder / "buckets", warm_cache(known_classes(folder / "cache")))
     with real_server(folder) as config, pytest.MonkeyPatch.context() as environment:
         write_kubeconfig(config, folder, environment)
         cluster = SESSION.open(None).cluster

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 
 import toolkit
-from toolkit.home import cache
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.rules.storage import bucket_folders
 from toolkit.platforms.kubernetes.runtime import proxy
@@ -27,9 +26,9 @@ from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.recipe.recipe import Recipe
 
 sys.path.append(str(Path(__file__).parents[1] / "kubernetes"))
-from container import NETWORK, Mount, why_not
+from container import NETWORK, why_not
 from node import Node
-from pod_volumes import Storage
+from pod_volumes import Storage, known_classes
 from real_server import WITHOUT, real_server, write_kubeconfig
 
 pytestmark = [pytest.mark.serving, pytest.mark.allow_hosts(["127.0.0.1", NETWORK])]
@@ -73,19 +72,9 @@ def node(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Iterator[N
         shutil.copytree(found.source.folder, folder / "buckets" / found.bucket / found.prefix)
     with real_server(folder) as config, pytest.MonkeyPatch.context() as environment:
         write_kubeconfig(config, folder, environment)
-        with Node(SESSION.open(f"/{NAMESPACE}").cluster, Storage(folder / "buckets"), PACE, ROOT) as node:
-            node.image_mounts.append(Mount(known_classes(folder / "vllm"), "/cache/vllm", read_only=False))
+        storage = Storage(folder / "buckets", known_classes(folder / "cache"))
+        with Node(SESSION.open(f"/{NAMESPACE}").cluster, storage, PACE, ROOT) as node:
             yield node
-
-
-def known_classes(folder: Path) -> Path:
-    """vLLM's cache with what it knows of its classes of models, for any user; else each pod looks at them anew."""
-    known = cache() / "vllm" / "modelinfos"
-    known.mkdir(parents=True, exist_ok=True)
-    copy = shutil.copytree(known, folder / "modelinfos", copy_function=shutil.copyfile)
-    for writable in (folder, copy):
-        writable.chmod(0o777)
-    return folder
 
 
 @pytest.fixture(scope="module")

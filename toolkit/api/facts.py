@@ -73,7 +73,7 @@ def catalog_status(*, _outside: Outside = OUTSIDE) -> CatalogStatus:
         tuple(f"{image.repository}:{image.tag}" for image in held.images),
         held.types,
         held.versions,
-        held.drafters,
+        (*(head.repo for head in held.new_heads), *held.drafters),
     )
 
 

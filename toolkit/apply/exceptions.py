@@ -16,8 +16,8 @@ from toolkit.engines import registry as engine_registry
 
 # The class has a telling end, or its module before it.
 _RAISED = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit|Iteration)\b|(?<=\.)[A-Z]\w*"
-    r"|Value error(?=, ))(?:(?:: |, )(.*))?$"
+    r"^((?:[A-Za-z_]\w*\.)*)([A-Z]\w*(?:Error|Exception|Failed|Interrupt|Exit|Iteration)\b|(?<=\.)[A-Z]\w*"
+    r"|(?<=\.)[a-z]\w*(?:Error|Exception)\b|Value error(?=, ))(?:(?:: |, )(.*))?$"
 )
 _TRACEBACK = "Traceback (most recent call last)"
 # Between the two exceptions of a chain, as CPython writes it.
@@ -78,7 +78,7 @@ class Subject:
 class Raised:
     """An exception of a log: its line there, its class, its sentence, and the path of the module that raised it.
 
-    The path is that below the folder of packages, without `.py`; empty where no frame is at hand.
+    The path is that below the folder of packages, without `.py`; that of the class where no frame is at hand.
     """
 
     at: int
@@ -98,7 +98,8 @@ def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised
     plain = [prefix.sub("", line) for line in lines]
     for at, line in enumerate(plain):
         if found := _RAISED.match(line.strip()):
-            yield Raised(at, found[1], _sentence(found[2] or "", plain[at + 1 : at + 2]), _module(plain, at))
+            module = _module(plain, at) or found[1].replace(".", "/")
+            yield Raised(at, found[2], _sentence(found[3] or "", plain[at + 1 : at + 2]), module)
         elif found := _ASSERTED.search(line):
             yield Raised(at, "Assertion", found["says"], found["file"])
 

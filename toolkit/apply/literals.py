@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -17,15 +18,18 @@ _SHORTEST, _LONG_ENOUGH = 2, 8
 
 @dataclass(frozen=True)
 class Pattern:
-    """A regular expression, with texts of which every match has one; empty if there are no such texts."""
+    """A regular expression, compiled for the first line that it may match: of hundreds, a log asks for few."""
 
     pattern: str
-    texts: tuple[str, ...] = field(init=False)
-    _compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "texts", tuple(sorted(texts_of(self.pattern))))
-        object.__setattr__(self, "_compiled", re.compile(self.pattern))
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """Texts of which every match has one; empty if there are no such texts."""
+        return tuple(sorted(texts_of(self.pattern)))
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern)
 
     def search(self, line: str) -> re.Match[str] | None:
         """As re.search does."""

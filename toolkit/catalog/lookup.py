@@ -80,6 +80,12 @@ def released_package() -> tuple[str, str]:
     return default["package"], read(f"engines/{next(iter(default['engines']))}/flags.json")["versions"][-1]
 
 
+def first_with_drafter(architecture: str) -> str:
+    """The default engine's first version that has that class of drafters; empty if no version has it."""
+    drafters = read(f"engines/{default_engine()}/models.json")["drafters"]
+    return str(drafters.get(architecture, [""])[0])
+
+
 def shared_programs(engine_name: str) -> str:
     """The folder of containers/ with programs that the engine's containers have in common with others; may be empty."""
     return next((file.get("programs", "") for file in engine_files() if engine_name in file["engines"]), "")
@@ -156,7 +162,9 @@ def heads() -> tuple[Head, ...]:
 @cache
 def _heads(update: Update) -> tuple[Head, ...]:
     listed = documents.fit(list[Head], read("heads.json")["heads"])
-    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in listed)
+    known = {head.repo.lower() for head in listed}
+    new = (head for head in update.new_heads if head.repo.lower() not in known)
+    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in (*listed, *new))
 
 
 def head(repo: str) -> Head | None:

@@ -28,6 +28,7 @@ _OPERATIONS = {"AmazonSageMaker": (), "AmazonEC2": ("RunInstances",)}
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _VERSION = re.compile(r"\d+(\.\d+)+((rc|\.dev)\d+)?")
 _SHOWN = 60
+_ARCHITECTURE = re.compile("DFlash|DSpark|Eagle3|^Eagle")
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Repository:
     sha: str | None = None
     lastModified: str | None = None  # noqa: N815
     gated: bool | str | None = None
+    cardData: dict[str, Any] | None = None  # noqa: N815
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,44 @@ def hub_facts(repository: Repository) -> dict[str, Any]:
     if repository.gated is not None:
         facts["gated"] = bool(repository.gated)
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def written_method(config: Mapping[str, Any]) -> str:
+    """The method that a drafter's config.json says it is for; empty if it says none."""
+    speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "dspark": "dspark"}
+    if named := speculators.get(str(config.get("speculators_model_type"))):
+        return named
+    for architecture in architectures(config):
+        if found := _ARCHITECTURE.search(architecture):
+            return found[0].lower()
+    model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
+    return model_types.get(str(config.get("model_type")), "")
+
+
+def written_target(config: Mapping[str, Any]) -> str:
+    """The model that a drafter's config.json says it was trained for; empty if it says none."""
+    verifier = inner(inner(config, "speculators_config"), "verifier")
+    return str(config.get("target_model") or verifier.get("name_or_path") or "")
+
+
+def written_tokens(config: Mapping[str, Any]) -> int | None:
+    """K in a config of speculators' format."""
+    proposals = inner(config, "speculators_config").get("proposal_methods")
+    first = proposals[0] if isinstance(proposals, list) and proposals and isinstance(proposals[0], dict) else {}
+    tokens = first.get("speculative_tokens")
+    return tokens if isinstance(tokens, int) and tokens > 0 else None
+
+
+def architectures(config: Mapping[str, Any]) -> list[str]:
+    """The classes that a config.json names."""
+    named = config.get("architectures")
+    return [str(name) for name in named] if isinstance(named, list) else []
+
+
+def inner(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """The object under a key; empty where there is none."""
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}
 
 
 def image_data(data: Any) -> dict[str, str]:

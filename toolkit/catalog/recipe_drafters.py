@@ -9,6 +9,7 @@ import re
 import tarfile
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from toolkit import documents
 
@@ -16,18 +17,29 @@ ARCHIVE = documents.Limits(size=64 * 1024**2)
 _UNPACKED, _RECIPE = 256 * 1024**2, 1024**2
 _FILE = re.compile(r"[^/]+/models/[^/]+/[^/]+\.yaml")
 _CONFIG = re.compile(r'\{[^{}]*"num_speculative_tokens"[^{}]*\}')
-_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}", re.ASCII)
+_TARGET = re.compile(r"^ +model_id: *[\"']?([\w./-]+)", re.MULTILINE | re.ASCII)
+REPOSITORY = re.compile(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}", re.ASCII)
 
 
-def drafters(archive: bytes) -> set[str]:
-    """Repositories that a value of --speculative-config names. Raises documents.Unfit for what is no such archive."""
+@dataclass(frozen=True)
+class Named:
+    """A drafter as a recipe names it; what the recipe does not say is empty, or 0."""
+
+    repo: str
+    method: str
+    tokens: int
+    target: str
+
+
+def drafters(archive: bytes) -> dict[str, Named]:
+    """The drafters that a value of --speculative-config names. Raises documents.Unfit for what is no such archive."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(archive)) as packed:
             unpacked = packed.read(_UNPACKED + 1)
         if len(unpacked) > _UNPACKED:
             raise documents.Unfit(f"more than {_UNPACKED} bytes when unpacked")
         with tarfile.open(fileobj=io.BytesIO(unpacked)) as files:
-            return {repo for text in _recipes(files) for repo in _named(text)}
+            return {one.repo: one for text in _recipes(files) for one in _named(text)}
     except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise documents.Unfit(f"no archive of recipes: {error}") from error
 
@@ -39,11 +51,13 @@ def _recipes(files: tarfile.TarFile) -> Iterator[str]:
             yield content.read().decode("utf-8", "replace")
 
 
-def _named(text: str) -> Iterator[str]:
-    for config in _CONFIG.findall(text):
+def _named(text: str) -> Iterator[Named]:
+    target = found[1] if (found := _TARGET.search(text)) else ""
+    for written in _CONFIG.findall(text):
         try:
-            model = json.loads(config).get("model")
+            config = json.loads(written)
         except ValueError:
             continue
-        if isinstance(model, str) and _REPOSITORY.fullmatch(model):
-            yield model
+        model, method, tokens = (config.get(key) for key in ("model", "method", "num_speculative_tokens"))
+        if isinstance(model, str) and REPOSITORY.fullmatch(model):
+            yield Named(model, str(method or ""), tokens if isinstance(tokens, int) else 0, target)

@@ -6,7 +6,7 @@ No source needs credentials. What cannot be read stays as it was, and is named.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -18,7 +18,9 @@ from ruamel.yaml.error import YAMLError
 
 from toolkit import documents
 from toolkit.catalog import lookup, published, recipe_drafters
-from toolkit.catalog.entries import Image, Price
+from toolkit.catalog.entries import Head, Image, Price
+from toolkit.catalog.new_heads import new_head
+from toolkit.catalog.recipe_drafters import Named
 from toolkit.catalog.updates import Update
 
 REGION = "us-east-1"
@@ -142,7 +144,7 @@ def refresh(
         **{f"prices in {region}": partial(_hosting_prices, region) for region in regions},
         **{f"EC2 prices in {region}": partial(_ec2_prices, region) for region in regions if ec2},
         "heads on the hub": _heads,
-        "new heads on the hub": _new_heads,
+        "new heads on the hub": _listed_heads,
         f"heads in recipes of {lookup.engine_title()}": _recipe_heads,
         "images of AWS": _images,
         f"versions of {lookup.engine_title()}": _versions,
@@ -197,13 +199,13 @@ def _heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     return so_far.with_facts(changed, unread, heads=heads)
 
 
-def _new_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
-    """Drafters on the hub that the catalogue does not have."""
+def _listed_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
+    """Drafters of those who publish many."""
     listed: set[str] = set()
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
-        listed |= {one.id for one in reader.pages(url, list[_Named]) if one.id}
-    return _with_drafters(so_far, listed)
+        listed |= {one.id for one in reader.pages(url, list[_Named]) if recipe_drafters.REPOSITORY.fullmatch(one.id)}
+    return _with_drafters(reader, so_far, dict.fromkeys(listed))
 
 
 def _recipe_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
@@ -213,15 +215,41 @@ def _recipe_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
         found = recipe_drafters.drafters(reader.answer(url, recipe_drafters.ARCHIVE).content)
     except documents.Unfit as error:
         raise _Failed(f"{url}: {error}") from error
-    return _with_drafters(so_far, found)
+    return _with_drafters(reader, so_far, found)
 
 
-def _with_drafters(so_far: Refreshed, found: Iterable[str]) -> Refreshed:
-    """With the names of those that the catalogue does not have."""
-    known = {head.repo.lower() for head in lookup.heads()}
-    all_found = {repo for repo in (*so_far.update.drafters, *found) if repo.lower() not in known}
-    new = [f"new head: {repo}" for repo in sorted(all_found) if repo not in so_far.update.drafters]
-    return so_far.with_facts(new, drafters=tuple(sorted(all_found)))
+def _with_drafters(reader: _Reader, so_far: Refreshed, found: Mapping[str, Named | None]) -> Refreshed:
+    """With the drafters that the catalogue does not have; of those that tell too little, the name is kept."""
+    known = {head.repo.lower() for head in lookup.heads()} | {head.repo.lower() for head in so_far.update.new_heads}
+    names = {repo: found.get(repo) for repo in (*so_far.update.drafters, *found) if repo.lower() not in known}
+    heads, unread = list(so_far.update.new_heads), []
+    for repo, recipe in sorted(names.items()):
+        try:
+            head = _read_head(reader, repo, recipe)
+        except _Failed as error:
+            head = None
+            unread.append(f"{repo}: {error}")
+        heads += [head] if head else []
+    told = {head.repo for head in heads}
+    unknown = tuple(sorted(names.keys() - told))
+    lines = [
+        *(f"new head: {head.repo} ({head.method} for {head.target})" for head in heads if head.repo in names),
+        *(f"new head: {repo}" for repo in unknown if repo not in so_far.update.drafters),
+    ]
+    return so_far.with_facts(lines, unread, new_heads=tuple(heads), drafters=unknown)
+
+
+def _read_head(reader: _Reader, repo: str, recipe: Named | None) -> Head | None:
+    """From the hub; a gated one's config.json cannot be read, and the recipe that names it may tell enough."""
+    page = f"{reader.sources.hub}/{repo}"
+    about, config = published.Repository(), {}
+    try:
+        about = reader.get(f"{reader.sources.hub}/api/models/{repo}", published.Repository)
+        config = reader.get(f"{page}/resolve/main/config.json", dict[str, Any])
+    except _Failed:
+        if recipe is None:
+            raise
+    return new_head(repo, page, config, about, recipe)
 
 
 def _images(reader: _Reader, so_far: Refreshed) -> Refreshed:

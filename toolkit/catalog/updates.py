@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit import documents
-from toolkit.catalog.entries import Image, Price
+from toolkit.catalog.entries import Head, Image, Price
 from toolkit.errors import UsageError
 from toolkit.files import make_private_folder, write_whole
 from toolkit.home import home_folder
@@ -29,6 +29,7 @@ class Update:
         prices, ec2_prices: of hosting in SageMaker, and of EC2 instances by EC2's names.
         heads: what the hub says of public drafters: their commit, its date, and whether access is granted one by one.
         images: images of AWS that the catalogue does not have.
+        new_heads: public drafters that the catalogue does not have.
         types, versions, drafters: names that the catalogue does not have, and of which no facts are known.
     """
 
@@ -37,6 +38,7 @@ class Update:
     ec2_prices: Prices = field(default_factory=dict)
     heads: dict[str, dict[str, Any]] = field(default_factory=dict)
     images: tuple[Image, ...] = ()
+    new_heads: tuple[Head, ...] = ()
     types: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     drafters: tuple[str, ...] = ()

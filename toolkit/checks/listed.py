@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from toolkit.catalog import lookup, methods
 from toolkit.catalog.lookup import Head
+from toolkit.catalog.published import written_method, written_target
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
@@ -19,7 +19,6 @@ _FAMILIES = ("eagle", "eagle3", "dflash", "dspark", "draft-model")
 # Heads have one to five layers. A whole model has more, and none of the keys that only heads have.
 _MOST_HEAD_LAYERS = 8
 _HEAD_KEYS = {"draft_vocab_size", "eagle_config", "dflash_config", "target_hidden_size", "speculators_config"}
-_ARCHITECTURE = re.compile("DFlash|DSpark|Eagle3|^Eagle")
 # The same model in another precision has the same hidden states, up to rounding.
 _PRECISION = re.compile(
     r"-(fp8|fp8-(block|dynamic|kv)|nvfp4|mxfp4|awq(-int4)?|gptq(-int[48])?|int[48]|w4a16|w8a8|w8a16"
@@ -68,26 +67,13 @@ def _family(method: str) -> str:
     return {"p-eagle": "eagle3", "pard": "draft-model"}.get(method, method)
 
 
-def written_method(config: Mapping[str, Any]) -> str:
-    """The method that a drafter's config.json says it is for; empty if it says none."""
-    speculators = {"peagle": "p-eagle", "eagle3": "eagle3", "eagle": "eagle", "dflash": "dflash", "dspark": "dspark"}
-    if named := speculators.get(str(config.get("speculators_model_type"))):
-        return named
-    for architecture in map(str, config.get("architectures") or ()):
-        if found := _ARCHITECTURE.search(architecture):
-            return found[0].lower()
-    model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
-    return model_types.get(str(config.get("model_type")), "")
-
-
 def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterator[Finding]:
     """A head reads hidden states, so it fits one target only; a draft model only needs the same tokens."""
     if recipe.target.kind != "hub":
         return
     target = models.target.model if models else recipe.target.model
     config = models.drafter.config if models and models.drafter else {}
-    verifier = (config.get("speculators_config") or {}).get("verifier") or {}
-    written = config.get("target_model") or verifier.get("name_or_path")
+    written = written_target(config)
     trained_for = (listed.target if listed and methods.method(listed.method).kind != "model" else None) or written
     if not trained_for:
         return

@@ -45,7 +45,7 @@ def tag_map(recipe: Recipe, endpoint: str | None = None) -> dict[str, str]:
     """The recipe's tags and the toolkit's; `endpoint` if it differs from the recipe's name."""
     ours = {
         ENDPOINT_TAG: endpoint or recipe.name,
-        RECIPE_TAG: digest(recipe.what_runs())[:_TAG_CHARACTERS],
+        RECIPE_TAG: recipe.digest[:_TAG_CHARACTERS],
         VERSION_TAG: __version__,
     }
     return {**recipe.tags, **ours}

@@ -28,7 +28,8 @@ from toolkit.sizing.fit import OWN_LAYERS
 # the nearest to a 25th comes first: AWS's study of Qwen3 32B has more from 1.7B than from 0.6B, whose drafts are worse.
 _LARGEST_DRAFT_MODEL, _USUAL_DRAFT_MODEL = 1 / 8, 1 / 25
 _SIZES = ("model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size")
-_KINDS = ("head", "target", "model", "text")
+# A head of which nobody tells with what K it was served comes after layers that the target itself has.
+_KINDS = ("head", "target", "untried head", "model", "text")
 # What vLLM 0.33 loads such layers from (model_executor/models/*_mtp.py).
 _OWN_TENSOR = re.compile(r"mtp|nextn|eh_proj")
 
@@ -80,13 +81,14 @@ def _rank(drafter: Drafter, target: ModelFacts, context: int | None) -> tuple[An
     method, length = methods.method(drafter.method), context or 0
     too_long = bool(drafter.longest_context and length > drafter.longest_context)
     too_short = bool(drafter.shortest_context and length < drafter.shortest_context)
+    tried = bool(drafter.recipe or drafter.served)
     order = [item.name for item in methods.methods()].index(method.spelling_of or method.name)
     return (
         not drafter.settings,  # what is compiled in is best not guessed
-        _KINDS.index(method.kind),
+        _KINDS.index(method.kind if tried or method.kind != "head" else "untried head"),
         not drafter.exact,
         too_long or too_short,
-        not (drafter.recipe or drafter.served),
+        not tried,
         not drafter.recipe,
         not method.parallel,
         order,
@@ -130,7 +132,7 @@ def _head(target: ModelFacts, head: Head, *, exact: bool) -> Iterator[Drafter]:
         head.repo,
         facts,
         exact,
-        served=bool(head.card_k or head.min_engine),
+        served=bool(head.card_k or head.acceptance),
         longest_context=head.recommended_max_context,
         shortest_context=head.min_context,
     )

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 
 from toolkit import documents
 from toolkit.catalog import lookup, methods
-from toolkit.checks.listed import written_method
+from toolkit.catalog.published import written_method, written_tokens
 from toolkit.errors import HubError, UnreadableModel
 from toolkit.proposal.model import Drafter, with_default_k
 from toolkit.recipe import model_config
@@ -87,18 +87,10 @@ def _head(client: httpx.Client, repo: str) -> Drafter | None:
     sized = all(facts.text_config.get(key) for key in ("hidden_size", "vocab_size"))
     if method is None or lookup.default_engine() not in method.engines or not sized:
         return None
-    tokens = _tokens(config)
+    tokens = written_tokens(config)
     about = "its card on the hub says that it is for this model; nobody here has tried it"
     why = "its config.json's" if tokens else f"the default of {method.name}: its config.json has none"
     return Drafter(method.name, tokens or method.default_num_speculative_tokens, about, why, repo, facts)
-
-
-def _tokens(config: dict[str, Any]) -> int | None:
-    """K in a config of speculators' format."""
-    proposals = (config.get("speculators_config") or {}).get("proposal_methods")
-    first = proposals[0] if isinstance(proposals, list) and proposals and isinstance(proposals[0], dict) else {}
-    tokens = first.get("speculative_tokens")
-    return tokens if isinstance(tokens, int) and tokens > 0 else None
 
 
 def _near(names: list[str], size: float) -> Iterator[tuple[float, str]]:

@@ -82,6 +82,10 @@ class ModelFacts:
     files: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
+    def __hash__(self) -> int:
+        """So that what is computed of facts can be kept by them: equal ones are of one model."""
+        return hash((self.model, self.revision))
+
     @property
     def text_config(self) -> Mapping[str, Any]:
         """The config of the language model: multimodal models keep it one level down."""

@@ -18,6 +18,7 @@ from toolkit.documents import read_file
 from toolkit.findings import Finding
 from toolkit.recipe import unlisted
 from toolkit.recipe.assemble import Sections
+from toolkit.recipe.content import digest
 from toolkit.recipe.copies import edited
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
@@ -237,6 +238,11 @@ class Recipe:
             if model := found[key].get("model"):
                 found[key]["model"] = ModelSource.model_construct(model=model).name
         return found
+
+    @cached_property
+    def digest(self) -> str:
+        """Of what runs: all that is made for the recipe carries it."""
+        return digest(self.what_runs())
 
     def _dump(self, *, what_runs: bool) -> dict[str, Any]:
         found: dict[str, Any] = {}

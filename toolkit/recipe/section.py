@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -92,14 +93,19 @@ class Section(BaseModel):
 
     def changed(self) -> list[str]:
         """The keys that change what runs and are not at their defaults."""
-        return [
-            name
-            for name, field in type(self).model_fields.items()
-            if ChangesNothing not in field.metadata
-            and getattr(self, name) != field.get_default(call_default_factory=True)
-        ]
+        return [name for name, default in _defaults(type(self)).items() if getattr(self, name) != default]
 
     def dump(self, *, what_runs: bool = False) -> dict[str, Any]:
         """The keys as JSON data; with `what_runs` only those which change it and are not at their defaults."""
         names = set(self.changed()) if what_runs else None
         return self.model_dump(mode="json", include=names, exclude_defaults=what_runs, warnings=False)
+
+
+@cache
+def _defaults(section: type[Section]) -> Mapping[str, Any]:
+    """Defaults of its keys that change what runs. To make one, pydantic reads the signature of what makes it."""
+    return {
+        name: field.get_default(call_default_factory=True)
+        for name, field in section.model_fields.items()
+        if ChangesNothing not in field.metadata
+    }

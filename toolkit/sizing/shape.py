@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 from toolkit.errors import ToolkitError
@@ -93,6 +94,7 @@ class Shape:
         return str(self.quantization.get("quant_method", ""))
 
 
+@lru_cache(maxsize=256)
 def shape_of(facts: ModelFacts) -> Shape:
     """The model's shape. Raises ToolkitError, which names the config key that is missing or unsupported."""
     # Heads in speculators' format have some keys outside of the decoder's config.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import prod
 
 from toolkit.errors import ToolkitError
@@ -52,16 +53,20 @@ def rank_bytes(
     Computed from the stored tensors. If they are unknown, computed from the tensors that the config implies, scaled to
     the total stored size if known. Raises ToolkitError for a config without sizes.
     """
-    shape = shape_of(facts)
-    tensors = facts.tensors or expected_tensors(shape)
-    of_experts = {name for name in tensors if ".experts." in name}
-    held = sum(
-        share(name) * _held_bytes(name, tensor, shape, (name in of_experts and expert_ranks) or tensor_parallel, dtype)
-        for name, tensor in tensors.items()
-    )
+    held = sum(share(name) * size for name, size in _held(facts, tensor_parallel, dtype, expert_ranks).items())
     if facts.tensors or not facts.weight_bytes:
         return round(held)
-    return round(held * facts.weight_bytes / sum(_stored_bytes(tensor) for tensor in tensors.values()))
+    return round(held * facts.weight_bytes / _implied_bytes(facts))
+
+
+@lru_cache(maxsize=256)
+def _held(facts: ModelFacts, tensor_parallel: int, dtype: str, expert_ranks: int) -> Mapping[str, float]:
+    """Bytes of each tensor on one accelerator. They are the same on all instance types, of which dozens are asked."""
+    shape = shape_of(facts)
+    return {
+        name: _held_bytes(name, tensor, shape, (".experts." in name and expert_ranks) or tensor_parallel, dtype)
+        for name, tensor in (facts.tensors or expected_tensors(shape)).items()
+    }
 
 
 def file_bytes(facts: ModelFacts) -> int | None:
@@ -74,7 +79,13 @@ def file_bytes(facts: ModelFacts) -> int | None:
 def stored_bytes(facts: ModelFacts) -> int:
     """Size of the model's weights, as stated or by its config. Raises ToolkitError if neither says it."""
     known = file_bytes(facts)
-    return known if known is not None else round(sum(map(_stored_bytes, expected_tensors(shape_of(facts)).values())))
+    return known if known is not None else round(_implied_bytes(facts))
+
+
+@lru_cache(maxsize=256)
+def _implied_bytes(facts: ModelFacts) -> float:
+    """Stored size of the tensors that the config implies."""
+    return sum(map(_stored_bytes, expected_tensors(shape_of(facts)).values()))
 
 
 def active_bytes(facts: ModelFacts) -> float:

@@ -55,20 +55,22 @@ def read_fields(package: Path) -> dict[str, Spec | str]:
     return found
 
 
-def with_versions(shipped: Mapping[str, Any], read: Mapping[str, Mapping[str, Spec | str]]) -> dict[str, Any]:
-    """The file with these versions, which take the place of what it has of them."""
+def with_versions(
+    shipped: Mapping[str, Any], read: Mapping[str, Mapping[str, Spec | str]], kind: str = "fields"
+) -> dict[str, Any]:
+    """The file with these versions, which take the place of what it has of them under its key `kind`."""
     versions = sorted({*shipped["versions"], *read}, key=version_key)
-    by_version = {version: read.get(version) or _at(shipped["fields"], version) for version in versions}
+    by_version = {version: read.get(version) or _at(shipped[kind], version) for version in versions}
     names = sorted({name for specs in by_version.values() for name in specs})
-    fields = {name: _spans([(version, by_version[version].get(name)) for version in versions]) for name in names}
-    return {**shipped, "versions": versions, "fields": fields}
+    spans = {name: _spans([(version, by_version[version].get(name)) for version in versions]) for name in names}
+    return {**shipped, "versions": versions, kind: spans}
 
 
-def as_listing(data: Mapping[str, Any]) -> str:
-    """The text of the file: one line for each name."""
-    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(spans)}" for name, spans in data["fields"].items())
-    head = json.dumps({key: value for key, value in data.items() if key != "fields"}, indent=2)
-    return head.removesuffix("\n}") + f',\n  "fields": {{\n{lines}\n  }}\n}}\n'
+def as_listing(data: Mapping[str, Any], kind: str = "fields") -> str:
+    """The text of the file: one line for each name under its key `kind`."""
+    lines = ",\n".join(f"    {json.dumps(name)}: {json.dumps(spans)}" for name, spans in data[kind].items())
+    head = json.dumps({key: value for key, value in data.items() if key != kind}, indent=2)
+    return head.removesuffix("\n}") + f",\n  {json.dumps(kind)}: {{\n{lines}\n  }}\n}}\n"
 
 
 def _at(fields: Mapping[str, list[list[Any]]], version: str) -> dict[str, Spec | str]:
@@ -93,7 +95,7 @@ class _Source:
 
     def __init__(self, package: Path) -> None:
         self.configs: dict[str, ast.ClassDef] = {}
-        self.enums: dict[str, list[str]] = {}
+        self.enums: dict[str, list[str | int]] = {}
         self.aliases: dict[str, ast.expr] = {}
         for file in (file for pattern in _FILES for file in sorted(package.glob(pattern))):
             for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -111,14 +113,14 @@ class _Source:
             self.aliases.setdefault(node.target.id, node.value)
 
 
-def _members(enum: ast.ClassDef) -> Iterator[str]:
-    """Names of an enumeration's members, and their values where it is one of texts."""
-    of_texts = {"str", "StrEnum"} & {_name(base) for base in enum.bases}
+def _members(enum: ast.ClassDef) -> Iterator[str | int]:
+    """Names of an enumeration's members, and their values where it is one of texts or of whole numbers."""
+    has_values = {"str", "StrEnum", "IntEnum"} & {_name(base) for base in enum.bases}
     for node in enum.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id
-            if of_texts and isinstance(node.value, ast.Constant):
-                yield str(node.value.value)
+            if has_values and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | int):
+                yield node.value.value
 
 
 def _name(node: ast.expr) -> str:
@@ -237,9 +239,13 @@ def _flags(package: Path) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value) == "get_kwargs":
             groups[_name(node.targets[0])] = _name(node.value.args[0])
+    passed_on = dict(_passed_on(tree))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or _name(node) != "add_argument":
             continue
+        flag = str(node.args[0].value) if node.args and isinstance(node.args[0], ast.Constant) else ""
+        if any(item.arg == "type" and _name(item.value) == "str" for item in node.keywords) and flag in passed_on:
+            found[flag[2:]] = passed_on[flag]
         taken = [item.value for item in node.keywords if item.arg is None and isinstance(item.value, ast.Subscript)]
         if len(taken) != 1 or any(item.arg in ("type", "choices", "action", "nargs") for item in node.keywords):
             continue
@@ -248,3 +254,12 @@ def _flags(package: Path) -> dict[str, str]:
         if group in groups and isinstance(key, ast.Constant):
             found |= {name[2:]: f"{groups[group]}.{key.value!s}" for name in names if name.startswith("--")}
     return found
+
+
+def _passed_on(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """`--flag` and `Class.key`, of the fields of EngineArgs that have the default of the class they are passed to."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            default = node.value
+            if isinstance(default, ast.Attribute) and isinstance(default.value, ast.Name):
+                yield f"--{node.target.id.replace('_', '-')}", f"{default.value.id}.{default.attr}"

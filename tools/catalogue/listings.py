@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog.lookup import FOLDER, version_key
+from toolkit.engines.vllm.answering import pretend_cuda, serving_module
 from tools.catalogue.documents import Documents
 
 _FOLDER = FOLDER / "engines" / "vllm"
@@ -68,10 +69,13 @@ def _generate(documents: Documents, name: str, names: Mapping[str, Iterable[str]
 
 def installed_parser() -> argparse.ArgumentParser:
     """The parser of the installed vLLM's server; it takes some seconds to make."""
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser
+    from vllm.platforms import current_platform
+
+    if current_platform.is_unspecified():  # another version's Python code alone
+        pretend_cuda()
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    parser: argparse.ArgumentParser = make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
+    parser: argparse.ArgumentParser = serving_module().make_arg_parser(FlexibleArgumentParser())  # type: ignore[no-untyped-call]
     return parser
 
 

@@ -1,7 +1,7 @@
 """engines/vllm/names.json: names that vLLM looks up in its own tables, by version, read statically in its source.
 
-Parsers of reasoning and of tool calls, the kernels of experts for each type of weights, and the flags whose whole
-numbers may end in `k` or `M`.
+Parsers of reasoning, of tool calls and of config files, architectures of models that take more than text, the kernels
+of experts for each type of weights, and the flags whose whole numbers may end in `k` or `M`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ _FILE = FOLDER / "engines" / "vllm" / "names.json"
 _REGISTRIES = {
     "reasoning_parser": ("reasoning/__init__.py", "_REASONING_PARSERS_TO_REGISTER"),
     "tool_call_parser": ("tool_parsers/__init__.py", "_TOOL_PARSERS_TO_REGISTER"),
+    "config_format": ("transformers_utils/config.py", "_CONFIG_FORMAT_TO_CONFIG_PARSER"),
+    "multimodal": ("model_executor/models/registry.py", "_MULTIMODAL_MODELS"),
 }
 # By the `quant_method` of a config.json.
 _ORACLES = {"unquantized": "unquantized", "fp8": "fp8", "mxfp4": "mxfp4"}

@@ -38,6 +38,9 @@ _FILES = {
     "multimodal": ("multimodal/**/*.py",),
     "kv-transfer": ("distributed/kv_transfer/**/*.py", "distributed/ec_transfer/**/*.py"),
     "tensors": ("model_executor/model_loader/**/*.py",),
+    "torch-compile": ("compilation/**/*.py",),
+    "kv-groups": ("v1/core/kv_cache_[cu]*.py", "v1/kv_cache_interface.py", "model_executor/layers/mamba/**/*.py"),
+    "model-config": ("model_executor/models/**/*.py", "transformers_utils/**/*.py"),
     "settings": (
         "config.py",
         "config/*.py",
@@ -52,6 +55,14 @@ _FILES = {
 # A pattern with less of its own, or without a name of vLLM's, would match what others say.
 _LEAST_LETTERS, _ENOUGH_LETTERS, _LEAST_WORDS = 14, 30, 3
 _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|ensure|resolve_and|from)")
+# What a model's code says of its config.json; the rest is about a request's pictures and sounds, or about settings.
+_OF_A_CONFIG = re.compile(
+    r"^(?!.*([Ii]mage|[Vv]ideo|[Aa]udio|[Ii]nput|[Pp]ixel|[Ll]ora|[Tt]ensor|[Pp]arallel|[Pp]rocess|[Ss]hape"
+    r"|VLLM_|\\-\\-|CUDA|GPU|backend|runner|overlap|[Pp]rompt|unreachable|[Ll]anguage|must be (set|a subclass)"
+    r"|[Cc]andidate|anymore|[Gg]rid|module '))"
+    r".*([Cc]onfig|rope|layer_type|_size|vocab|[Cc]heckpoint|[Aa]ctivation|[Aa]rchitectures? |model_type"
+    r"|[Tt]ransformers|expert_dtype|num_\w*heads|[Ll]ayers)"
+)
 # Other functions of these folders complain of vLLM itself or of a request, and assertions elsewhere of vLLM itself.
 _CHECKED_FOLDERS = frozenset({"config", "engine", "openai", "cli", "utils", "vllm"})
 _OWN_NAME = re.compile(
@@ -66,7 +77,13 @@ _OWN_NAMES = {
     "multimodal": re.compile(r"[A-Z]"),
     "kv-transfer": re.compile(r"[Cc]onnector|[Tt]ransfer|NIXL|[Pp]refill|KV\b"),
     "tensors": re.compile(r"[Ww]eight|[Tt]ensor|[Cc]heckpoint|[Pp]arameter|[Ll]oad"),
-    "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)"),
+    "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size"),
+    "torch-compile": re.compile(r"[Cc]ompil|[Gg]raph|[Ii]nductor|[Pp]ass\b|[Ss]hape"),
+    "kv-groups": re.compile(
+        r"^(?!.*(free_|[Ff]ree blocks|nvalid block|on an invalid|available memory))"
+        r".*([Cc]ache|[Bb]lock|[Mm]amba|[Ss]pec\b|[Pp]age)"
+    ),
+    "model-config": re.compile(r"\bonly\b|[Uu]nsupported|not (yet )?support|[Cc]onfig|must|should|[Rr]equires?\b"),
 }
 
 
@@ -95,6 +112,11 @@ def _settings() -> dict[str, str]:
     return {flag: keys.get(flag, "engine.args") for flag in sorted(flags) if not flag.startswith("no-")}
 
 
+def of_a_config(text: str) -> bool:
+    """Whether a sentence of a model's code is about what its config.json says."""
+    return len(text.replace(".*", "")) >= _ENOUGH_LETTERS and bool(_OF_A_CONFIG.search(text))
+
+
 def as_text(data: dict[str, Any]) -> str:
     """The file's text."""
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
@@ -108,7 +130,10 @@ def read_refusals(package: Path) -> dict[str, set[str]]:
         files = {file for pattern in names for file in package.glob(pattern)} - read
         own_name = _OWN_NAMES.get(code, _OWN_NAME)
         found[code] = {
-            text for file in files for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS)
+            text
+            for file in files
+            for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS)
+            if code != "model-config" or of_a_config(text)
         }
         read |= files
     return found

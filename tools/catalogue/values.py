@@ -1,75 +1,83 @@
-"""engines/vllm/values.json: how many values and which vLLM's parser gives each flag, asked of the installed vLLM."""
+"""engines/vllm/values.json: how many values and which each version's parser gives a flag, asked of the vLLM found here.
+
+That is the installed one, or another's Python code where `PYTHONPATH` has it first (`toolkit check --deep` fetches it).
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tools.catalogue.documents import Documents, as_text
-from tools.catalogue.fields import read_fields
+from toolkit.catalog.lookup import FOLDER
+from tools.catalogue.documents import Documents
+from tools.catalogue.fields import Spec, as_listing, read_fields, with_versions
 from tools.catalogue.listings import installed_parser
+
+FILE = FOLDER / "engines" / "vllm" / "values.json"
+KIND = "flags"
 
 
 def generate(documents: Documents) -> str:
-    """The text of the file."""
-    return as_text({"date": documents.date, **installed()})
-
-
-def values(actions: Iterable[argparse.Action]) -> dict[str, Any]:
-    """Flags by what they take; those that are in no list take one value.
-
-    `aliases` are other names of a flag, `short` those with one dash, `choices` the texts that it may have, which for
-    those of `any_case` may be in capitals and with dashes. `parsed` is what the parser itself makes of the text,
-    which for those of `or_none` may be `None`.
-    """
-    found: dict[str, Any] = {"on_off": [], "several": [], "optional": [], "json_list": []}
-    found |= {"any_case": [], "or_none": []}
-    found |= {"aliases": {}, "short": {}, "choices": {}, "parsed": {}}
-    for action in actions:
-        names = list(_names(action))
-        if not names or isinstance(action, argparse._HelpAction):
-            continue
-        if kind := _kind(action):
-            found[kind] += names
-        found["short"] |= {name[1:]: names[0] for name in action.option_strings if not name.startswith("--")}
-        if not isinstance(action, argparse.BooleanOptionalAction):
-            found["aliases"] |= dict.fromkeys(names[1:], names[0])
-        if action.choices and all(isinstance(choice, str) for choice in action.choices):
-            found["choices"][names[0]] = list(action.choices)
-            found["any_case"] += [names[0]] if _any_case(action) else []
-        elif not action.choices and (parsed := _parsed(action)):
-            found["parsed"][names[0]] = parsed
-            found["or_none"] += [names[0]] if _takes(action, "None") else []
-    return {kind: sorted(names) if isinstance(names, list) else names for kind, names in found.items()}
-
-
-def installed() -> dict[str, Any]:
-    """The catalogue's document but for its date, as the installed vLLM has it."""
+    """The text of the file, with the installed version added to those that it has."""
     import vllm
 
-    read = values(installed_parser()._actions)
-    declared = read_fields(Path(vllm.__file__).parent)
-    choices = {flag: texts for flag, texts in read["choices"].items() if flag not in declared}
-    parsed = {
-        flag: kind
-        for flag, kind in read["parsed"].items()
-        if kind == "object" or not declared.get(str(declared.get(flag)))
-    }
-    return {
-        "source": "python -m tools.catalogue engines/vllm/values.json, of vLLM's own parser "
-        "(vllm/entrypoints/launchers/cli_args.py)",
-        "note": "a flag that is in no list takes one value; other versions are taken to be alike; "
-        "choices of flags that fields.json has are there",
-        "version": vllm.__version__.partition("+")[0],
-        **read,
-        "any_case": [flag for flag in read["any_case"] if flag in choices],
-        "or_none": [flag for flag in read["or_none"] if flag in parsed],
-        "choices": choices,
-        "parsed": parsed,
-    }
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    read = {vllm.__version__.partition("+")[0]: installed()}
+    return as_listing(with_versions({**shipped, "date": documents.date}, read, KIND), KIND)
+
+
+def installed() -> dict[str, Spec]:
+    """What the installed vLLM's parser makes of each flag."""
+    import vllm
+
+    return undeclared(values(installed_parser()._actions), read_fields(Path(vllm.__file__).parent))
+
+
+def values(actions: Iterable[argparse.Action]) -> dict[str, Spec]:
+    """By flag: an empty one takes any one value; `takes` says of another that it is a switch, or takes several.
+
+    `alias_of` is the flag that it is another name of, `short` its names with one dash, `choices` the texts that it may
+    have, with `any_case` in capitals and with dashes, too. `parsed` is what the parser itself makes of the text, with
+    `or_none` where that may be `None`.
+    """
+    found: dict[str, Spec] = {}
+    for action in actions:
+        names = list(_names(action))
+        if names and not isinstance(action, argparse._HelpAction):
+            taken = {"takes": kind} if (kind := _kind(action)) else {}
+            is_pair = isinstance(action, argparse.BooleanOptionalAction)
+            found |= {name: taken if is_pair else {**taken, "alias_of": names[0]} for name in names[1:]}
+            found[names[0]] = {**taken, **_short(action), **_texts(action)}
+    return found
+
+
+def undeclared(specs: Mapping[str, Spec], declared: Mapping[str, Any]) -> dict[str, Spec]:
+    """Without the choices and numbers that configuration classes declare (fields.json)."""
+    found = {}
+    for flag, spec in specs.items():
+        field = declared.get(str(declared.get(flag))) or {}
+        known = {"choices", "any_case"} if "choices" in field else set()
+        if spec.get("parsed") in field.get("types", ()):
+            known = {"parsed", "or_none"}
+        found[flag] = {key: value for key, value in spec.items() if key not in known}
+    return found
+
+
+def _short(action: argparse.Action) -> Spec:
+    short = [name[1:] for name in action.option_strings if not name.startswith("--")]
+    return {"short": short} if short else {}
+
+
+def _texts(action: argparse.Action) -> Spec:
+    if action.choices:
+        choices = [choice for choice in action.choices if isinstance(choice, str)]
+        only_texts = choices and all(choice is None or isinstance(choice, str) for choice in action.choices)
+        return {"choices": choices, **({"any_case": True} if _any_case(action) else {})} if only_texts else {}
+    parsed = _parsed(action)
+    return {"parsed": parsed, **({"or_none": True} if _takes(action, "None") else {})} if parsed else {}
 
 
 def _names(action: argparse.Action) -> Iterator[str]:
@@ -98,7 +106,7 @@ def _parsed(action: argparse.Action) -> str:
 
 
 def _any_case(action: argparse.Action) -> bool:
-    return all(_takes(action, choice.swapcase().replace("_", "-")) for choice in action.choices or ())
+    return all(_takes(action, choice.swapcase().replace("_", "-")) for choice in action.choices or () if choice)
 
 
 def _takes(action: argparse.Action, text: str) -> bool:

@@ -48,8 +48,16 @@ though its code be another than the label (`drawn_as`). With the rules of before
   API server, of Helm and of boto3's client, what libraries raise) were then added as whole tables.
 * `drawn-unseen-again`, drawn after that: 5 of 16 before, 8 when it was asked; 1 of all 20 wrongly (none before).
 
-So of messages that nobody has seen about half are named, one in forty wrongly: the nine of ten that were wanted are
-not reached. The others are shown as they are, with the module and the keys that they name.
+`mined-*.json` (2026-11-27) are messages of public threads and documents, labelled, then halved by chance, before any
+was asked, without those that stand in a set above (parts that the source left out were filled in; who labelled them
+also made the rules):
+
+* `mined-building`, from which rules were made: 19 of 85 named before, all after.
+* `mined-held-out`: 11 of 39 before, 24 (62 %) when it was asked; 6 of all 48 wrongly each time. Those six were mended
+  after that, the silent ones were not.
+
+So of messages that nobody has seen half to two thirds are named, one in ten to one in forty wrongly: the nine of ten
+that were wanted are not reached. The others are shown as they are, with the module and the keys that they name.
 """
 
 from __future__ import annotations
@@ -148,6 +156,8 @@ def test_most_of_what_was_drawn_and_labelled_before_is_named() -> None:
     assert len(telling) >= 94
     assert len(named) / len(telling) > 0.92
     assert not [item for item in drawn if "drawn_as" in item and item["drawn_as"] is None]
+    mined = json.loads((FAILURES / "mined-building.json").read_text(encoding="utf-8"))
+    assert not [item for item in mined if item.get("drawn_as") and not item["cause"]]
 
 
 def test_there_are_enough_of_them_and_no_two_are_the_same() -> None:

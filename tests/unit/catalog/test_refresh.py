@@ -265,6 +265,115 @@ def test_heads_that_vllms_recipes_name_are_shown_once(site: Site) -> None:
     assert not any(line.startswith("new head") for line in update(site).changed)
 
 
+# Of z-lab/Qwen3-8B-DFlash-b16, as github vllm-project/speculators@c05b95b3 has it (tests/unit/convert).
+DFLASH = {
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "block_size": 16,
+    "dflash_config": {"mask_token_id": 151669, "target_layer_ids": [1, 9, 17, 25, 33]},
+    "num_hidden_layers": 5,
+    "max_position_embeddings": 40960,
+    "hidden_size": 4096,
+    "vocab_size": 151936,
+}
+# In the format of speculators, cut.
+SPECULATOR = {
+    "architectures": ["Eagle3Speculator"],
+    "speculators_model_type": "eagle3",
+    "transformer_layer_config": {"num_hidden_layers": 1, "max_position_embeddings": 4096, "model_type": "llama"},
+    "speculators_config": {
+        "algorithm": "eagle3",
+        "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": 3}],
+        "verifier": {"name_or_path": "Qwen/Qwen3-32B", "architectures": ["Qwen3ForCausalLM"]},
+    },
+}
+
+
+def listed(site: Site, repo: str, config: Any, **about: Any) -> None:
+    site.answers["/api/models"] = [{"id": repo}]
+    site.answers[f"/api/models/{repo}"] = {"id": repo, "sha": "abc123", "gated": False, **about}
+    site.answers[f"/{repo}/resolve/main/config.json"] = config
+
+
+def known_head(repo: str) -> dict[str, Any]:
+    head = lookup.head(repo)
+    assert head
+    names = ("method", "target", "layers", "trained_depth", "card_k", "min_engine", "positions", "revision", "license")
+    return {name: value for name in names if (value := getattr(head, name))}
+
+
+def test_a_new_head_is_known_by_its_config_and_its_card(site: Site) -> None:
+    repo = "z-lab/Qwen9-8B-DFlash-b16"
+    listed(site, repo, DFLASH, cardData={"base_model": ["Qwen/Qwen9-8B"], "license": "mit"})
+    assert f"new head: {repo} (dflash for Qwen/Qwen9-8B)" in update(site).changed
+    assert known_head(repo) == {
+        "method": "dflash",
+        "target": "Qwen/Qwen9-8B",
+        "layers": 5,
+        "trained_depth": 15,
+        "min_engine": "0.20.0",
+        "positions": 40960,
+        "revision": "abc123",
+        "license": "mit",
+    }
+    assert catalog_status(_outside=Outside(today=lambda: TODAY)).heads == (repo,)
+    del site.answers[f"/{repo}/resolve/main/config.json"]
+    assert not any(line.startswith("new head") for line in update(site).changed)
+    assert known_head(repo)["layers"] == 5
+
+
+def test_a_new_head_in_the_format_of_speculators_names_its_target_and_k(site: Site) -> None:
+    listed(site, "RedHatAI/Qwen9-32B-speculator.eagle3", SPECULATOR)
+    update(site)
+    assert known_head("RedHatAI/Qwen9-32B-speculator.eagle3") == {
+        "method": "eagle3",
+        "target": "Qwen/Qwen3-32B",
+        "layers": 1,
+        "card_k": 3,
+        "min_engine": "0.16.0",
+        "positions": 4096,
+        "revision": "abc123",
+    }
+
+
+def test_the_first_version_of_a_head_is_that_of_its_class(site: Site) -> None:
+    config = {**DFLASH, "architectures": ["DFlash2DraftModel"]}
+    listed(site, "z-lab/Qwen9-DFlash2", config, cardData={"base_model": "Qwen/Qwen9"})
+    update(site)
+    assert known_head("z-lab/Qwen9-DFlash2")["min_engine"] == "0.28.0"
+
+
+def test_of_a_head_that_cannot_be_read_the_recipe_that_names_it_tells(site: Site) -> None:
+    config = '{"method": "dspark", "model": "org/One-DSpark", "num_speculative_tokens": 7}'
+    text = f"model:\n  model_id: \"org/One\"\nargs: ['{config}']\n"
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": text}))
+    assert "new head: org/One-DSpark (dspark for org/One)" in update(site).changed
+    assert known_head("org/One-DSpark") == {
+        "method": "dspark",
+        "target": "org/One",
+        "card_k": 7,
+        "min_engine": "0.25.0",
+    }
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        [],
+        {"architectures": "DFlash", "speculators_config": [1], "transformer_layer_config": 3},
+        {**DFLASH, "target_model": "../../etc/passwd"},
+        {**SPECULATOR, "speculators_config": {"verifier": {"name_or_path": "/models/mine"}}},
+        {"architectures": ["MedusaModel"], "target_model": "Qwen/Qwen3-8B"},
+    ],
+)
+def test_of_a_head_whose_config_tells_too_little_only_the_name_is_kept(site: Site, config: Any) -> None:
+    listed(site, "z-lab/strange-DFlash", config)
+    assert "new head: z-lab/strange-DFlash" in update(site).changed
+    assert lookup.head("z-lab/strange-DFlash") is None
+    assert catalog_status(_outside=Outside(today=lambda: TODAY)).heads == ("z-lab/strange-DFlash",)
+
+
 @pytest.mark.parametrize(
     "body",
     [b"no archive", gzip.compress(b"no archive"), gzip.compress(b"x" * 2000)[:40]],

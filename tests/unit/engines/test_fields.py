@@ -35,6 +35,9 @@ from tools.catalogue import fields
         ("revision", 12, ""),
         ("compilation-config", {"cudagraph_mode": "SOMETIMES"}, "has the value 'SOMETIMES'"),
         ("compilation-config", {"cudagraph_mode": "full", "mode": 3, "cudagraph_capture_sizes": [1, 2]}, ""),
+        ("compilation-config", {"mode": 9}, "has the value 9"),
+        ("attention-backend", 0.5, "has the value 0.5"),
+        ("data-parallel-backend", 16, "It takes one of ray, mp"),
         ("compilation-config", {"cudagraph_mod": "FULL"}, "Did you mean `cudagraph_mode`?"),
         ("compilation-config", '{"pass_config": {"fuse_norm_quant": "perhaps"}}', "has the value 'perhaps'"),
         ("compilation-config", "3", ""),
@@ -67,6 +70,14 @@ def test_each_version_has_its_own_declarations() -> None:
     assert [*misfits("attention-backend", "HPC_ATTN", "0.25.0")] == []
     assert [*misfits("attention-backend", "HPC_ATTN", "0.24.0")]
     assert [*misfits("attention-backend", "HPC_ATTN", "99.0.0")] == []
+
+
+def test_of_a_class_that_is_not_made_only_the_parser_s_part_holds() -> None:
+    unmade = ("MultiModalConfig",)
+    assert [*misfits("video-pruning-rate", 1.5, "0.31.0")]
+    assert [*misfits("video-pruning-rate", 1.5, "0.31.0", unmade)] == []
+    assert [*misfits("video-pruning-rate", "much", "0.31.0", unmade)]
+    assert [*misfits("mm-encoder-attn-backend", "NONSENSE", "0.31.0", unmade)] == []
 
 
 SOURCE = """
@@ -114,10 +125,16 @@ class Elsewhere:
     key: int = 0
 """
 ARGUMENTS = """
+class EngineArgs:
+    backend: str = Inner.kind
+    count: int = Inner.size
+
 def add(parser):
     outer_kwargs = get_kwargs(Outer)
     base_kwargs = get_kwargs(Base)
     parser.add_argument("--inner-config", "-ic", **outer_kwargs["inner"])
+    parser.add_argument("--backend", type=str, default="one")
+    parser.add_argument("--count", type=own_way)
     parser.add_argument("--inherited", **base_kwargs["inherited"], type=own_way)
 """
 
@@ -133,10 +150,11 @@ def package(folder: Path) -> Path:
 def test_annotations_are_read_without_importing_them(tmp_path: Path) -> None:
     assert fields.read_fields(package(tmp_path)) == {
         "inner-config": "Outer.inner",
+        "backend": "Inner.kind",
         "Outer.inner": {"types": ["Inner", "None"]},
         "Inner.inherited": {"types": ["int"]},
         "Inner.kind": {"types": [], "choices": ["three", "one", "two"]},
-        "Inner.level": {"types": ["None"], "choices": ["LOW"], "enum": True},
+        "Inner.level": {"types": ["None"], "choices": ["LOW", 0], "enum": True},
         "Inner.word": {"types": [], "choices": ["SAID", "spoken"], "enum": True},
         "Inner.named": {"types": [], "choices": ["CALLED"], "enum": True},
         "Inner.size": {"types": ["int"], "gt": 0},

@@ -39,6 +39,8 @@ def findings(folder: Path, args: str, version: str = "0.30.0", **config: object)
         ("{reasoning-parser: kimi_k3}", "0.27.0", ""),
         ("{tool-call-parser: hermez, enable-auto-tool-choice: true}", "0.30.0", "has the value 'hermez'"),
         ("{tool-call-parser: nonsense}", "0.30.0", ""),  # vLLM does not look it up
+        ("{config-format: auto}", "0.30.0", ""),
+        ("{config-format: 4096}", "0.30.0", "has the value 4096, which vLLM 0.30.0 does not have"),
     ],
 )
 def test_a_parser_is_one_that_the_version_has(tmp_path: Path, args: str, version: str, message: str) -> None:
@@ -51,6 +53,49 @@ def test_a_parser_is_one_that_the_version_has(tmp_path: Path, args: str, version
 def test_a_plugin_brings_parsers_of_any_name(tmp_path: Path) -> None:
     args = "{tool-call-parser: mine, enable-auto-tool-choice: true, tool-parser-plugin: /opt/ml/model/mine.py}"
     assert "engine.flag-value" not in [item.code for item in findings(tmp_path, args)]
+
+
+SEES = {"architectures": ["Qwen3VLForConditionalGeneration"]}
+
+
+@pytest.mark.parametrize(
+    ("args", "config", "told"),
+    [
+        ("{video-pruning-rate: 1.5}", {}, ["engine.text-only"]),
+        ("{limit-mm-per-prompt: {image: 1}}", {}, ["engine.text-only"]),
+        ("{video-pruning-rate: much}", {}, ["engine.flag-value", "engine.text-only"]),
+        ("{video-pruning-rate: 1.5}", SEES, ["engine.flag-value"]),
+        ("{video-pruning-rate: 0.5, limit-mm-per-prompt: {image: 1}}", SEES, []),
+        ("{video-pruning-rate: much}", SEES, ["engine.flag-value"]),
+    ],
+)
+def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_others(
+    tmp_path: Path, args: str, config: dict[str, object], told: list[str]
+) -> None:
+    text = RECIPE.format(version="0.31.0", args=args)
+    report = check(write_hub_pair(tmp_path, text, target={"config": config}))
+    codes = [item.code for item in report.findings if item.path.startswith("engine.args.")]
+    assert sorted(codes) == told
+
+
+@pytest.mark.parametrize(
+    ("args", "version", "told"),
+    [
+        ("{uvicorn-log-level: loud}", "0.16.0", True),
+        ("{uvicorn-log-level: trace}", "0.16.0", False),
+        ("{media-io-kwargs: 1k}", "0.24.0", True),
+        ("{api-server-count: many}", "0.29.0", True),
+        ("{cudagraph-capture-sizes: [1, many]}", "0.31.0", True),
+        ("{cudagraph-capture-sizes: [1, 2]}", "0.31.0", False),
+        ("{collect-detailed-traces: 1.5}", "0.31.0", True),
+        ("{collect-detailed-traces: [model, nonsense]}", "0.31.0", True),
+        ("{collect-detailed-traces: [model, worker]}", "0.31.0", False),
+    ],
+)
+def test_a_text_is_one_that_the_parser_of_the_version_takes(
+    tmp_path: Path, args: str, version: str, told: bool
+) -> None:
+    assert [item.code for item in findings(tmp_path, args, version)] == ["engine.flag-value"] * told
 
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
@@ -92,6 +137,8 @@ def test_the_file_has_what_the_installed_version_has() -> None:
 TREE = {
     "reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {'one': ('file', 'Class')}",
     "tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER: dict = {'two': ('file', 'Class')}",
+    "transformers_utils/config.py": "_CONFIG_FORMAT_TO_CONFIG_PARSER: dict = {'three': Class}",
+    "model_executor/models/registry.py": "_MULTIMODAL_MODELS = {'Sees': ('file', 'Class')}",
     "model_executor/layers/fused_moe/oracle/fp8.py": (
         "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
     ),
@@ -115,6 +162,8 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
     assert read_names(tmp_path) == {
         "reasoning_parser": {"one"},
         "tool_call_parser": {"two"},
+        "config_format": {"three"},
+        "multimodal": {"Sees"},
         "moe_backend_fp8": {"triton"},
         "moe_backend_mxfp4": set(),
         "moe_backend_unquantized": set(),

@@ -23,7 +23,7 @@ from fakes import ACCOUNT
 from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.api.checking import check
-from toolkit.errors import UsageError
+from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load
 from toolkit.planning.artifacts import compiles_ahead
@@ -312,9 +312,13 @@ DIGEST = re.compile(r'"toolkit[:/]recipe"(?:, "Value")?: "(\w+)"')
 
 def models_of(text: str) -> str:
     """What a recipe says of its models, which is what its lock depends on."""
-    document = yaml.safe_load(text)
+    document = yaml.load(text, yaml.CSafeLoader)
     drafter = {key: value for key, value in document["speculation"].items() if key in ("method", "model", "revision")}
-    return str(yaml.safe_dump({"target": document["target"], "speculation": drafter}, sort_keys=False))
+    return as_yaml({"target": document["target"], "speculation": drafter})
+
+
+def as_yaml(document: Document) -> str:
+    return str(yaml.dump(document, Dumper=yaml.CSafeDumper, sort_keys=False))
 
 
 def write_files(folder: Path, models: str) -> Path:
@@ -341,17 +345,21 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> OutcomeOf:
 
     @cache
     def of(text: str) -> Outcome:
-        path(models_of(text)).write_text(text)
-        return read(path(models_of(text)))
+        recipe = path(models_of(text))
+        recipe.write_text(text)
+        return read(recipe)
 
     return lambda base, key, value=None: of(written(base, key, value))
 
 
 def read(path: Path) -> Outcome:
-    report = check(path)
+    try:
+        recipe = load(path)
+    except RecipeError as error:
+        return Outcome(error.findings)
+    report = check(recipe)
     if not report.ok:
         return Outcome(report.findings)
-    recipe = load(path)
     recipe = pinned(recipe, read_lock(lock_path(recipe)))
     rules, scope = rules_of(recipe.platform.name), session_of(recipe.platform.name).scope(recipe)
     account = replace(ACCOUNT, region=recipe.region or ACCOUNT.region)
@@ -385,7 +393,7 @@ def written(base: str, key: Key, value: Any = None) -> str:
         for part in key[:-1]:
             section = section[0] if part == "*" else section.setdefault(part, {})
         section[key[-1]] = value
-    return str(yaml.safe_dump(document, sort_keys=False))
+    return as_yaml(document)
 
 
 def merge(document: dict[str, Any], more: Document) -> None:

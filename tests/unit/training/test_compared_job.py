@@ -7,7 +7,6 @@ import io
 import json
 import shutil
 import signal
-import sys
 import weakref
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -17,7 +16,7 @@ from safetensors import safe_open
 from speculators.models.eagle3 import Eagle3DraftModel
 
 from tests.unit.training.heads import job_for, save_target
-from tests.unit.training.job_process import stopped_amid_training
+from tests.unit.training.job_process import stopped_fork
 from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
 from toolkit.training.head import build_head
@@ -151,7 +150,7 @@ def test_stopped_amid_one_of_them_it_goes_on_with_that_and_ends_as_if_nothing_ha
     job: TrainingJob, compared: Path, tmp_path: Path
 ) -> None:
     job.model_copy(update={"compare": HEADS}).write(tmp_path)
-    assert stopped_amid_training([sys.executable, "-m", "toolkit.training", str(tmp_path)]) == 128 + signal.SIGTERM
+    assert stopped_fork(tmp_path) == 128 + signal.SIGTERM
     assert not (tmp_path / "head").exists()
 
     assert main(tmp_path) == 0

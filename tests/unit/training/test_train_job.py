@@ -3,7 +3,6 @@
 import json
 import shutil
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from tests.unit.training.heads import job_for, save_target
-from tests.unit.training.job_process import kept_curve, stopped_amid_training
+from tests.unit.training.job_process import kept_curve, stopped_fork
 from toolkit.training import job as train_job
 from toolkit.training.__main__ import main
 from toolkit.training.job import TrainingJob
@@ -56,8 +55,7 @@ def test_told_to_end_the_process_saves_a_checkpoint_and_the_next_one_ends_as_if_
     job: TrainingJob, finished: Path, tmp_path: Path
 ) -> None:
     job.write(tmp_path)
-    command = [sys.executable, "-m", "toolkit.training", str(tmp_path)]
-    assert stopped_amid_training(command) == 128 + signal.SIGTERM
+    assert stopped_fork(tmp_path) == 128 + signal.SIGTERM
     stopped = kept_curve(tmp_path)[-1][0]
 
     assert main(tmp_path) == 0

@@ -6,7 +6,6 @@ import gc
 import json
 import shutil
 import signal
-import sys
 from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from tests.unit.training.heads import HIDDEN, VOCAB, job_for
-from tests.unit.training.job_process import kept_curve, stopped_amid_training
+from tests.unit.training.job_process import kept_curve, stopped_fork
 from toolkit.errors import UsageError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.training.__main__ import main
@@ -307,7 +306,7 @@ def test_in_windows_stopped_and_resumed_a_head_is_the_same_to_the_last_byte(
     counting: TrainingJob, at_once: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     parts = in_windows(counting, tmp_path)
-    assert stopped_amid_training([sys.executable, "-m", "toolkit.training", str(parts)]) == 128 + signal.SIGTERM
+    assert stopped_fork(parts) == 128 + signal.SIGTERM
     assert main(parts) == 0
     assert "part 2 of" in capfd.readouterr().out
     assert kept_curve(parts) == kept_curve(at_once)

@@ -55,7 +55,7 @@ def main() -> None:
     sys.addaudithook(_no_network)
     try:
         if bounds["pretends"]:
-            _pretend_cuda()
+            pretend_cuda()
         ask = _asking(on_cpu=not bounds["pretends"])
     except ImportError as error:
         lacks = isinstance(error, ModuleNotFoundError)
@@ -118,7 +118,7 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     from vllm.platforms import current_platform
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    serving = _first_module(*(f"vllm.entrypoints.{part}.cli_args" for part in _SERVING))
+    serving = serving_module()
     if on_cpu and not current_platform.is_cpu():
         raise ImportError("the vLLM that is installed is not built for CPUs")
     # Else vLLM starts an interpreter to look at a class of a model that it does not know yet: 20 s.
@@ -158,8 +158,9 @@ def _asking(*, on_cpu: bool) -> Callable[[Mapping[str, Any]], dict[str, str]]:
     return ask
 
 
-def _first_module(*names: str) -> Any:
-    """The first of these modules that this vLLM has. Raises ImportError."""
+def serving_module() -> Any:
+    """The module of this vLLM with its server's parser. Raises ImportError."""
+    names = [f"vllm.entrypoints.{part}.cli_args" for part in _SERVING]
     for name in names[:-1]:
         with suppress(ModuleNotFoundError):  # of a package above it
             if find_spec(name):
@@ -183,7 +184,7 @@ def _pretend_device(device: Mapping[str, Any] | None) -> None:
     _device.update(device or {})
 
 
-def _pretend_cuda() -> None:
+def pretend_cuda() -> None:
     """vLLM's platform of NVIDIA's GPUs, whose questions about the driver are answered here."""
     for name in _CUDA_EXTENSIONS:
         sys.modules.setdefault(name, types.ModuleType(name))
@@ -192,6 +193,7 @@ def _pretend_cuda() -> None:
     from vllm import _custom_ops
     from vllm.platforms.cuda import NonNvmlCudaPlatform
     from vllm.platforms.interface import DeviceCapability
+    from vllm.utils import torch_utils
 
     answers: dict[str, Callable[..., Any]] = {
         "get_device_capability": lambda cls, device_id=0: DeviceCapability(*_device["capability"]),
@@ -205,6 +207,8 @@ def _pretend_cuda() -> None:
     setattr(vllm.platforms, "_current_platform", type("Pretended", (NonNvmlCudaPlatform,), methods)())  # noqa: B010
     torch.cuda.device_count = lambda: int(_device["count"])
     torch.cuda.is_available = lambda: True
+    if hasattr(torch_utils, "_cuda_device_count_stateless"):  # how vLLM counted before 0.20
+        torch_utils._cuda_device_count_stateless = lambda *_: int(_device["count"])
     for name in dir(_custom_ops):  # what the extensions say of a capability, which modules ask when they are imported
         if name.startswith("cutlass_") and "support" in name:
             setattr(_custom_ops, name, lambda capability, *_: capability >= _CUTLASS_SINCE)

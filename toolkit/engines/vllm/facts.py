@@ -14,6 +14,7 @@ from toolkit import documents
 from toolkit.catalog.lookup import read, version_key
 
 _T = TypeVar("_T")
+_VALUES = "engines/vllm/values.json"
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,25 @@ Takes = Literal["on_off", "one", "several", "optional", "json_list"]
 
 
 @dataclass(frozen=True)
+class ParsedFlag:
+    """A flag as a parser reads it.
+
+    Fields:
+        short: its names with one dash.
+        choices: the only texts that it takes; with `any_case` in capitals and with dashes, too.
+        parsed: what the parser makes of the text, an object in JSON for example; with `or_none` it may be `None`.
+    """
+
+    takes: Takes = "one"
+    alias_of: str = ""
+    short: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
+    any_case: bool = False
+    parsed: Literal["int", "float", "json", "object", ""] = ""
+    or_none: bool = False
+
+
+@dataclass(frozen=True)
 class Risk:
     """What a flag does that a model does not need. `only` is a pattern of the values that do it; empty: all."""
 
@@ -124,41 +144,41 @@ def short_for(version: str, flag: str) -> str:
 
 
 def takes(flag: str) -> Takes | None:
-    """What that flag takes, with dashes. `None`: the parser that was read has no such flag."""
-    listing = read("engines/vllm/values.json")
-    kinds: tuple[Takes, ...] = ("on_off", "several", "optional", "json_list")
-    special = next((kind for kind in kinds if flag in listing[kind]), None)
-    return special or ("one" if flag_known(listing["version"], flag) else None)
+    """What that flag takes, with dashes. `None`: no parser that was read has such a flag."""
+    known = _last(flag)
+    return known.takes if known else None
 
 
-def alias_of(flag: str) -> str | None:
-    """The flag that `flag` is another name of."""
-    aliases: Mapping[str, str] = read("engines/vllm/values.json")["aliases"]
-    return aliases.get(flag)
+def alias_of(flag: str) -> str:
+    """The flag that `flag` is another name of; empty if it is none."""
+    known = _last(flag)
+    return known.alias_of if known else ""
 
 
 def whole_name(short: str) -> str:
     """The flag that is written `-short`, such as `tp`; itself if there is none."""
-    names: Mapping[str, str] = read("engines/vllm/values.json")["short"]
-    return names.get(short, short)
+    spans_of = read(_VALUES)["flags"]
+    return next((flag for flag, spans in spans_of.items() if short in spans[-1][2].get("short", ())), short)
 
 
-def choices(flag: str, version: str) -> tuple[str, ...]:
-    """The only texts of a flag that no configuration class declares; empty if that is not known."""
-    listing = read("engines/vllm/values.json")
-    return tuple(listing["choices"].get(flag, ())) if listing["version"] == version else ()
+def parsed_flag(flag: str, version: str) -> ParsedFlag:
+    """The flag as that version's parser reads it; one of which nothing is said, where that is not known."""
+    return documents.fit(ParsedFlag, entry(_VALUES, "flags", flag, version) or {})
 
 
-def any_case(flag: str) -> bool:
-    """Whether the parser takes its `choices` in capitals and with dashes, too."""
-    return flag in read("engines/vllm/values.json")["any_case"]
+def entry(file: str, kind: str, name: str, version: str) -> Any:
+    """What that version has under a name, in a file that says it by spans of versions; None if nothing."""
+    listing = read(file)
+    if version not in listing["versions"]:
+        return None
+    spans = listing[kind].get(name, ())
+    return next((found for since, until, found in spans if version in Versions(since, until)), None)
 
 
-def parsed(flag: str, version: str) -> Literal["int", "float", "json", "object", ""]:
-    """What that version's parser makes of the flag's text, an object in JSON for example; empty if not known."""
-    listing = read("engines/vllm/values.json")
-    kinds: Mapping[str, Literal["int", "float", "json", "object"]] = listing["parsed"]
-    return kinds.get(flag, "") if listing["version"] == version else ""
+def _last(flag: str) -> ParsedFlag | None:
+    """The flag as the last parser that has it reads it."""
+    spans = read(_VALUES)["flags"].get(flag)
+    return documents.fit(ParsedFlag, spans[-1][2]) if spans else None
 
 
 def names(kind: str, version: str) -> tuple[str, ...]:

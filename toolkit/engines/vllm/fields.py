@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolkit import documents
 from toolkit.catalog.lookup import read
-from toolkit.engines.vllm.facts import Versions, names
+from toolkit.engines.vllm.facts import entry, names, parsed_flag
 
 # For the whole numbers of a few flags vLLM's parser takes `32k` and `1M`, too (human_readable_int).
 _SUFFIXED_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
@@ -54,27 +54,40 @@ class Misfit:
     hint: str
 
 
-def misfits(flag: str, value: Any, version: str) -> Iterator[Misfit]:
-    """What does not fit; nothing for a version or a flag of which no declaration is known."""
+def misfits(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -> Iterator[Misfit]:
+    """What does not fit; nothing for a version or a flag of which no declaration is known.
+
+    Of classes that vLLM does not make (`unmade`) only its parser knows the fields, without bounds and enumerations.
+    """
     field = _at(flag, version)
     suffixed = isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value) and flag in names("suffixed", version)
     if isinstance(field, str) and not suffixed:
-        yield from _misfits(field, value, version, "")
+        declared = documents.fit(Declared, _at(field, version))
+        if field.partition(".")[0] in unmade:
+            declared = Declared() if declared.enum else replace(declared, ge=None, gt=None, le=None, lt=None)
+        yield from _misfits(declared, value, version, "")
+
+
+def class_of(flag: str, version: str) -> str:
+    """The configuration class that a flag sets a field of; empty where that is not known."""
+    return str(_at(flag, version) or "").partition(".")[0]
 
 
 def listed(flag: str, version: str) -> tuple[Any, ...]:
     """The choices that are declared for a flag, also where any text passes for its type; empty if none is known."""
     field = _at(flag, version)
-    entry = _at(field, version) if isinstance(field, str) else None
-    return documents.fit(Declared, entry).choices if entry else ()
+    declared = _at(field, version) if isinstance(field, str) else None
+    return documents.fit(Declared, declared).choices if declared else ()
 
 
-def reads_as(kind: str, flag: str, value: Any, version: str) -> bool:
-    """Whether the parser can make an `int`, a `float`, `json` or an `object` of what the container gets as a text."""
+def reads_as(flag: str, value: Any, version: str) -> bool:
+    """Whether that version's parser can make what it has to of the text that the container gets."""
+    known = parsed_flag(flag, version)
+    kind = known.parsed
     if isinstance(value, list | bool) or value is None:
         return True  # its form is another check's
     if value == "None":
-        return flag in read("engines/vllm/values.json")["or_none"]
+        return known.or_none
     made = _json(value) if isinstance(value, str) else value
     if kind == "object":
         return isinstance(made, Mapping)
@@ -97,8 +110,7 @@ def _listed(choices: Sequence[Any]) -> str:
     return ", ".join(map(str, choices[:_MOST_SHOWN])) + more
 
 
-def _misfits(field: str, value: Any, version: str, key: str) -> Iterator[Misfit]:
-    declared = documents.fit(Declared, _at(field, version))
+def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator[Misfit]:
     classes = [kind for kind in declared.types if kind not in _KINDS and kind not in ("None", "dict")]
     if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
         value = parsed
@@ -112,8 +124,8 @@ def _misfits(field: str, value: Any, version: str, key: str) -> Iterator[Misfit]
 def _inner(class_name: str, name: str, value: Any, version: str, key: str) -> Iterator[Misfit]:
     """Of a key of a JSON flag. vLLM's configuration classes forbid keys that they do not declare."""
     field = f"{class_name}.{name}"
-    if _at(field, version) is not None:
-        yield from _misfits(field, value, version, key)
+    if (declared := _at(field, version)) is not None:
+        yield from _misfits(documents.fit(Declared, declared), value, version, key)
         return
     fields = [other for other in read("engines/vllm/fields.json")["fields"] if other.startswith(f"{class_name}.")]
     known = [other.partition(".")[2] for other in fields if _at(other, version) is not None]
@@ -122,12 +134,7 @@ def _inner(class_name: str, name: str, value: Any, version: str, key: str) -> It
 
 
 def _at(name: str, version: str) -> Any:
-    """The entry of a flag or a field in that version; None if it has none."""
-    listing = read("engines/vllm/fields.json")
-    if version not in listing["versions"]:
-        return None
-    spans = listing["fields"].get(name, ())
-    return next((entry for since, until, entry in spans if version in Versions(since, until)), None)
+    return entry("engines/vllm/fields.json", "fields", name, version)
 
 
 def _fits(value: Any, declared: Declared) -> bool:
@@ -136,8 +143,10 @@ def _fits(value: Any, declared: Declared) -> bool:
         return True
     if isinstance(value, str):
         return _text_fits(value, declared)
-    if declared.enum or value in declared.choices:
-        return True  # members of an enumeration have numbers, too
+    if value in declared.choices:
+        return True
+    if declared.enum and isinstance(value, int):  # of members whose numbers are not known
+        return not any(isinstance(choice, int) for choice in declared.choices)
     if value is None:
         return "None" in declared.types
     if isinstance(value, bool):

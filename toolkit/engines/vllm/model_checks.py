@@ -15,7 +15,7 @@ from toolkit.engines.vllm.expert_checks import check_experts
 from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
 from toolkit.engines.vllm.setting_checks import runs_on_v1
-from toolkit.engines.vllm.value_checks import check_quantization
+from toolkit.engines.vllm.value_checks import check_multimodal, check_quantization
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock, ModelFacts
@@ -33,6 +33,7 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from check_vocabulary(recipe, models.target)
     yield from check_experts(recipe, models.target)
     yield from check_quantization(recipe, models.target)
+    yield from check_multimodal(recipe, models.target)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts

@@ -30,11 +30,16 @@ _NEEDS = {
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
     "data-parallel-hybrid-lb": ("data-parallel-size-local",),
     "data-parallel-multi-port-external-lb": ("data-parallel-size",),
+    "data-parallel-rank": ("data-parallel-size",),
+    "enable-dbo": ("all2all-backend",),
+    "enable-elastic-ep": ("enable-eplb",),
     "data-parallel-external-lb": ("data-parallel-size", "data-parallel-rank"),
 }
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
 _NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
+# Until that version any other value than their default of one is refused (engine/arg_utils.py).
+_PARTIAL_PREFILLS, _PARTIAL_PREFILLS_SINCE = ("max-num-partial-prefills", "max-long-partial-prefills"), "0.27.0"
 # Release notes of 0.25.0: "Model Runner V2 is now the default for all dense models" (pull request 44443).
 _V2_DENSE_MODELS_SINCE = "0.25.0"
 # Plain draft models have a speculator of their own there since (pull request 55990; v1/worker/gpu/spec_decode/).
@@ -81,6 +86,10 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         message = f"`data-parallel-size-local: {here}` is more than `data-parallel-size: {copies}`"
         hint = f"Set it to {copies} or less, or remove it."
         yield Finding("engine.combination", message, "engine.args.data-parallel-size-local", hint=hint)
+    if lookup.older(recipe.engine.version, _PARTIAL_PREFILLS_SINCE):
+        for flag in (flag for flag in _PARTIAL_PREFILLS if args.get(flag, 1) != 1):
+            message, hint = f"vLLM before {_PARTIAL_PREFILLS_SINCE} has no `{flag}` but 1", "Remove it."
+            yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
     yield from _alone(recipe)
 
 

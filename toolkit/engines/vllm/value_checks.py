@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from toolkit.engines.arguments import builds
@@ -18,15 +18,13 @@ from toolkit.engines.vllm.facts import (
     Risk,
     Takes,
     alias_of,
-    any_case,
-    choices,
     names,
-    parsed,
+    parsed_flag,
     risky_flags,
     takes,
     variable_risk,
 )
-from toolkit.engines.vllm.fields import Misfit, listed, misfits, reads_as, unlike
+from toolkit.engines.vllm.fields import Misfit, class_of, listed, misfits, reads_as, unlike
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
@@ -35,10 +33,15 @@ from toolkit.recipe.unsafe import CODE_VARIABLES
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")  # argparse takes only these for values, of all that begin with a dash
 _CODE = "engine.flag-value"
 _PARSED = {"int": "a whole number", "float": "a number", "json": "a value in JSON", "object": "a mapping"}
-_PARSERS = {"reasoning-parser": "reasoning-parser-plugin", "tool-call-parser": "tool-parser-plugin"}
+_PARSERS = {
+    "reasoning-parser": "reasoning-parser-plugin",
+    "tool-call-parser": "tool-parser-plugin",
+    "config-format": "",
+}
+"""Flags that name a parser, by the flag of a plugin that may bring one."""
 
-# vLLM makes its LoRAConfig, which has the bounds of these numbers, only where adapters are on.
-_BOUND_WITH_ADAPTERS = ("max-loras", "max-lora-cls-labels")
+# The class of flags for images, audio and video, which vLLM makes for models that take them alone.
+_MULTIMODAL = "MultiModalConfig"
 
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
@@ -51,25 +54,27 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
         if wrong := _wrong_form(flag, value, takes(flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
-        elif flag not in _BOUND_WITH_ADAPTERS or recipe.engine.args.get("enable-lora"):
-            yield from _declared(flag, value, recipe.engine.version)
+        else:
+            unmade = (_MULTIMODAL, *(() if recipe.engine.args.get("enable-lora") else ("LoRAConfig",)))
+            yield from _declared(flag, value, recipe.engine.version, unmade)
     yield from _parsers(recipe)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
 
 
-def _declared(flag: str, value: Any, version: str) -> Iterator[Finding]:
+def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -> Iterator[Finding]:
     """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
-    path, allowed, kind = f"engine.args.{flag}", choices(flag, version), parsed(flag, version)
+    path, known = f"engine.args.{flag}", parsed_flag(flag, version)
+    values = value if isinstance(value, list) else [value]
     # One value of those that it may have.
     alone = takes(flag) == "several" and isinstance(value, int | float | Mapping)
-    wrong = [*misfits(flag, [value] if alone else value, version)]
-    text = str(value).lower().replace("-", "_") if any_case(flag) else value
-    if allowed and text not in allowed:
-        wrong.append(unlike(value, allowed))
-    elif kind and not wrong and not reads_as(kind, flag, value, version):
-        wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[kind]}."))
+    wrong = [*misfits(flag, values if alone else value, version, unmade)]
+    texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
+    if known.choices and not set(map(str, texts)) <= {*known.choices}:
+        wrong.append(unlike(value, known.choices))
+    elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
+        wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
     for one in wrong:
         whole = ".".join(filter(None, (flag, one.key)))
         message = f"`{whole}` {one.what}, which vLLM {version} does not take"
@@ -85,11 +90,29 @@ def _parsers(recipe: Recipe) -> Iterator[Finding]:
     used = [flag for flag in _PARSERS if flag != "tool-call-parser" or args.get("enable-auto-tool-choice")]
     for flag, plugin in ((flag, _PARSERS[flag]) for flag in used):
         known, value = names(flag.replace("-", "_"), version), args.get(flag)
-        if known and plugin not in args and isinstance(value, str) and value not in known:
+        if flag == "config-format":
+            known = (*known, "auto") if known else ()
+        if known and value is not None and plugin not in args and str(value) not in known:
             wrong = unlike(value, known)
             message = f"`{flag}` {wrong.what}, which vLLM {version} does not have"
-            hint = f"{wrong.hint} One of a plugin needs `{plugin}`, too."
+            hint = f"{wrong.hint} One of a plugin needs `{plugin}`, too." if plugin else wrong.hint
             yield Finding(_CODE, message, f"engine.args.{flag}", hint=hint)
+
+
+def check_multimodal(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Findings on flags for images, audio and video, which models of text ignore, their bounds too."""
+    version = recipe.engine.version
+    given = {flag: value for flag, value in recipe.engine.args.items() if class_of(flag, version) == _MULTIMODAL}
+    known, architectures = names("multimodal", version), target.config.get("architectures") or []
+    if not known or not architectures:
+        return
+    for flag, value in given.items():
+        if architectures[0] not in known:
+            message = f"`{flag}` has no effect: {architectures[0]} takes text alone"
+            path = f"engine.args.{flag}"
+            yield Finding("engine.text-only", message, path, hint="Remove it.", severity="warning")
+        elif not any(_declared(flag, value, version, (_MULTIMODAL,))):  # else check_values has told
+            yield from _declared(flag, value, version)
 
 
 def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
