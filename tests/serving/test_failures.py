@@ -24,20 +24,21 @@ PROMPT = "Write JSON records of the books 205 to 215."
 
 def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     recipe = toolkit.load("tiny/p-eagle")
-    engine = recipe.engine.edit(args={**recipe.engine.args, "override-generation-config": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "load-format": "sharded_state"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="argument --override-generation-config: Value many") as failed:
+    with pytest.raises(EndpointFailed, match="Could not find checkpoint files") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     said = time.time()
     handle = toolkit.connect("tiny-broken")
     assert isinstance(handle.platform, LocalPlatform)
     reason = handle.platform.clients.sagemaker.describe_endpoint(EndpointName="tiny-broken")["FailureReason"]
-    assert reason.endswith("It ended with exit code 2.")
+    assert reason.endswith("It ended with exit code 1.")
     died = max(line.time for line in handle.platform.logs("tiny-broken"))
     handle.destroy()
-    assert "engine.args" in failed.value.hint
+    assert failed.value.cause
+    assert failed.value.cause.code == "tensors"
     assert failed.value.logs
     assert said - died < (recipe.platform.health_check_timeout or 600) / 4, "the wait ends when the container does"
 

@@ -203,16 +203,16 @@ def ended(node: Node, job: str) -> dict[str, Any]:
 
 
 def test_an_engine_that_dies_at_its_start_gives_its_last_words(node: Node, recipe: Recipe) -> None:
-    engine = recipe.engine.edit(args={**recipe.engine.args, "override-generation-config": "many"})
+    engine = recipe.engine.edit(args={**recipe.engine.args, "load-format": "sharded_state"})
     broken = replace(recipe, name="tiny-broken", engine=engine)
 
-    with pytest.raises(EndpointFailed, match="argument --override-generation-config: Value many") as failed:
+    with pytest.raises(EndpointFailed, match="Could not find checkpoint files") as failed:
         toolkit.deploy(broken, progress=Silent())
 
     toolkit.destroy(broken, progress=Silent())
     assert failed.value.cause
-    assert "engine.args" in failed.value.hint
-    assert any("--override-generation-config" in line for line in failed.value.logs)
+    assert failed.value.cause.code == "tensors"
+    assert any("only pre-sharded checkpoints are currently supported" in line for line in failed.value.logs)
 
 
 def test_a_secret_that_is_not_there_is_told(node: Node, recipe: Recipe) -> None:
