@@ -212,7 +212,8 @@ def test_an_engine_that_dies_at_its_start_gives_its_last_words(node: Node, recip
     toolkit.destroy(broken, progress=Silent())
     assert failed.value.cause
     assert failed.value.cause.code == "tensors"
-    assert any("only pre-sharded checkpoints are currently supported" in line for line in failed.value.logs)
+    assert "only pre-sharded checkpoints are currently supported" in failed.value.cause.line
+    assert failed.value.logs
 
 
 def test_a_secret_that_is_not_there_is_told(node: Node, recipe: Recipe) -> None:
