@@ -145,10 +145,14 @@ def _with_choices(recipe: Recipe) -> Recipe:
         recipe = replace(recipe, platform=recipe.platform.on(_OF_JUMPSTART))
     elif not recipe.left_open:
         return recipe
+    leaves_type = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
+    leaves_type &= recipe.platform_rules.facts.has_instance_types
+    if recipe.engine.version and not leaves_type:
+        return recipe
     models = known_facts(recipe)
     if not recipe.engine.version:
         recipe = _with_version(recipe, models)
-    return _with_instance_type(recipe, models)
+    return _with_instance_type(recipe, models) if leaves_type else recipe
 
 
 def able_types(recipe: Recipe) -> list[Instance]:
@@ -185,9 +189,6 @@ def _at(recipe: Recipe, version: str) -> Recipe:
 
 def _with_instance_type(recipe: Recipe, models: Lock | None) -> Recipe:
     """With the cheapest type that fits its models. If none is known to fit, with the cheapest of all."""
-    open_here = INSTANCE_TYPES in recipe.left_open and recipe.target.kind != "jumpstart"
-    if not (open_here and recipe.platform_rules.facts.has_instance_types):
-        return recipe
     runs = able_types(recipe)
     if not runs:
         why = f"{recipe.engine.name} runs on no type of that platform and region"

@@ -26,11 +26,12 @@ _LIKE = 0.7
 
 @dataclass(frozen=True)
 class Sources:
-    """`client` is None without the hub; relative folders are those of the recipe's `folder`."""
+    """`client` is None without the hub, and `unread` says why; relative folders are those of the recipe's `folder`."""
 
     client: httpx.Client | None
     folder: Path
     say: Callable[[str], None]
+    unread: str = "the hub was not read"
 
     def target(self, model: str) -> tuple[ModelFacts, Sources]:
         """Facts of the model, and the sources that answered. Raises ToolkitError if nothing is known of it."""
@@ -45,7 +46,7 @@ class Sources:
         if source.kind == "s3":
             return read_model(open_files(source), model), self
         if self.client is None:
-            return self._known(model), self
+            return self._known(model, self.unread), self
         try:
             return _read(self.client, source, self.say), self
         except HubError as error:
@@ -59,9 +60,9 @@ class Sources:
         why = _first_line(error)
         facts = self._known(model, why, error.hint if status else "")
         self.say(f"{why}; going by what the toolkit itself knows of {model}")
-        return facts, self if status else replace(self, client=None)
+        return facts, self if status else replace(self, client=None, unread=why)
 
-    def _known(self, model: str, why: str = "the hub was not read", hint: str = "") -> ModelFacts:
+    def _known(self, model: str, why: str, hint: str = "") -> ModelFacts:
         """What the toolkit itself knows; `why` the hub did not tell, and what to do about that."""
         if found := known_model(model):
             return found

@@ -194,6 +194,13 @@ def test_a_command_for_several_nodes_keeps_their_number_where_a_copy_may_have_se
     assert "left out: 2 nodes: sagemaker runs a copy of the model on one" in left_out(made)
 
 
+@pytest.mark.parametrize("count", ["0", "-1", "two", "100000"])
+def test_a_number_of_nodes_that_is_none_is_left_out_aloud(count: str, tmp_path: Path) -> None:
+    recipe, made = imported(f"vllm serve m/x --nnodes={count}", tmp_path, platform="kubernetes")
+    assert recipe["platform"] == {"name": "kubernetes"}
+    assert f"--nnodes {count}" in left_out(made)
+
+
 def test_a_config_in_single_keys_is_read_as_one(tmp_path: Path) -> None:
     """As the recipes of GLM and gpt-oss in github vllm-project/recipes have it."""
     text = (

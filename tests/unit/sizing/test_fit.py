@@ -205,6 +205,7 @@ def test_on_a_cpu_the_hosts_memory_counts(tmp_path: Path) -> None:
     found = fit(recipe(tmp_path), Lock(facts(LLAMA_8B)), CPU)
     assert (found.fits, found.accelerators, found.tensor_parallel) == (True, 0, 1)
     assert found.weights_gib + found.workspace_gib + found.kv_gib == pytest.approx(0.92 * 64, rel=1e-6)
+    assert fit(recipe(tmp_path, "    data-parallel-size: 2\n"), Lock(facts(LLAMA_8B)), CPU).fits  # it has none to count
 
 
 def test_neuron_instances_are_not_for_vllms_own_engine(tmp_path: Path) -> None:

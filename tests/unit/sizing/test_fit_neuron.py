@@ -90,6 +90,8 @@ def test_dflash_has_a_kv_cache_for_all_requests_too(tmp_path: Path) -> None:
         ("eagle3", "", "ml.trn1.32xlarge", "vllm-neuron 0.29.0.1.2.0 (Neuron SDK 2.33.0) does not run on trn1"),
         ("draft-model", "tensor-parallel-size: 8", "ml.trn1.2xlarge",
          "tensor-parallel-size 8 needs that many logical cores, but there are 2"),
+        ("draft-model", "data-parallel-size: 4", "ml.trn1.2xlarge",
+         "data-parallel-size 4 needs that many logical cores, but there are 2"),
     ],
 )  # fmt: skip
 def test_instances_that_it_does_not_run_on(tmp_path: Path, method: str, args: str, name: str, reason: str) -> None:

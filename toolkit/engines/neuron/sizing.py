@@ -54,10 +54,10 @@ def _fit_on_cores(recipe: Recipe, pair: Pair, instance: Instance, empty: Fit) ->
     if generation and on not in generation.families:
         return replace(empty, reason=f"{generation} does not run on {on}")
     cores, wanted = logical_cores(instance, engine.env), pair.settings.tensor_parallel
-    if wanted and wanted > cores:
-        reason = f"tensor-parallel-size {wanted} needs that many logical cores, but there are {cores}"
-        return replace(empty, reason=reason)
-    powers = (2**power for power in range(cores.bit_length()))
+    if what := pair.settings.too_many(cores):
+        return replace(empty, reason=f"{what} needs that many logical cores, but there are {cores}")
+    most = cores // (pair.settings.data_parallel * pair.settings.pipeline_parallel)
+    powers = (2**power for power in range(most.bit_length()))
     sizes = (wanted,) if wanted else tuple(size for size in powers if pair.target.heads % size == 0)
     # NxD Inference allocates the KV cache for all requests at full length; so does vllm-neuron for DFlash.
     static = engine.name == "nxd-inference" or recipe.method == "dflash"

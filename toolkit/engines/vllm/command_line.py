@@ -29,6 +29,7 @@ _SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
 _HINTS = {"api-key": "Who may ask is the platform's to decide."}
 _READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_NODES = re.compile(r"[1-9]\d{0,3}")
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -54,8 +55,8 @@ class VllmSettings(Imported):
             return
         elif (key := name.replace("-", "_")) in _SECTION_KEYS and value not in _FITTED:
             self.engine[key] = _parse_number(value)
-        elif name == "nnodes" and isinstance(count := _parse_number(value), int):
-            self.nodes = count
+        elif name == "nnodes" and _NODES.fullmatch(str(value)):
+            self.nodes = int(value)
         elif left_out := self._without_place(name, value):
             self.leave_out(*left_out)
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -141,14 +140,8 @@ def cache_of(
 
 def _fit_by_size(pair: Pair, instance: Instance, empty: Fit) -> Fit:
     """The fit with the smallest tensor parallelism that is sufficient on GPUs, or in the host's memory."""
-    count = pair.settings.pipeline_parallel
-    wanted = {
-        "tensor-parallel-size": pair.settings.tensor_parallel or 1,
-        "pipeline-parallel-size": count,
-        "data-parallel-size": pair.settings.data_parallel,
-    }
-    if math.prod(wanted.values()) > max(1, instance.accelerator_count) * empty.nodes:
-        what = " times ".join(f"{flag} {size}" for flag, size in wanted.items() if size > 1)
+    count, there = pair.settings.pipeline_parallel, instance.accelerator_count * empty.nodes
+    if there and (what := pair.settings.too_many(there)):
         return replace(empty, reason=f"{what} needs that many accelerators")
     if count > len(pair.target.layers):
         return replace(empty, reason=f"{len(pair.target.layers)} layers cannot be divided among {count} stages")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,17 @@ class Settings:
     state_dtype: str = "auto"
     sampler_bytes_per_logit: int = 24
     graphs_counted: bool = True
+
+    def too_many(self, there: int) -> str:
+        """What of them needs more accelerators than there are; empty if nothing does."""
+        sizes = {
+            "tensor-parallel-size": self.tensor_parallel or 1,
+            "pipeline-parallel-size": self.pipeline_parallel,
+            "data-parallel-size": self.data_parallel,
+        }
+        if math.prod(sizes.values()) <= there:
+            return ""
+        return " times ".join(f"{flag} {size}" for flag, size in sizes.items() if size > 1)
 
 
 def settings_of(recipe: Recipe | None, models: Lock) -> Settings:
