@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 from pairs import write_model, write_pair, write_tokenizer
 
 from toolkit.api.checking import check
@@ -56,7 +57,7 @@ def test_an_unknown_name_says_why_the_hub_did_not_tell(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HF_HUB_OFFLINE")
-    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody listens there
     assert run(["new", "qwen/Qwen3-33B"]) != 0
     err = capsys.readouterr().err
     assert "qwen/Qwen3-33B@main cannot be read from the hub: [Errno 111]" in err
