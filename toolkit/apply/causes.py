@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -50,7 +50,7 @@ class Known:
     `words` must match a line; `beside` must match another line of the same start, and `without` no line. `certain` is
     the number of failed starts after which another start is pointless; 0 if the cause may go away by itself.
     `starting` is for words that a server that answers writes of a refused request, too: they tell of its start alone.
-    `meaning` is what documents say of the code that the words have.
+    `meanings` are what documents say of the codes that a group of the words may match.
     """
 
     code: str
@@ -61,7 +61,13 @@ class Known:
     certain: int = 1
     rank: int = 0
     starting: bool = False
-    meaning: str = ""
+    meanings: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def meaning(self, line: str) -> str:
+        """What documents say of the line's code; may be empty."""
+        found = self.words.search(line) if self.meanings else None
+        code = next(filter(None, found.groups()), "") if found else ""
+        return f"{code}: {self.meanings[code]}" if code in self.meanings else ""
 
 
 @dataclass(frozen=True)
@@ -165,25 +171,24 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
     patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
-    values = {name: fields[name] for name in ("certain", "rank", "starting", "meaning") if name in fields}
+    values = {name: fields[name] for name in ("certain", "rank", "starting", "meanings") if name in fields}
     return Known(fields["code"], hint=hint, **patterns, **values)
 
 
 def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """An entry for each code that has a meaning of its own, then one for the other codes of each kind."""
+    """An entry for each kind, with the meanings of its codes: those that no kind before it has."""
     if coded["table"] != table:
         return
-    meanings = coded.get("meanings", {})
-    if isinstance(meanings, str):
-        meanings = lookup.read(meanings)["meanings"]
-    left = dict(meanings)
+    left = coded.get("meanings", {})
+    if isinstance(left, str):
+        left = lookup.read(left)["meanings"]
+    values = {name: coded[name] for name in ("certain", "rank") if name in coded}
     for kind in coded["kinds"]:
-        codes = [code for code in left if re.fullmatch(kind["of"], code)]
+        meanings = {code: says for code, says in left.items() if re.fullmatch(kind["of"], code)}
+        left = {code: says for code, says in left.items() if code not in meanings}
+        words = [form.replace("{code}", f"({kind['of']})") for form in coded["forms"]]
         hint = kind.get("hint") or hints[kind["code"]]
-        values = {name: coded[name] for name in ("certain", "rank") if name in coded}
-        for code, meaning in [*((code, f"{code}: {left.pop(code)}") for code in codes), (kind["of"], "")]:
-            words = [form.replace("{code}", f"(?:{code})") for form in coded["forms"]]
-            yield {"code": kind["code"], "words": words, "hint": hint, "meaning": meaning, **values}
+        yield {"code": kind["code"], "words": words, "hint": hint, "meanings": meanings, **values}
 
 
 def _listed(fields: Mapping[str, Any]) -> Listed:

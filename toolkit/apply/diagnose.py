@@ -168,7 +168,7 @@ def _cause(hit: _Hit, all_words: Words, fatal: bool) -> Cause:
     if hit.known.code in all_words.unknown_deaths and (error := _last_error_at(hit.lines, all_words)) is not None:
         at = error
     line = _message(hit.lines[at], all_words)
-    hint = f"{hit.known.meaning} {hit.known.hint}".strip()
+    hint = f"{hit.known.meaning(hit.lines[hit.at])} {hit.known.hint}".strip()
     return Cause(hit.known.code, line, hint, _evidence(hit, at, all_words), fatal)
 
 

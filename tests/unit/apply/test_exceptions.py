@@ -27,6 +27,7 @@ def traceback(error: str, *modules: str) -> str:
         (["vllm/distributed/device_communicators/pynccl_wrapper"], "nccl"),
         (["vllm/distributed/kv_transfer/kv_connector/factory"], "kv-transfer"),
         (["vllm/multimodal/processing"], "multimodal"),
+        (["vllm/renderers/mistral"], "chat-template"),
         (["transformers/tokenization_utils_base"], "tokenizer"),
         (["transformers/configuration_utils"], "model-config"),
         (["safetensors/torch"], "broken-weights"),
@@ -53,6 +54,7 @@ def test_every_subject_has_its_module_here() -> None:
         "nccl",
         "kv-transfer",
         "multimodal",
+        "chat-template",
     }
     tried |= {"tokenizer", "model-config", "broken-weights", "torch-compile", "kernel-build", "scheduler", "settings"}
     tried |= {"neuron-compile", "neuron-collectives", "neuron-execution"}

@@ -54,7 +54,17 @@ also made the rules):
 
 * `mined-building`, from which rules were made: 19 of 85 named before, all after.
 * `mined-held-out`: 11 of 39 before, 24 (62 %) when it was asked; 6 of all 48 wrongly each time. Those six were mended
-  after that, the silent ones were not.
+  after that, the silent ones with the next round, where that was simple.
+
+`mined-again-*.json` (2026-11-27) are a second round of the same kind, with other messages, a third of them put aside
+(where a source has no number, the thread was not written down). Where an edit was right that another code has, too,
+several labels count:
+
+* `mined-again-building`, from which rules were made: 39 of 75 named before, 4 of all 83 wrongly; 73 after, none
+  wrongly. The two others are what a server logs of a refused request, and words that NVIDIA's driver has as well.
+* `mined-again-held-out`: 24 of 40 before, 27 (68 %) when it was asked; 3 of all 42 wrongly each time, mended after
+  that. The three that were gained have words that whoever labelled them remembered: rules made from some messages
+  hardly name others.
 
 So of messages that nobody has seen half to two thirds are named, one in ten to one in forty wrongly: the nine of ten
 that were wanted are not reached. The others are shown as they are, with the module and the keys that they name.
@@ -156,8 +166,9 @@ def test_most_of_what_was_drawn_and_labelled_before_is_named() -> None:
     assert len(telling) >= 94
     assert len(named) / len(telling) > 0.92
     assert not [item for item in drawn if "drawn_as" in item and item["drawn_as"] is None]
-    mined = json.loads((FAILURES / "mined-building.json").read_text(encoding="utf-8"))
-    assert not [item for item in mined if item.get("drawn_as") and not item["cause"]]
+    for name, most in (("mined-building", 0), ("mined-again-building", 2)):
+        mined = json.loads((FAILURES / f"{name}.json").read_text(encoding="utf-8"))
+        assert len([item for item in mined if item.get("drawn_as") and not item["cause"]]) <= most
 
 
 def test_there_are_enough_of_them_and_no_two_are_the_same() -> None:
