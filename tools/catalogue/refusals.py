@@ -52,6 +52,11 @@ _FILES = {
         "utils/argparse_utils.py",
     ),
 }
+# What a sentence is about in whichever file it stands.
+_ABOUT = {
+    "parallel": re.compile(r"with tensor parallelism is not supported"),
+    "settings": re.compile(r"Mamba SSU backend|_retention_interval|RETENTION_INTERVAL|[Ll]oad[_ ]format"),
+}
 # A pattern with less of its own, or without a name of vLLM's, would match what others say.
 _LEAST_LETTERS, _ENOUGH_LETTERS, _LEAST_WORDS = 14, 30, 3
 _CHECKS = re.compile(r"_{0,2}(validate|verify|check|post_init|create|set|parse|ensure|resolve_and|from)")
@@ -74,7 +79,7 @@ _OWN_NAMES = {
     "quantization": re.compile(
         r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
     ),
-    "multimodal": re.compile(r"[A-Z]"),
+    "multimodal": re.compile(r"^(?!.*skip_tokenizer_init).*[A-Z]"),
     "kv-transfer": re.compile(r"[Cc]onnector|[Tt]ransfer|NIXL|[Pp]refill|KV\b"),
     "tensors": re.compile(r"[Ww]eight|[Tt]ensor|[Cc]heckpoint|[Pp]arameter|[Ll]oad"),
     "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size"),
@@ -124,17 +129,15 @@ def as_text(data: dict[str, Any]) -> str:
 
 def read_refusals(package: Path) -> dict[str, set[str]]:
     """Regular expressions of what is raised, by the code of the cause."""
-    found: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {code: set() for code in _FILES}
     read: set[Path] = set()
     for code, names in _FILES.items():
         files = {file for pattern in names for file in package.glob(pattern)} - read
         own_name = _OWN_NAMES.get(code, _OWN_NAME)
-        found[code] = {
-            text
-            for file in files
-            for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS)
-            if code != "model-config" or of_a_config(text)
-        }
+        for file in files:
+            for text in texts_of(file, own_name, file.parent.name not in _CHECKED_FOLDERS):
+                if code != "model-config" or of_a_config(text):
+                    found[next((about for about, words in _ABOUT.items() if words.search(text)), code)].add(text)
         read |= files
     return found
 

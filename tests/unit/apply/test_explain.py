@@ -52,7 +52,8 @@ though its code be another than the label (`drawn_as`). With the rules of before
 was asked, without those that stand in a set above (parts that the source left out were filled in; who labelled them
 also made the rules):
 
-* `mined-building`, from which rules were made: 19 of 85 named before, all after.
+* `mined-building`, from which rules were made: 19 of 85 named before, all after (one was taken back since: a warning
+  of EFA's plugin that nodes without EFA write, too).
 * `mined-held-out`: 11 of 39 before, 24 (62 %) when it was asked; 6 of all 48 wrongly each time. Those six were mended
   after that, the silent ones with the next round, where that was simple.
 
@@ -140,14 +141,118 @@ ROUTINE = (
 )
 
 
+ROUTINE_OF_GPUS = (
+    "chat:1:1 [0] NCCL INFO NET/Plugin: Plugin load returned 2 : libnccl-net.so: cannot open shared object file: No "
+    "such file or directory : when loading libnccl-net.so",
+    "chat:1:1 [0] NCCL INFO NET/Plugin : dlerror=libnccl-net.so: cannot open shared object file: No such file or "
+    "directory No plugin found (libnccl-net.so), using internal implementation",
+    "libibverbs: Warning: couldn't load driver 'libmlx5-rdmav34.so': libmlx5-rdmav34.so: cannot open shared object "
+    "file: No such file or directory",
+    "W tensorflow/tsl/platform: Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot "
+    "open shared object file: No such file or directory",
+    "chat:1:1 [0] ofi_init:1288 NCCL WARN NET/OFI Only EFA provider is supported",
+    "chat:1:1 [0] ofi_init:1339 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
+    'chat:1:1 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
+    "chat:1:1 [0] NCCL INFO Using network Socket",
+    "E1017 09:16:01.123000 7 torch/_inductor/select_algorithm.py:3213] [1/0] No valid triton configs. "
+    "OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware limit:232448 Reducing block sizes or "
+    "`num_stages` may help.. ",
+    "E1017 09:16:01.123000 7 torch/_inductor/select_algorithm.py:3213] [1/0] Ignoring this choice.",
+)
+
+
 def test_lines_of_a_healthy_start_hide_no_cause() -> None:
-    """Each of all messages, with such lines before and behind it, has its cause."""
-    hidden = []
-    for failure in public_failures():
-        text = "\n".join([*ROUTINE[:3], *(failure.log or ()), *ROUTINE[3:]])
-        if failure.cause and (found := toolkit.explain(text, reason=failure.reason).cause) != failure.cause:
-            hidden.append((failure.cause, found, failure.source))
-    assert hidden == []
+    """Each of all messages and logs, with such lines before and behind it, has the cause that it has alone."""
+    logs = [Failure(None, path.stem, log=tuple(path.read_text().splitlines())) for path in LOGS.glob("**/*.txt")]
+    assert len(logs) > 40
+    changed = []
+    for failure in [*public_failures(), *logs]:
+        alone = toolkit.explain(failure.text, reason=failure.reason).cause
+        text = "\n".join([*ROUTINE[:3], *ROUTINE_OF_GPUS, *(failure.log or ()), *ROUTINE[3:]])
+        if alone and (found := toolkit.explain(text, reason=failure.reason).cause) != alone:
+            changed.append((alone, found, failure.source))
+    assert changed == []
+
+
+@pytest.mark.parametrize("line", ROUTINE_OF_GPUS)
+def test_no_start_is_given_up_for_a_routine_line(line: str) -> None:
+    assert diagnose([line]) is None
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        ["Runtime error during autotuning: ", "No valid triton configs. OutOfMemoryError: out of resource: triton_mm "
+         "Required: 262144 Hardware limit:232448", "Ignoring this choice."],
+        ["Exception No valid triton configs. OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware "
+         "limit:232448 for benchmark choice TritonTemplateCaller(/tmp/t.py)"],
+        ["ip:1:1 [0] NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument"],
+        ["ip:1:1 [0] NCCL WARN NET/OFI Couldn't open AV. RC: -22, ERROR: Invalid argument", "NCCL WARN Missing iommu"],
+        ["dlopen: libnuma.so.1: cannot open shared object file: No such file or directory"],
+        ["KeyError: 'qwen9_moe'"],
+    ],
+)  # fmt: skip
+def test_what_a_start_may_survive_is_never_certain(log: list[str]) -> None:
+    cause = diagnose(log)
+    assert cause is None or not cause.fatal
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "edit"),
+    [
+        (["CUDA error: an illegal memory access was encountered",
+          "Failed: Cuda error csrc/custom_all_reduce.cuh:455 'an illegal memory access was encountered'"],
+         "kernel-fault", "CUDA_LAUNCH_BLOCKING"),
+        (["torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+          "Failed: Cuda error csrc/custom_all_reduce.cuh:368 'out of memory'"], "gpu-memory", "engine.max_num_seqs"),
+        (["Failed: Cuda error csrc/custom_all_reduce.cuh:368 'invalid resource handle'"],
+         "custom-all-reduce", "expandable_segments"),
+        (["CUDA error (/workspace/csrc/foo.cu:12): CUDA_ERROR_OUT_OF_MEMORY"], "gpu-memory", "engine.max_num_seqs"),
+        (["CUDA error (/workspace/csrc/foo.cu:12): invalid value"], "kernel-fault", "CUDA_LAUNCH_BLOCKING"),
+    ],
+)  # fmt: skip
+def test_where_an_error_of_the_gpu_surfaced_is_not_what_it_is(log: list[str], cause: str, edit: str) -> None:
+    found = toolkit.explain("\n".join(log))
+    assert found.cause == cause
+    assert edit in found.hint
+
+
+def test_a_volume_that_lacks_its_secret_is_not_told_of_s3s_driver() -> None:
+    said = 'MountVolume.SetUp failed for volume "hf-token": secret "hf-token" not found'
+    waited = (
+        "Unable to attach or mount volumes: unmounted volumes=[hf-token], unattached volumes=[], failed to process "
+        "volumes=[]: timed out waiting for the condition"
+    )
+    found = toolkit.explain("\n".join(f"  Warning  FailedMount  2m  kubelet  {each}" for each in (said, waited)))
+    assert found.cause == "volume"
+    assert said in found.message
+    assert "s3-csi-driver-sa" not in found.hint
+
+
+@pytest.mark.parametrize("host", ["cas-bridge.xethub.hf.co", "127.0.0.1"])
+def test_a_long_signed_address_of_the_hub_hides_nothing(host: str) -> None:
+    refused = "(Caused by NewConnectionError('<urllib3.connection.HTTPSConnection>: [Errno 111] Connection refused'))"
+    found = toolkit.explain(f"HTTPSConnectionPool(host='{host}', port=443): url: /{'x' * 400} {refused}")
+    assert found.cause == (None if host == "127.0.0.1" else "hub-unreachable")
+
+
+@pytest.mark.parametrize("name", ["step", "steps", "philosophy", "qwen3_coder"])
+def test_a_key_that_begins_like_a_model_is_none(name: str) -> None:
+    assert toolkit.explain(f"KeyError: '{name}'").cause is None
+
+
+@pytest.mark.parametrize("name", ["step3_vl", "qwen3_vl_moe", "granitemoehybrid", "gemma3n", "deepseek_v32", "phi"])
+def test_a_type_of_model_that_is_not_known_is_one_of_a_start_alone(name: str) -> None:
+    assert toolkit.explain(f"KeyError: '{name}'").cause == "architecture"
+    assert toolkit.explain(f"INFO: Application startup complete.\nKeyError: '{name}'").cause is None
+
+
+def test_lines_of_gos_sdk_are_tried_with_few_patterns() -> None:
+    """Of a cluster's controllers a log has little else."""
+    line = "https response error StatusCode: 400, RequestID: 8d2e4f4c-1111-2222, FooException: it is not so"
+    near = [known for known in words().reasons if any(text in line for text in known.words.texts)]
+    assert len(near) < 20
+    assert toolkit.explain(line.replace("Foo", "Throttling")).cause == "throttling"
 
 
 def test_no_request_that_was_refused_hides_a_kill() -> None:
@@ -400,6 +505,11 @@ def test_the_time_for_a_line_does_not_grow_with_its_square(part: str) -> None:
     short, long = part * (4_000 // len(part)), part * (64_000 // len(part))
     assert seconds([long]) < 4 * seconds([short])
     assert seconds([], long) < 4 * seconds([], short)
+
+
+def test_a_name_that_repeats_aws_s_takes_no_longer_than_another() -> None:
+    look_up = "dial tcp: lookup "
+    assert seconds([], look_up + "a.amazonaws.com" * 130) < 4 * seconds([], look_up + "a" * 1_950)
 
 
 def test_in_a_long_log_a_cause_is_found_wherever_it_stands() -> None:

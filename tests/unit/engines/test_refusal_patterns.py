@@ -39,6 +39,17 @@ def apply(layer):
     raise ValueError("num_tokens must be positive")
     assert layer, "FP8 weights of compressed-tensors were to be prepared before."
 """
+LOADER = """
+def load(name):
+    raise ValueError(f"Checkpoint weight {name} is not in any shard.")
+    raise ValueError(f"Load format {name} is not supported here.")
+    raise ValueError("BitsAndBytes weights with tensor parallelism is not supported")
+"""
+IMAGES = """
+def encode():
+    raise ValueError("You cannot encode images of that kind here.")
+    raise ValueError("You cannot encode text when `skip_tokenizer_init=True`.")
+"""
 SETTINGS = """
 def create_engine_config():
     assert False, "--third-flag must be given with --other-flag."
@@ -48,6 +59,7 @@ def create_engine_config():
 
 def package(folder: Path) -> Path:
     files = {"config/parallel.py": PARALLEL, "lora/utils.py": LORA, "engine/arg_utils.py": SETTINGS}
+    files |= {"model_executor/model_loader/loader.py": LOADER, "multimodal/images.py": IMAGES}
     files["tool_parsers/abstract_tool_parser.py"] = PARSERS
     files["model_executor/layers/quantization/scheme.py"] = QUANTIZATION
     for name, text in files.items():
@@ -58,22 +70,26 @@ def package(folder: Path) -> Path:
 
 def test_texts_are_read_without_importing_them(tmp_path: Path) -> None:
     assert read_refusals(package(tmp_path)) == {
-        "parallel": {r"data_parallel_size_local \(.*\) must be <= data_parallel_size \(.*\)"},
+        "parallel": {
+            r"data_parallel_size_local \(.*\) must be <= data_parallel_size \(.*\)",
+            "BitsAndBytes weights with tensor parallelism is not supported",
+        },
         "scheduler": set(),
         "lora": {r"LoRA rank .* is greater than max_lora_rank", "is unsupported LoRA weight"},
         "speculation": set(),
         "flag-value": {"Tool parser '.*' not found"},
         "quantization": {r"has no scheme for FP8 weights of compressed\-tensors"},
         "attention-backend": set(),
-        "multimodal": set(),
+        "multimodal": {"You cannot encode images of that kind here"},
         "kv-transfer": set(),
-        "tensors": set(),
+        "tensors": {"Checkpoint weight .* is not in any shard"},
         "torch-compile": set(),
         "kv-groups": set(),
         "model-config": set(),
         "settings": {
             r"\-\-one\-flag is not supported with \-\-other\-flag at all",
             r"\-\-third\-flag must be given with \-\-other\-flag",
+            "Load format .* is not supported here",
         },
     }
 
@@ -92,7 +108,7 @@ def test_a_version_is_added_to_what_others_say(tmp_path: Path) -> None:
     shipped = {"versions": ["0.9.0"], "log": [{"code": c, "words": ["old"], "hint": "do", "rank": 1} for c in codes]}
     made = json.loads(as_text(with_version(shipped, "0.10.0", read_refusals(package(tmp_path)))))
     assert made["versions"] == ["0.9.0", "0.10.0"]
-    assert [len(cause["words"]) for cause in made["log"] if cause["rank"] == 1] == [2, 1, 3, 1, 2, 2, 1, 3]
+    assert [len(cause["words"]) for cause in made["log"] if cause["rank"] == 1] == [3, 1, 3, 1, 2, 2, 1, 4]
     assert with_version(made, "0.10.0", read_refusals(tmp_path)) == made
 
 
@@ -130,6 +146,9 @@ def test_what_the_installed_libraries_say_is_in_their_file() -> None:
         ("AssertionError: nobody ever wrote this of max_lora_rank", "lora"),
         ("NotImplementedError: nobody ever wrote this of kv_transfer_config", "settings"),
         ("KeyError: 'max_num_batched_tokens'", None),
+        ("ValueError: No model weights found in: `/opt/ml/model`", "model-files"),
+        ("ValueError: You cannot encode text when `skip_tokenizer_init=True`", "settings"),
+        ("ValueError: FlashInfer is required for the flashinfer Mamba SSU backend", "settings"),
         ("ValueError: nobody ever wrote this of block_size", None),
     ],
 )
