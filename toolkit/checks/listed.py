@@ -10,6 +10,7 @@ from toolkit.catalog.lookup import Head
 from toolkit.catalog.published import written_method, written_target
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.known import known_model
 from toolkit.recipe.recipe import Recipe
 
 _DRAFTER = "speculation.model"
@@ -81,14 +82,21 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         yield from _revision(models)
         return
     message = f"this drafter was trained for {trained_for}, not for {target}"
-    # A target that other public heads were trained for is a model of its own, not a fine-tune.
-    other_model = same_model(target) in {same_model(head.target) for head in lookup.heads()}
-    severity: Severity = "error" if other_model else "warning"
+    severity: Severity = "warning"
     hint = "A fine-tune of that target accepts fewer drafts, another model none. Measure it: toolkit prove."
-    if other_model:
-        known = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
-        hint = f"Set `target.model: {trained_for}`, or use a drafter of this target, such as {known[0]}."
+    if _other_sizes(models.target if models else known_model(target), known_model(trained_for)):
+        theirs = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
+        such_as = f", such as {theirs[0]}" if theirs else ""
+        severity, hint = "error", f"Set `target.model: {trained_for}`, or use a drafter of this target{such_as}."
     yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
+
+
+def _other_sizes(target: ModelFacts | None, trained_for: ModelFacts | None) -> bool:
+    """Whether the target is known to be no fine-tune of the model that a drafter was trained for."""
+    sizes = [
+        (facts.hidden_size, facts.text_config.get("num_hidden_layers")) for facts in (target, trained_for) if facts
+    ]
+    return len({size for size in sizes if None not in size}) == 2
 
 
 def _revision(models: Lock | None) -> Iterator[Finding]:
