@@ -188,10 +188,9 @@ class Head:
         return bool(self.card_k or self.acceptance) and not self.unverified
 
     @property
-    def caution(self) -> str:
-        """What a user has to know before it drafts; empty if nothing is known against it."""
-        bound = f"its licence ({self.license}) forbids commercial use" if _NO_COMMERCE.search(self.license) else ""
-        return "; ".join(filter(None, (self.note if self.unverified else "", bound)))
+    def commercial(self) -> bool:
+        """Whether its licence is not known to forbid commercial use."""
+        return not _NO_COMMERCE.search(self.license)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,10 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from _method(recipe, drafter, listed)
     yield from _target(recipe, models, listed)
     yield from _depth(recipe, drafter, listed)
-    if listed and recipe.engine.max_model_len is not None:
+    if listed is None:
+        return
+    yield from _cautions(listed)
+    if recipe.engine.max_model_len is not None:
         yield from _context(listed, recipe.engine.max_model_len)
 
 
@@ -118,6 +121,15 @@ def _depth(recipe: Recipe, drafter: ModelFacts | None, listed: Head | None) -> I
             f"K={tokens} is more than the drafter was trained for ({depth}): the tokens after that will be rejected"
         )
         yield Finding("pair.trained-depth", message, _K, hint=f"Set it to {depth} or less.", severity="warning")
+
+
+def _cautions(listed: Head) -> Iterator[Finding]:
+    if listed.unverified:
+        message, hint = f"{listed.repo}: {listed.note}", "Read its card, and measure it: toolkit prove."
+        yield Finding("pair.unverified", message, _DRAFTER, hint=hint, severity="warning")
+    if not listed.commercial:
+        message = f"{listed.repo} has the licence {listed.license}, which forbids commercial use"
+        yield Finding("pair.licence", message, _DRAFTER, hint="Use another drafter for that.", severity="warning")
 
 
 def _context(listed: Head, length: int) -> Iterator[Finding]:
