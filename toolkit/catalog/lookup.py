@@ -156,7 +156,6 @@ def instance(name: str) -> Instance | None:
 
 
 def heads() -> tuple[Head, ...]:
-    """Public drafters; those of which no file was read come last."""
     return _heads(read_update())
 
 
@@ -165,8 +164,7 @@ def _heads(update: Update) -> tuple[Head, ...]:
     listed = documents.fit(list[Head], read("heads.json")["heads"])
     known = {head.repo.lower() for head in listed}
     new = (head for head in update.new_heads if head.repo.lower() not in known)
-    dated = (replace(head, **update.heads.get(head.repo, {})) for head in (*listed, *new))
-    return tuple(sorted(dated, key=lambda head: head.unverified))
+    return tuple(replace(head, **update.heads.get(head.repo, {})) for head in (*listed, *new))
 
 
 def head(repo: str) -> Head | None:

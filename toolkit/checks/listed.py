@@ -87,15 +87,15 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
     message = f"this drafter was trained for {trained_for}, not for {target}"
     severity: Severity = "warning"
     hint = "A fine-tune of that target accepts fewer drafts, another model none. Measure it: toolkit prove."
-    if _other_sizes(models.target if models else known_model(target), known_model(trained_for)):
-        theirs = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
-        such_as = f", such as {theirs[0]}" if theirs else ""
+    if _other_sizes(known_model(target), known_model(trained_for)):
+        theirs = [head for head in lookup.heads() if same_model(head.target) == same_model(target)]
+        such_as = f", such as {min(theirs, key=lambda head: head.unverified).repo}" if theirs else ""
         severity, hint = "error", f"Set `target.model: {trained_for}`, or use a drafter of this target{such_as}."
     yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
 
 
 def _other_sizes(target: ModelFacts | None, trained_for: ModelFacts | None) -> bool:
-    """Whether the target is known to be no fine-tune of the model that a drafter was trained for."""
+    """Whether both are public models, of which neither can be a fine-tune of the other."""
     sizes = [
         (facts.hidden_size, facts.text_config.get("num_hidden_layers")) for facts in (target, trained_for) if facts
     ]
