@@ -280,7 +280,7 @@ DFLASH = {
     "vocab_size": 151936,
 }
 # In the format of speculators, cut.
-SPECULATOR = {
+SPECULATOR: dict[str, Any] = {
     "architectures": ["Eagle3Speculator"],
     "speculators_model_type": "eagle3",
     "transformer_layer_config": {"num_hidden_layers": 1, "max_position_embeddings": 4096, "model_type": "llama"},
