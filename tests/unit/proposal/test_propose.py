@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.api.deployment import plan
 from toolkit.catalog import lookup
 from toolkit.checks.run import findings_on
 from toolkit.errors import ToolkitError, UsageError
@@ -19,6 +20,7 @@ from toolkit.proposal.model import Drafter, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts, Tensor
 from toolkit.recipe.known import known_model, known_models
+from toolkit.recipe.lock import write_lock
 
 HEADS = {head.repo.lower() for head in lookup.heads()}
 TARGETS = [
@@ -140,6 +142,15 @@ def test_of_a_head_that_nobody_read_it_says_so_and_where_its_k_is_from() -> None
     unread = by_model["z-lab/Qwen3.5-27B-DFlash"]
     assert "unverified: its card and its files were not read" in unread.why
     assert unread.tokens_why == "as published: github z-lab/dflash@44947fb, README (supported models)"
+
+
+def test_a_plan_tells_of_a_head_that_nobody_read(tmp_path: Path) -> None:
+    found = proposal("meta-llama/Llama-3.3-70B-Instruct", tmp_path, method="eagle3")
+    head = choices(found)["speculation.model"]
+    said = f"Drafter: {head}: unverified: its card and its files were not read"
+    path = checked(found, tmp_path)
+    write_lock(load(path), found.lock)
+    assert said in plan(path).notes
 
 
 def test_a_licence_that_forbids_commercial_use_is_said() -> None:
