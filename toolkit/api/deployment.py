@@ -22,8 +22,10 @@ from toolkit.api.context import (
     record_of,
 )
 from toolkit.apply.progress import Progress, Silent, default_progress
+from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
+from toolkit.checks.listed import cautions
 from toolkit.checks.run import require
 from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
 from toolkit.loading import RecipeLike, load, on_platform
@@ -247,6 +249,8 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
+    if listed := lookup.head(recipe.drafter.model) if recipe.drafter else None:
+        notes += [f"Drafter: {finding.message}" for finding in cautions(listed)]
     desired = {resource.kind for resource in resources}
     if stays := stays_in_words([kind.kept_as for kind in rules.kinds if kind.kind in desired and kind.kept_as]):
         notes.append(stays)

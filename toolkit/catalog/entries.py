@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,8 @@ _MIB = 2**20
 # (L40S), in published vLLM logs. All other GPUs that were measured are within 1 % of it, but the T4, whose error
 # correction takes some of the memory that EC2 counts (tests/unit/catalog/test_lookup.py).
 _CUDA_SHARE = 0.989
+# As in `cc-by-nc-4.0` (Creative Commons).
+_NO_COMMERCE = re.compile(r"(^|-)nc(-|$)")
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,7 @@ class Head:
         context: `short` or `long` if the card says which of two sibling heads this is.
         recommended_max_context, min_context: tokens, for the same reason.
         positions: `max_position_embeddings` of its config.json, where a source states it.
+        drafter_class: the engine's class that loads it, where it is not the method's usual one: `DFlash2DraftModel`.
         revision, last_modified: of the repository, from the last refresh.
     """
 
@@ -171,6 +175,22 @@ class Head:
     note: str
     source: str
     positions: int | None = None
+    drafter_class: str = ""
+
+    @property
+    def unverified(self) -> bool:
+        """Whether neither its card nor its files were read, as its note says."""
+        return "unverified" in self.note
+
+    @property
+    def served(self) -> bool:
+        """Whether somebody has published what it was served with."""
+        return bool(self.card_k or self.acceptance) and not self.unverified
+
+    @property
+    def commercial(self) -> bool:
+        """Whether its licence is not known to forbid commercial use."""
+        return not _NO_COMMERCE.search(self.license)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 from toolkit.catalog import lookup, methods, published
 from toolkit.catalog.entries import Head
 from toolkit.catalog.recipe_drafters import REPOSITORY, Named
+from toolkit.text import inert
 
 _NOTE = "read by `toolkit catalog update`; nobody here has tried it"
 
@@ -25,14 +26,18 @@ def new_head(
         return None
     layers = {**config, **published.inner(config, "transformer_layer_config")}  # speculators' format
     block = _number(config.get("block_size"))
+    tokens = published.written_tokens(config)
+    if not tokens and recipe and recipe.tokens:
+        tokens, source = recipe.tokens, recipe.source
     facts = {"revision": "", "last_modified": "", "gated": None, **published.hub_facts(about)}
     return Head(
         repo=repo,
+        drafter_class=next(filter(lookup.first_with_drafter, published.architectures(config)), ""),
         method=method,
         target=target,
         layers=_number(layers.get("num_hidden_layers")),
-        trained_depth=block - 1 if block and method == "dflash" else None,  # of a block one token is given
-        card_k=published.written_tokens(config) or (recipe.tokens if recipe else None),
+        trained_depth=(block - 1 or None) if block and method == "dflash" else None,  # of a block one token is given
+        card_k=tokens,
         card_flags={},
         card_env={},
         min_engine=_first_version(config, known),
@@ -61,6 +66,6 @@ def _number(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str:
-    """A text, or the first one of a list: cards have both."""
+    """A text, or the first one of a list, as cards have both, that a terminal can show."""
     first = value[0] if isinstance(value, list) and value else value
-    return first if isinstance(first, str) else ""
+    return inert(first) if isinstance(first, str) else ""

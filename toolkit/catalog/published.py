@@ -29,6 +29,10 @@ _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _VERSION = re.compile(r"\d+(\.\d+)+((rc|\.dev)\d+)?")
 _SHOWN = 60
 _ARCHITECTURE = re.compile("DFlash|DSpark|Eagle3|^Eagle")
+# Published K are 1 to 15.
+_MOST_TOKENS = 64
+# An EAGLE-3 head with one of these drafts all tokens in one pass.
+_MASK_TOKENS = ("ptd_token_id", "pard_token", "mask_token_id")
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,8 @@ def written_method(config: Mapping[str, Any]) -> str:
         return named
     for architecture in architectures(config):
         if found := _ARCHITECTURE.search(architecture):
-            return found[0].lower()
+            parallel = found[0] == "Eagle3" and any(key in config for key in _MASK_TOKENS)
+            return "p-eagle" if parallel else found[0].lower()
     model_types = {"eagle": "eagle", "gemma4_assistant": "gemma4_mtp", "gemma4_unified_assistant": "gemma4_mtp"}
     return model_types.get(str(config.get("model_type")), "")
 
@@ -157,8 +162,12 @@ def written_tokens(config: Mapping[str, Any]) -> int | None:
     """K in a config of speculators' format."""
     proposals = inner(config, "speculators_config").get("proposal_methods")
     first = proposals[0] if isinstance(proposals, list) and proposals and isinstance(proposals[0], dict) else {}
-    tokens = first.get("speculative_tokens")
-    return tokens if isinstance(tokens, int) and tokens > 0 else None
+    return draft_tokens(first.get("speculative_tokens"))
+
+
+def draft_tokens(value: Any) -> int | None:
+    """A number of draft tokens; None for what can be none."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else None
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:

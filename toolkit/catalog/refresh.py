@@ -39,6 +39,7 @@ _PUBLISHERS = (
 )
 _RELEASE = re.compile(r"^\d+\.\d+\.\d+$")
 _MOST_PAGES = 20
+_WITHHELD = (401, 403, 404)
 _YAML_LIMITS = documents.Limits(size=64 * 1024)
 T = TypeVar("T")
 
@@ -71,7 +72,8 @@ class Refreshed:
     def with_facts(self, changed: Iterable[str] = (), unread: Iterable[str] = (), **facts: Any) -> Refreshed:
         """With these fields of the update, the lines that tell of them, and entries that could not be read."""
         update = replace(self.update, **facts)
-        return replace(self, update=update, changed=(*self.changed, *changed), unread=(*self.unread, *unread))
+        named = tuple(dict.fromkeys((*self.unread, *unread)))
+        return replace(self, update=update, changed=(*self.changed, *changed), unread=named)
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,10 @@ class _Project:
 
 class _Failed(Exception):
     """A source could not be read."""
+
+
+class _Withheld(_Failed):
+    """It answered that there is no such document, or not for everybody: asking again will not help."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ class _Reader:
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
             raise _Failed(f"{url}: {error or type(error).__name__}") from error
         if not response.is_success:
-            raise _Failed(f"{url} answered {response.status_code} {response.reason_phrase}")
+            kind = _Withheld if response.status_code in _WITHHELD else _Failed
+            raise kind(f"{url} answered {response.status_code} {response.reason_phrase}")
         return response
 
 
@@ -200,8 +207,8 @@ def _heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
 
 
 def _listed_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
-    """Drafters of those who publish many."""
-    listed: set[str] = set()
+    """Drafters of those who publish many, and those of which an earlier update knows the name alone."""
+    listed = {*so_far.update.drafters}
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
         listed |= {one.id for one in reader.pages(url, list[_Named]) if recipe_drafters.REPOSITORY.fullmatch(one.id)}
@@ -219,9 +226,9 @@ def _recipe_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
 
 
 def _with_drafters(reader: _Reader, so_far: Refreshed, found: Mapping[str, Named | None]) -> Refreshed:
-    """With the drafters that the catalogue does not have; of those that tell too little, the name is kept."""
+    """With those drafters that the catalogue does not have; of those that tell too little, the name is kept."""
     known = {head.repo.lower() for head in lookup.heads()} | {head.repo.lower() for head in so_far.update.new_heads}
-    names = {repo: found.get(repo) for repo in (*so_far.update.drafters, *found) if repo.lower() not in known}
+    names = {repo: recipe for repo, recipe in found.items() if repo.lower() not in known}
     heads, unread = list(so_far.update.new_heads), []
     for repo, recipe in sorted(names.items()):
         try:
@@ -231,7 +238,7 @@ def _with_drafters(reader: _Reader, so_far: Refreshed, found: Mapping[str, Named
             unread.append(f"{repo}: {error}")
         heads += [head] if head else []
     told = {head.repo for head in heads}
-    unknown = tuple(sorted(names.keys() - told))
+    unknown = tuple(sorted({repo for repo in (*so_far.update.drafters, *names) if repo.lower() not in known} - told))
     lines = [
         *(f"new head: {head.repo} ({head.method} for {head.target})" for head in heads if head.repo in names),
         *(f"new head: {repo}" for repo in unknown if repo not in so_far.update.drafters),
@@ -246,7 +253,7 @@ def _read_head(reader: _Reader, repo: str, recipe: Named | None) -> Head | None:
     try:
         about = reader.get(f"{reader.sources.hub}/api/models/{repo}", published.Repository)
         config = reader.get(f"{page}/resolve/main/config.json", dict[str, Any])
-    except _Failed:
+    except _Withheld:
         if recipe is None:
             raise
     return new_head(repo, page, config, about, recipe)

@@ -10,6 +10,7 @@ from toolkit.catalog.lookup import Head
 from toolkit.catalog.published import written_method, written_target
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock, ModelFacts
+from toolkit.recipe.known import known_model
 from toolkit.recipe.recipe import Recipe
 
 _DRAFTER = "speculation.model"
@@ -35,7 +36,10 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from _method(recipe, drafter, listed)
     yield from _target(recipe, models, listed)
     yield from _depth(recipe, drafter, listed)
-    if listed and recipe.engine.max_model_len is not None:
+    if listed is None:
+        return
+    yield from cautions(listed)
+    if recipe.engine.max_model_len is not None:
         yield from _context(listed, recipe.engine.max_model_len)
 
 
@@ -81,14 +85,21 @@ def _target(recipe: Recipe, models: Lock | None, listed: Head | None) -> Iterato
         yield from _revision(models)
         return
     message = f"this drafter was trained for {trained_for}, not for {target}"
-    # A target that other public heads were trained for is a model of its own, not a fine-tune.
-    other_model = same_model(target) in {same_model(head.target) for head in lookup.heads()}
-    severity: Severity = "error" if other_model else "warning"
+    severity: Severity = "warning"
     hint = "A fine-tune of that target accepts fewer drafts, another model none. Measure it: toolkit prove."
-    if other_model:
-        known = [head.repo for head in lookup.heads() if same_model(head.target) == same_model(target)]
-        hint = f"Set `target.model: {trained_for}`, or use a drafter of this target, such as {known[0]}."
+    if _other_sizes(known_model(target), known_model(trained_for)):
+        theirs = [head for head in lookup.heads() if same_model(head.target) == same_model(target)]
+        such_as = f", such as {min(theirs, key=lambda head: head.unverified).repo}" if theirs else ""
+        severity, hint = "error", f"Set `target.model: {trained_for}`, or use a drafter of this target{such_as}."
     yield Finding("pair.other-target", message, _DRAFTER, hint=hint, severity=severity)
+
+
+def _other_sizes(target: ModelFacts | None, trained_for: ModelFacts | None) -> bool:
+    """Whether both are public models, of which neither can be a fine-tune of the other."""
+    sizes = [
+        (facts.hidden_size, facts.text_config.get("num_hidden_layers")) for facts in (target, trained_for) if facts
+    ]
+    return len({size for size in sizes if None not in size}) == 2
 
 
 def _revision(models: Lock | None) -> Iterator[Finding]:
@@ -110,6 +121,16 @@ def _depth(recipe: Recipe, drafter: ModelFacts | None, listed: Head | None) -> I
             f"K={tokens} is more than the drafter was trained for ({depth}): the tokens after that will be rejected"
         )
         yield Finding("pair.trained-depth", message, _K, hint=f"Set it to {depth} or less.", severity="warning")
+
+
+def cautions(listed: Head) -> Iterator[Finding]:
+    """What a user has to know of a public drafter, with whatever target and settings."""
+    if listed.unverified:
+        message, hint = f"{listed.repo}: {listed.note}", "Read its card, and measure it: toolkit prove."
+        yield Finding("pair.unverified", message, _DRAFTER, hint=hint, severity="warning")
+    if not listed.commercial:
+        message = f"{listed.repo} has the licence {listed.license}, which forbids commercial use"
+        yield Finding("pair.licence", message, _DRAFTER, hint="Use another drafter for that.", severity="warning")
 
 
 def _context(listed: Head, length: int) -> Iterator[Finding]:

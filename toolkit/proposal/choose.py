@@ -45,6 +45,8 @@ _HOW: Mapping[tuple[str, bool], str] = {
 }
 # Which of these fits is tried out: version, instance type and tokens per step follow one another.
 _SETTLED_LATER = ("memory.", "sagemaker.", "kubernetes.", "engine.token-budget")
+# Warnings with which nothing is proposed where a pair is compiled for long before it shows whether it works.
+_DOUBTS = ("neuron.target", "pair.unverified")
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,11 @@ def _with_drafter(
     lock = Lock(target, drafter.facts)
     draft, choices = _first(wishes, target, drafter, types, folder)
     draft, version = _version(draft, lock, drafter)
+    untried = engine_for(wishes) != lookup.default_engine() and not drafter.recipe
+    found = findings_on(draft.recipe(), lock) if untried else ()
+    doubts = (item for item in found if item.code in _DOUBTS)
+    if doubt := next(doubts, None):
+        raise _Unfit(doubt.message)
     if draft.recipe().engine_rules.compilation is None:
         draft, budget = _token_budget(draft, lock)
         choices.append(budget)

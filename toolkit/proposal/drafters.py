@@ -123,16 +123,18 @@ def _head(target: ModelFacts, head: Head, *, exact: bool) -> Iterator[Drafter]:
     if method.kind == "model":
         about = f"a small model with the tokens of {head.target}"
     most = max(head.acceptance, key=lambda item: item.acceptance_length, default=None)
-    measured = f"; published: {most.acceptance_length:g} tokens a step ({most.workload}, K={most.k})" if most else ""
+    measured = [f"published: {most.acceptance_length:g} tokens a step ({most.workload}, K={most.k})"] if most else []
+    cautions = [head.note] if head.unverified else []
+    cautions += [] if head.commercial else [f"its licence, {head.license}, forbids commercial use"]
     yield Drafter(
         head.method,
         tokens,
-        f"{about}{measured}",
+        "; ".join([about, *measured, *cautions]),
         why,
         head.repo,
         facts,
         exact,
-        served=bool(head.card_k or head.acceptance),
+        served=head.served,
         longest_context=head.recommended_max_context,
         shortest_context=head.min_context,
     )
@@ -142,11 +144,11 @@ def _tokens(head: Head, method: Method) -> tuple[int, str]:
     """K of a listed drafter, and where that comes from."""
     if head.card_k:
         depth = f", trained for {head.trained_depth}" if head.trained_depth else ""
-        return head.card_k, f"its card's{depth}"
+        return head.card_k, f"as published: {head.source.partition('; commit:')[0]}{depth}"
     default = method.default_num_speculative_tokens
     if head.trained_depth and head.trained_depth < default:
         return head.trained_depth, "as many as it was trained for"
-    return default, f"the default of {method.name}: its card gives none"
+    return default, f"the default of {method.name}: no K of its own is known"
 
 
 def _own_layers(target: ModelFacts, engine: str) -> Iterator[Drafter]:

@@ -37,8 +37,8 @@ class Drafter:
 
     `recipe` is the recipe of the toolkit with this pair, whose engine `version` is known to work; empty if there is
     none. `settings` are keys of its engine to take over, where they are compiled in. `exact` is False if it was trained
-    for a relative of the target, `served` if nobody has said
-    how an engine serves it.
+    for a relative of the target, `served` if nobody has
+    published what it was served with.
     """
 
     method: str

@@ -228,9 +228,10 @@ def _method(problem: Problem) -> str:
 
 
 def _drafter(problem: Problem) -> str:
-    """The catalogue's drafter of the target for the method."""
+    """The catalogue's drafter of the target for the method, one whose card was read if there is one."""
     target, method = problem.setting("target", "model").lower(), problem.setting("speculation", "method")
-    return next((head.repo for head in lookup.heads() if (head.target.lower(), head.method) == (target, method)), "")
+    theirs = [head for head in lookup.heads() if (head.target.lower(), head.method) == (target, method)]
+    return min(theirs, key=lambda head: head.unverified).repo if theirs else ""
 
 
 def _version(problem: Problem, written: str | None = None) -> str:

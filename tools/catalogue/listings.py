@@ -17,7 +17,6 @@ from toolkit.engines.vllm.answering import pretend_cuda, serving_module
 from tools.catalogue.documents import Documents
 
 _FOLDER = FOLDER / "engines" / "vllm"
-_SUPPORTS_HEADS = "SupportsEagle3"
 
 
 def with_version(shipped: Mapping[str, Any], version: str, names: Mapping[str, Iterable[str]]) -> dict[str, Any]:
@@ -91,7 +90,7 @@ def installed_models() -> dict[str, set[str]]:
     from vllm.model_executor.models import registry
 
     package = Path(vllm.__file__).parent
-    heads = supporting_heads([package / "model_executor" / "models", package / "models"])
+    heads = supporting("SupportsEagle3", [package / "model_executor" / "models", package / "models"])
     targets = {
         **registry._TEXT_GENERATION_MODELS,
         **registry._MULTIMODAL_MODELS,
@@ -104,17 +103,17 @@ def installed_models() -> dict[str, set[str]]:
     }
 
 
-def supporting_heads(folders: Iterable[Path]) -> set[str]:
-    """Classes in those folders of vLLM's models that an EAGLE-3 or P-EAGLE head can read."""
+def supporting(interface: str, folders: Iterable[Path]) -> set[str]:
+    """Classes in those folders of vLLM's models that have the interface, such as that of targets of EAGLE-3."""
     bases: dict[str, set[str]] = {}
     for file in (file for folder in folders for file in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 bases.setdefault(node.name, set()).update(base.id for base in node.bases if isinstance(base, ast.Name))
-    found = {_SUPPORTS_HEADS}
+    found = {interface}
     while more := {name for name, above in bases.items() if above & found} - found:
         found |= more
-    return found - {_SUPPORTS_HEADS}
+    return found - {interface}
 
 
 def _has(span: list[str | None], version: str) -> bool:

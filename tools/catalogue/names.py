@@ -1,7 +1,7 @@
 """engines/vllm/names.json: names that vLLM looks up in its own tables, by version, read statically in its source.
 
-Parsers of reasoning, of tool calls and of config files, architectures of models that take more than text, the kernels
-of experts for each type of weights, and the flags whose whole numbers may end in `k` or `M`.
+Parsers of reasoning, of tool calls and of config files, architectures of models that take more than text, and of those
+that take text alone, the kernels of experts for each type of weights, and the flags whose whole numbers may end in `k`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from toolkit.catalog.lookup import FOLDER
 from tools.catalogue.documents import Documents
-from tools.catalogue.listings import as_listing, with_version
+from tools.catalogue.listings import as_listing, supporting, with_version
 
 _FILE = FOLDER / "engines" / "vllm" / "names.json"
 _REGISTRIES = {
@@ -40,6 +40,7 @@ def generate(documents: Documents) -> str:
 def read_names(package: Path) -> dict[str, set[str]]:
     """The names by what they are for."""
     found = {kind: _keys(package / file, name) for kind, (file, name) in _REGISTRIES.items()}
+    found["text"] = set(_text_models(package))
     for method, oracle in _ORACLES.items():
         file = package / "model_executor" / "layers" / "fused_moe" / "oracle" / f"{oracle}.py"
         found[f"moe_backend_{method}"] = _keys(file, "mapping", f"map_{oracle}_backend") if file.is_file() else set()
@@ -47,8 +48,22 @@ def read_names(package: Path) -> dict[str, set[str]]:
     return found
 
 
+def _text_models(package: Path) -> Iterator[str]:
+    """Architectures of the registry of text models whose class takes text alone: that of some takes images, too."""
+    take_more = supporting("SupportsMultiModal", [package / "model_executor" / "models", package / "models"])
+    registry = _dictionary(package / _REGISTRIES["multimodal"][0], "_TEXT_GENERATION_MODELS")
+    for key, value in zip(registry.keys, registry.values, strict=True):
+        if isinstance(key, ast.Constant) and ast.literal_eval(value)[1] not in take_more:
+            yield str(key.value)
+
+
 def _keys(file: Path, name: str, function: str = "") -> set[str]:
     """The keys of the dictionary of that name, in that function; none where the file has no such dictionary."""
+    return {str(key.value) for key in _dictionary(file, name, function).keys if isinstance(key, ast.Constant)}
+
+
+def _dictionary(file: Path, name: str, function: str = "") -> ast.Dict:
+    """The dictionary of that name, in that function; an empty one where there is none."""
     tree: ast.AST = ast.parse(file.read_text(encoding="utf-8"))
     if function:
         functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function)
@@ -57,8 +72,8 @@ def _keys(file: Path, name: str, function: str = "") -> set[str]:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
         value = getattr(node, "value", None)
         if isinstance(target, ast.Name) and target.id == name and isinstance(value, ast.Dict):
-            return {str(key.value) for key in value.keys if isinstance(key, ast.Constant)}
-    return set()
+            return value
+    return ast.Dict([], [])
 
 
 def _suffixed(file: Path) -> Iterator[str]:

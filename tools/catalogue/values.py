@@ -75,6 +75,8 @@ def _texts(action: argparse.Action) -> Spec:
     if action.choices:
         choices = [choice for choice in action.choices if isinstance(choice, str)]
         only_texts = choices and all(choice is None or isinstance(choice, str) for choice in action.choices)
+        if "cpu" in choices:  # which other devices there are depends on the platform that asks
+            return {}
         return {"choices": choices, **({"any_case": True} if _any_case(action) else {})} if only_texts else {}
     parsed = _parsed(action)
     return {"parsed": parsed, **({"or_none": True} if _takes(action, "None") else {})} if parsed else {}

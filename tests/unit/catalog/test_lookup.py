@@ -126,6 +126,9 @@ def test_the_local_platform_has_its_one_image() -> None:
         ("0.18.0", "swap-space", False),
         ("0.30.0", "no-enable-prefix-caching", True),
         ("0.30.0", "no-such-flag", False),
+        ("0.32.0", "disable-prefix-caching", False),
+        ("0.33.0", "disable-prefix-caching", True),
+        ("0.33.0", "no-enable-prefix-caching", True),
         ("99.0.0", "model", None),
     ],
 )

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -106,6 +107,7 @@ class Site(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: dict[str, Any] = {}
+        self.asked: list[str] = []
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def prices(self, region: str, prefix: str = "USE1", **usd_per_hour: str) -> None:
@@ -122,6 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         answers = self.server.answers
+        self.server.asked.append(self.path)
         answer = answers.get(self.path, answers.get(self.path.partition("?")[0]))
         if isinstance(answer, Raw):
             self.send_response(answer.status)
@@ -277,7 +280,7 @@ DFLASH = {
     "vocab_size": 151936,
 }
 # In the format of speculators, cut.
-SPECULATOR = {
+SPECULATOR: dict[str, Any] = {
     "architectures": ["Eagle3Speculator"],
     "speculators_model_type": "eagle3",
     "transformer_layer_config": {"num_hidden_layers": 1, "max_position_embeddings": 4096, "model_type": "llama"},
@@ -336,6 +339,69 @@ def test_a_new_head_in_the_format_of_speculators_names_its_target_and_k(site: Si
     }
 
 
+def test_a_head_that_drafts_all_tokens_in_one_pass_is_no_eagle3_head(site: Site) -> None:
+    tiny = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "p-eagle" / "config.json"
+    about = {"cardData": {"base_model": "Qwen/Qwen9-8B"}}
+    listed(site, "amazon/Qwen9-8B-P-EAGLE", json.loads(tiny.read_text()) | {"target_model": ""}, **about)
+    assert "new head: amazon/Qwen9-8B-P-EAGLE (p-eagle for Qwen/Qwen9-8B)" in update(site).changed
+
+
+def test_a_recipe_says_whether_a_head_drafts_in_parallel(site: Site) -> None:
+    config = '{"method": "eagle3", "model": "org/One", "num_speculative_tokens": 7, "parallel_drafting": true}'
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/o/1.yaml": f"m:\n  model_id: org/T\na: '{config}'"}))
+    assert "new head: org/One (p-eagle for org/T)" in update(site).changed
+
+
+@pytest.mark.parametrize("tokens", [10**20, True, 0, "7"])
+def test_no_number_of_draft_tokens_is_taken_that_can_be_none(site: Site, tokens: Any) -> None:
+    proposals = [{"proposal_type": "greedy", "speculative_tokens": tokens}]
+    config = {**SPECULATOR, "speculators_config": {**SPECULATOR["speculators_config"], "proposal_methods": proposals}}
+    listed(site, "RedHatAI/Qwen9-32B-speculator.eagle3", config)
+    update(site)
+    assert "card_k" not in known_head("RedHatAI/Qwen9-32B-speculator.eagle3")
+
+
+def test_what_is_kept_of_a_card_can_be_shown_in_a_terminal_and_a_block_of_one_token_drafts_none(site: Site) -> None:
+    about = {"base_model": "Qwen/Qwen9", "license": "mit\x1b[31m"}
+    listed(site, "z-lab/Qwen9-DFlash", {**DFLASH, "block_size": 1}, cardData=about)
+    update(site)
+    found = known_head("z-lab/Qwen9-DFlash")
+    assert found["license"] == "mit\\x1b[31m"
+    assert "trained_depth" not in found
+
+
+def test_a_config_of_many_brackets_ends_no_update(site: Site) -> None:
+    text = '{"num_speculative_tokens": 1, "x": ' + "[" * 200_000 + "}"
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": text}))
+    assert not any("recipes" in line for line in update(site).failed)
+
+
+NAMED = '{"method": "dspark", "model": "org/One-DSpark", "num_speculative_tokens": 7}'
+RECIPE = f"model:\n  model_id: \"org/One\"\nargs: ['{NAMED}']\n"
+
+
+def test_a_head_that_cannot_be_read_for_now_is_read_by_the_next_update(site: Site) -> None:
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": RECIPE}))
+    site.answers["/api/models/org/One-DSpark"] = Raw(status=503)
+    site.answers["/simple/vllm/"] = {"versions": []}
+    assert any("org/One-DSpark answered 503" in line for line in update(site).unread)
+    assert lookup.head("org/One-DSpark") is None
+    config = {"architectures": ["DSparkDraftModel"], "num_hidden_layers": 5, "target_model": "org/Other"}
+    listed(site, "org/One-DSpark", config)
+    update(site)
+    assert known_head("org/One-DSpark")["layers"] == 5
+    assert known_head("org/One-DSpark")["target"] == "org/Other"
+
+
+def test_each_head_is_asked_for_once(site: Site) -> None:
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": RECIPE}))
+    listed(site, "z-lab/strange-DFlash", {})
+    for _ in range(2):
+        site.asked.clear()
+        update(site)
+        assert site.asked.count("/z-lab/strange-DFlash/resolve/main/config.json") == 1
+
+
 def test_the_first_version_of_a_head_is_that_of_its_class(site: Site) -> None:
     config = {**DFLASH, "architectures": ["DFlash2DraftModel"]}
     listed(site, "z-lab/Qwen9-DFlash2", config, cardData={"base_model": "Qwen/Qwen9"})
@@ -344,9 +410,7 @@ def test_the_first_version_of_a_head_is_that_of_its_class(site: Site) -> None:
 
 
 def test_of_a_head_that_cannot_be_read_the_recipe_that_names_it_tells(site: Site) -> None:
-    config = '{"method": "dspark", "model": "org/One-DSpark", "num_speculative_tokens": 7}'
-    text = f"model:\n  model_id: \"org/One\"\nargs: ['{config}']\n"
-    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": text}))
+    site.answers["/recipes.tar.gz"] = Raw(body=archive(**{"models/org/one.yaml": RECIPE}))
     assert "new head: org/One-DSpark (dspark for org/One)" in update(site).changed
     assert known_head("org/One-DSpark") == {
         "method": "dspark",

@@ -43,6 +43,26 @@ def test_a_target_that_may_be_a_fine_tune_is_a_warning(tmp_path: Path) -> None:
     assert finding.severity == "warning"
 
 
+def test_a_fine_tune_may_have_a_head_of_its_own(tmp_path: Path) -> None:
+    head = "RedHatAI/Qwen3-32B-speculator.eagle3"
+    (finding,) = found(tmp_path, "pair.other-target", "nex-agi/Qwen3-32B-Nex-N1", head, ("p-eagle", "eagle3"))
+    assert finding.severity == "warning"
+
+
+@pytest.mark.parametrize("code", ["pair.unverified", "pair.licence"])
+def test_what_speaks_against_a_public_drafter_is_a_warning(tmp_path: Path, code: str) -> None:
+    dflash = ("p-eagle", "dflash")
+    (finding,) = found(tmp_path, code, "zai-org/GLM-5.3", "incoai/GLM-5.3-DFlash2", dflash)
+    assert finding.severity == "warning"
+    assert not found(tmp_path, code, "openai/gpt-oss-20b", "z-lab/gpt-oss-20b-DFlash", dflash)
+
+
+def test_a_head_whose_readme_asks_for_a_later_change_of_vllm_needs_that_version(tmp_path: Path) -> None:
+    pair, dflash = ("Qwen/Qwen3.5-27B", "z-lab/Qwen3.5-27B-DFlash"), ("p-eagle", "dflash")
+    assert found(tmp_path, "engine.version", *pair, dflash, ("0.30.0", "0.25.0"))
+    assert not found(tmp_path, "engine.version", *pair, dflash)
+
+
 @pytest.mark.parametrize(
     "target",
     [

@@ -46,6 +46,15 @@ from tools.catalogue import fields
         ("kv-transfer-config", {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_port": "14579"}, ""),
         ("hf-overrides", {"anything": [1]}, ""),
         ("no-such-flag", 1, ""),
+        ("compilation-config", {"cudagraph_mode": None, "mode": None}, ""),
+        ("attention-backend", "auto", ""),
+        ("kernel-config", {"moe_backend": "FLASHINFER-CUTLASS", "enable_flashinfer_autotune": None}, ""),
+        ("kernel-config", {"moe_backend": "FLASHINFER"}, "has the value 'flashinfer'"),
+        ("gpu-memory-utilization", ".9", ""),
+        ("gpu-memory-utilization", "nan", "has the value 'nan'"),
+        ("pipeline-parallel-size", "+2", ""),
+        ("max-logprobs", "4_096", ""),
+        ("max-logprobs", "4,096", "has the value '4,096'"),
     ],
 )  # fmt: skip
 def test_a_value_is_held_against_its_declaration(flag: str, value: Any, message: str) -> None:

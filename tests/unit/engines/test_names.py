@@ -8,7 +8,7 @@ import pytest
 from pairs import write_hub_pair
 
 from toolkit import check
-from toolkit.engines.vllm.facts import names
+from toolkit.engines.vllm.facts import ParsedFlag, names, parsed_flag
 from toolkit.findings import Finding
 from tools.catalogue.names import read_names
 
@@ -67,6 +67,8 @@ SEES = {"architectures": ["Qwen3VLForConditionalGeneration"]}
         ("{video-pruning-rate: 1.5}", SEES, ["engine.flag-value"]),
         ("{video-pruning-rate: 0.5, limit-mm-per-prompt: {image: 1}}", SEES, []),
         ("{video-pruning-rate: much}", SEES, ["engine.flag-value"]),
+        ("{video-pruning-rate: 0.5}", {"architectures": ["HunYuanVLForConditionalGeneration"]}, []),
+        ("{video-pruning-rate: 0.5}", {"architectures": ["UnlistedForCausalLM"]}, []),
     ],
 )
 def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_others(
@@ -87,6 +89,8 @@ def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_other
         ("{api-server-count: many}", "0.29.0", True),
         ("{cudagraph-capture-sizes: [1, many]}", "0.31.0", True),
         ("{cudagraph-capture-sizes: [1, 2]}", "0.31.0", False),
+        ("{cudagraph-capture-sizes: '16', kv-cache-dtype-skip-layers: '0'}", "0.31.0", False),
+        ("{max-num-partial-prefills: '1', max-long-partial-prefills: '1'}", "0.24.0", False),
         ("{collect-detailed-traces: 1.5}", "0.31.0", True),
         ("{collect-detailed-traces: [model, nonsense]}", "0.31.0", True),
         ("{collect-detailed-traces: [model, worker]}", "0.31.0", False),
@@ -96,6 +100,11 @@ def test_a_text_is_one_that_the_parser_of_the_version_takes(
     tmp_path: Path, args: str, version: str, told: bool
 ) -> None:
     assert [item.code for item in findings(tmp_path, args, version)] == ["engine.flag-value"] * told
+
+
+def test_devices_of_the_platform_that_was_asked_are_no_choices() -> None:
+    """A parser on a CPU names no `cuda`."""
+    assert all(parsed_flag("mm-processor-device", version) == ParsedFlag() for version in ("0.31.0", "0.32.0"))
 
 
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}
@@ -138,7 +147,9 @@ TREE = {
     "reasoning/__init__.py": "_REASONING_PARSERS_TO_REGISTER = {'one': ('file', 'Class')}",
     "tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER: dict = {'two': ('file', 'Class')}",
     "transformers_utils/config.py": "_CONFIG_FORMAT_TO_CONFIG_PARSER: dict = {'three': Class}",
-    "model_executor/models/registry.py": "_MULTIMODAL_MODELS = {'Sees': ('file', 'Class')}",
+    "model_executor/models/registry.py": "_MULTIMODAL_MODELS = {'Sees': ('file', 'Class')}\n"
+    "_TEXT_GENERATION_MODELS = {'Reads': ('file', 'Plain'), 'SeesToo': ('file', 'Seeing')}",
+    "models/file.py": "class Plain(SupportsPP): ...\nclass Seeing(Plain, SupportsMultiModal): ...",
     "model_executor/layers/fused_moe/oracle/fp8.py": (
         "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
     ),
@@ -164,6 +175,7 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
         "tool_call_parser": {"two"},
         "config_format": {"three"},
         "multimodal": {"Sees"},
+        "text": {"Reads"},
         "moe_backend_fp8": {"triton"},
         "moe_backend_mxfp4": set(),
         "moe_backend_unquantized": set(),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.api.deployment import plan
 from toolkit.catalog import lookup
 from toolkit.checks.run import findings_on
 from toolkit.errors import ToolkitError, UsageError
@@ -19,6 +20,7 @@ from toolkit.proposal.model import Drafter, Proposal, Wishes
 from toolkit.proposal.text import recipe_text
 from toolkit.recipe.facts import ModelFacts, Tensor
 from toolkit.recipe.known import known_model, known_models
+from toolkit.recipe.lock import write_lock
 
 HEADS = {head.repo.lower() for head in lookup.heads()}
 TARGETS = [
@@ -131,8 +133,30 @@ def test_a_head_that_is_published_with_how_it_is_served_comes_first() -> None:
 def test_layers_of_the_target_come_before_a_head_of_which_nobody_tells_how_it_is_served() -> None:
     found = [drafter.model or drafter.method for drafter in drafters(facts_of("Qwen/Qwen3.5-35B-A3B"))]
     assert found.index("mtp") < found.index("z-lab/Qwen3.5-35B-A3B-DFlash")
-    served = [drafter.model or drafter.method for drafter in drafters(facts_of("Qwen/Qwen3.5-27B"))]
-    assert served.index("z-lab/Qwen3.5-27B-DFlash") < served.index("mtp")
+    unread = [drafter.model or drafter.method for drafter in drafters(facts_of("Qwen/Qwen3.5-27B"))]
+    assert unread.index("mtp") < unread.index("z-lab/Qwen3.5-27B-DFlash")
+
+
+def test_of_a_head_that_nobody_read_it_says_so_and_where_its_k_is_from() -> None:
+    by_model = {drafter.model: drafter for drafter in drafters(facts_of("Qwen/Qwen3.5-27B"))}
+    unread = by_model["z-lab/Qwen3.5-27B-DFlash"]
+    assert "unverified: its card and its files were not read" in unread.why
+    assert unread.tokens_why == "as published: github z-lab/dflash@44947fb, README (supported models)"
+
+
+def test_a_plan_tells_of_a_head_that_nobody_read(tmp_path: Path) -> None:
+    found = proposal("meta-llama/Llama-3.3-70B-Instruct", tmp_path, method="eagle3")
+    head = choices(found)["speculation.model"]
+    said = f"Drafter: {head}: unverified: its card and its files were not read"
+    path = checked(found, tmp_path)
+    write_lock(load(path), found.lock)
+    assert said in plan(path).notes
+
+
+def test_a_licence_that_forbids_commercial_use_is_said() -> None:
+    target = replace(facts_of("Qwen/Qwen3-8B"), model="zai-org/GLM-5.3")
+    (why,) = [drafter.why for drafter in drafters(target) if drafter.model == "incoai/GLM-5.3-DFlash2"]
+    assert why.endswith("its licence, cc-by-nc-nd-4.0, forbids commercial use")
 
 
 def test_a_draft_model_for_a_mixture_of_experts_is_small_beside_what_a_token_passes_through(tmp_path: Path) -> None:
@@ -193,6 +217,12 @@ ON_TRAINIUM = {
     ("openai/gpt-oss-20b", "trn2", "sagemaker"): (
         "dflash", "z-lab/gpt-oss-20b-DFlash", 7, "0.29.0.1.2.0", 4, "ml.trn2.48xlarge",
     ),
+    ("Qwen/Qwen3-8B", "trn2", "sagemaker"): (  # its DFlash2 head has a published K, too
+        "dflash", "z-lab/Qwen3-8B-DFlash-b16", 15, "0.29.0.1.2.0", 4, "ml.trn2.48xlarge",
+    ),
+    ("meta-llama/Llama-3.3-70B-Instruct", "trn2", "sagemaker"): (  # of its EAGLE-3 head no file was read
+        "draft-model", "meta-llama/Llama-3.2-1B-Instruct", 5, "0.9.1", 32, "ml.trn2.48xlarge",
+    ),
     ("meta-llama/Llama-3.3-70B-Instruct", "trn1", "sagemaker"): (
         "draft-model", "meta-llama/Llama-3.2-1B-Instruct", 5, "0.9.1", 32, "ml.trn1.32xlarge",
     ),
@@ -250,8 +280,9 @@ def test_what_trainium_cannot_do_is_said_for_each_drafter(tmp_path: Path) -> Non
     ("model", "method", "platform", "why"),
     [
         ("mistralai/Mixtral-8x7B-v0.1", None, "kubernetes", "no drafter is known for mistralai/Mixtral-8x7B-v0.1 on"),
+        ("Qwen/Qwen3.5-27B", None, "sagemaker", "this target is a `Qwen3_5ForConditionalGeneration`"),
         ("deepseek-ai/DeepSeek-R1", "mtp", "sagemaker", "no drafter of method `mtp` is known for deepseek-ai/DeepSeek"),
-        ("google/gemma-4-31B-it", "gemma4_mtp", "sagemaker", "does not support method `gemma4_mtp`"),
+        ("google/gemma-4-31B-it", None, "sagemaker", "does not support method `gemma4_mtp`"),
     ],
 )
 def test_what_trainium_has_no_drafter_for_is_told_with_a_command_that_works(

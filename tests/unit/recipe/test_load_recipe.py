@@ -95,6 +95,7 @@ def test_a_wrong_file_is_explained(
     [
         ("openai/gpt-oss-20b", "p-eagle", "amazon/GPT-OSS-20B-P-EAGLE"),
         ("OpenAI/GPT-OSS-20b", "eagle3", "RedHatAI/gpt-oss-20b-speculator.eagle3"),
+        ("Qwen/Qwen3-8B", "eagle3", "RedHatAI/Qwen3-8B-speculator.eagle3"),  # not the first by name, which nobody read
     ],
 )
 def test_a_missing_drafter_is_answered_with_the_catalogues(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from toolkit.catalog import lookup
 from toolkit.catalog.trainium import TRAINING_FAMILIES, family
 from toolkit.engines.arguments import fetched_by_container
 from toolkit.engines.neuron.checks import neuron_config
@@ -24,6 +25,7 @@ def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _target(recipe, models.target)
     yield from _unverified(recipe)
     if models.drafter:
+        yield from _drafter_class(recipe, models.drafter)
         yield from _block_size(recipe, models.drafter)
         yield from _same_architecture(recipe, models.target, models.drafter)
     yield from _tied(recipe, models)
@@ -74,6 +76,15 @@ def _same_architecture(recipe: Recipe, target: ModelFacts, drafter: ModelFacts) 
 def _architecture(model: ModelFacts) -> str:
     names = model.config.get("architectures")
     return str(names[0]) if isinstance(names, list) and names else ""
+
+
+def _drafter_class(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
+    """Of DFlash heads vllm-neuron's registry has the first kind alone (features guide)."""
+    listed = lookup.head(drafter.model)
+    found = _architecture(drafter) or (listed.drafter_class if listed else "")
+    if recipe.method == "dflash" and "DFlash2" in found:
+        message = f"{recipe.engine.name} loads drafters of class `DFlashDraftModel`, and this one is a `{found}`"
+        yield Finding("neuron.drafter", message, "speculation.model", hint="Use a DFlash head of the first kind.")
 
 
 def _block_size(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:

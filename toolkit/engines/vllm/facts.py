@@ -122,7 +122,10 @@ def subtracts_draft_slots(version: str) -> bool:
 
 def flag_known(version: str, flag: str) -> bool | None:
     """Whether that version's server has `--flag` (no leading dashes; `_` is `-`). `None`: version not in the data."""
-    return _listed(read("engines/vllm/flags.json"), "flags", version, flag.replace("_", "-"))
+    name = flag.replace("_", "-")
+    known = _listed(read("engines/vllm/flags.json"), "flags", version, name)
+    # The parser of 0.33 has further names for on/off flags, `--disable-x` beside `--enable-x`.
+    return entry(_VALUES, "flags", name, version) is not None if known is False else known
 
 
 def flag_removed(flag: str) -> str | None:
@@ -133,8 +136,8 @@ def flag_removed(flag: str) -> str | None:
 
 def flags(version: str) -> tuple[str, ...]:
     """Every flag of that version's server, without leading dashes; empty if the version is not in the data."""
-    listing = read("engines/vllm/flags.json")
-    return tuple(flag for flag in listing["flags"] if _listed(listing, "flags", version, flag))
+    names = {**read("engines/vllm/flags.json")["flags"], **read(_VALUES)["flags"]}
+    return tuple(flag for flag in names if flag_known(version, flag))
 
 
 def short_for(version: str, flag: str) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any
 
 from toolkit import documents
@@ -21,6 +23,8 @@ _SWITCH = ("true", "false")
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _MOST_SHOWN = 12
+# Of these vLLM itself brings what names a kernel into small letters, without dashes (config/kernel.py).
+_ANY_CASE = ("KernelConfig",)
 
 
 @dataclass(frozen=True)
@@ -88,7 +92,7 @@ def reads_as(flag: str, value: Any, version: str) -> bool:
         return True  # its form is another check's
     if value == "None":
         return known.or_none
-    made = _json(value) if isinstance(value, str) else value
+    made = value if not isinstance(value, str) else _number(value) if kind in ("int", "float") else _json(value)
     if kind == "object":
         return isinstance(made, Mapping)
     if kind == "json":
@@ -117,13 +121,16 @@ def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator
     if isinstance(value, Mapping) and classes and "dict" not in declared.types:
         for name, inner in value.items():
             yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
-    elif not (classes and isinstance(value, str | int)) and not _fits(value, declared):  # a class may read `3`
+    # A class may read `3`; and many keys of one may be null until vLLM fills them in (_skip_none_validation).
+    elif not (classes and isinstance(value, str | int)) and not (key and value is None) and not _fits(value, declared):
         yield unlike(value, declared.choices, str(declared), key)
 
 
 def _inner(class_name: str, name: str, value: Any, version: str, key: str) -> Iterator[Misfit]:
     """Of a key of a JSON flag. vLLM's configuration classes forbid keys that they do not declare."""
     field = f"{class_name}.{name}"
+    if class_name in _ANY_CASE and isinstance(value, str):
+        value = value.lower().replace("-", "_")
     if (declared := _at(field, version)) is not None:
         yield from _misfits(documents.fit(Declared, declared), value, version, key)
         return
@@ -165,7 +172,9 @@ def _text_fits(text: str, declared: Declared) -> bool:
         return True
     if (text in ("None", "") and "None" in declared.types) or (text.lower() in _SWITCH and "bool" in declared.types):
         return True
-    parsed = _json(text)
+    if declared.enum and "None" in declared.types and text.lower() == "auto":  # as in config/attention.py
+        return True
+    parsed = _number(text) if {"int", "float"} & {*declared.types} else _json(text)
     if not isinstance(parsed, str):
         return _fits(parsed, declared)
     # A class may read a text in a way of its own, and one word is a list for the parser.
@@ -176,6 +185,17 @@ def _in_bounds(value: float, declared: Declared) -> bool:
     below = (declared.ge is not None and value < declared.ge) or (declared.gt is not None and value <= declared.gt)
     above = (declared.le is not None and value > declared.le) or (declared.lt is not None and value >= declared.lt)
     return not below and not above
+
+
+def _number(text: str) -> Any:
+    """What a text says as JSON, or as a number in Python's way (`.9`, `4_096`, `+5`), or the text."""
+    if not isinstance(said := _json(text), str):
+        return said
+    with suppress(ValueError):
+        return int(text)
+    with suppress(ValueError):
+        return number if isfinite(number := float(text)) else text
+    return text
 
 
 def _json(text: str) -> Any:

@@ -87,7 +87,7 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         hint = f"Set it to {copies} or less, or remove it."
         yield Finding("engine.combination", message, "engine.args.data-parallel-size-local", hint=hint)
     if lookup.older(recipe.engine.version, _PARTIAL_PREFILLS_SINCE):
-        for flag in (flag for flag in _PARTIAL_PREFILLS if args.get(flag, 1) != 1):
+        for flag in (flag for flag in _PARTIAL_PREFILLS if str(args.get(flag, 1)) != "1"):
             message, hint = f"vLLM before {_PARTIAL_PREFILLS_SINCE} has no `{flag}` but 1", "Remove it."
             yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
     yield from _alone(recipe)

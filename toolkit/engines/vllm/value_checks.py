@@ -68,7 +68,8 @@ def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ())
     path, known = f"engine.args.{flag}", parsed_flag(flag, version)
     values = value if isinstance(value, list) else [value]
     # One value of those that it may have.
-    alone = takes(flag) == "several" and isinstance(value, int | float | Mapping)
+    is_one = isinstance(value, int | float | Mapping) or (isinstance(value, str) and value.isdigit())
+    alone = takes(flag) == "several" and is_one
     wrong = [*misfits(flag, values if alone else value, version, unmade)]
     texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
     if known.choices and not set(map(str, texts)) <= {*known.choices}:
@@ -103,15 +104,15 @@ def check_multimodal(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on flags for images, audio and video, which models of text ignore, their bounds too."""
     version = recipe.engine.version
     given = {flag: value for flag, value in recipe.engine.args.items() if class_of(flag, version) == _MULTIMODAL}
-    known, architectures = names("multimodal", version), target.config.get("architectures") or []
-    if not known or not architectures:
-        return
+    architecture = next(iter(target.config.get("architectures") or ()), "")
     for flag, value in given.items():
-        if architectures[0] not in known:
-            message = f"`{flag}` has no effect: {architectures[0]} takes text alone"
+        if architecture in names("text", version):
+            message = f"`{flag}` has no effect: {architecture} takes text alone"
             path = f"engine.args.{flag}"
             yield Finding("engine.text-only", message, path, hint="Remove it.", severity="warning")
-        elif not any(_declared(flag, value, version, (_MULTIMODAL,))):  # else check_values has told
+        elif architecture in names("multimodal", version) and not any(
+            _declared(flag, value, version, (_MULTIMODAL,))
+        ):  # else check_values has told
             yield from _declared(flag, value, version)
 
 
