@@ -20,12 +20,14 @@ import urllib3
 import yaml
 
 TOKEN = "admin-token"
-ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "no-assets")).resolve()
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", "")).resolve()
 _PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager")
 _LACKING = [name for name in _PROGRAMS if not os.access(ASSETS / name, os.X_OK)]
 _LACKING += [name for name in ("openssl", "setpriv") if not shutil.which(name)]
 WITHOUT = f"NOT TESTED: there is no {', '.join(_LACKING)} to run; CONTRIBUTING.md says where from" if _LACKING else ""
 """Why there is none; empty where there is one."""
+
+KUBECTL = shutil.which("kubectl", path=f"{os.environ['PATH']}{os.pathsep}{ASSETS}")
 
 # Its address in the cluster. Without one it looks for a route that leads out of this machine.
 _ADVERTISED = "192.0.2.1"
@@ -40,7 +42,8 @@ def real_server(folder: Path, *flags: str) -> Iterator[dict[str, Any]]:
     (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\nguest-token,guest,guest,\n")
     key = folder / "service-accounts.key"
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
-    config = _kubeconfig(f"https://127.0.0.1:{port}", folder / "apiserver.crt", TOKEN)
+    certificate = {"certificate-authority": str(folder / "apiserver.crt")}
+    config = kubeconfig_of(f"https://127.0.0.1:{port}", {"token": TOKEN}, **certificate)
     (folder / "kubeconfig").write_text(yaml.safe_dump(config))
     with ExitStack() as held:
         running: dict[str, subprocess.Popen[bytes]] = {}
@@ -81,12 +84,12 @@ def write_kubeconfig(config: dict[str, Any], folder: Path, monkeypatch: pytest.M
     return path
 
 
-def _kubeconfig(url: str, certificate: Path, token: str) -> dict[str, Any]:
+def kubeconfig_of(url: str, user: Mapping[str, str], **cluster: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "real", "cluster": {"server": url, "certificate-authority": str(certificate)}}],
-        "users": [{"name": "admin", "user": {"token": token}}],
+        "clusters": [{"name": "real", "cluster": {"server": url, **cluster}}],
+        "users": [{"name": "admin", "user": {**user}}],
         "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
         "current-context": "real",
     }
