@@ -1,4 +1,4 @@
-"""For every test: nothing of the user's AWS account, a home of its own, and golden files."""
+"""For every test: nothing of the user's AWS account and clusters, a home of its own, and golden files."""
 
 from __future__ import annotations
 
@@ -119,6 +119,13 @@ def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A new folder each time. `mktemp` would read the names of all that are there already: 15 ms after 3,000 tests."""
     folder = tmp_path_factory.mktemp("homes")
     return (folder / str(number) for number in itertools.count())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(tmp_path_factory.mktemp("no-cluster") / "kubeconfig"))
+        yield
 
 
 @pytest.fixture(autouse=True)

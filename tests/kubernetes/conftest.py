@@ -15,7 +15,7 @@ import pytest
 from container import why_not
 from node import Node
 from pod_volumes import Storage
-from real_server import WITHOUT, real_server, write_kubeconfig
+from real_server import KUBECTL, WITHOUT, real_server, write_kubeconfig
 from rendering import Kubectl
 from scripted_node import ScriptedNode
 
@@ -84,11 +84,12 @@ def _quiet(cluster: Cluster) -> None:
 @pytest.fixture
 def kubectl(kubeconfig: Path) -> Kubectl:
     """Runs the genuine kubectl, and gives what it prints."""
-    if not shutil.which("kubectl"):
-        pytest.skip("NOT TESTED: it takes kubectl")
+    if not KUBECTL:
+        pytest.skip("NOT TESTED: it takes kubectl, on the path or in $KUBEBUILDER_ASSETS")
+    program = KUBECTL
 
     def kubectl(*arguments: str | Path) -> str:
-        done = subprocess.run(["kubectl", *arguments], capture_output=True, text=True)
+        done = subprocess.run([program, *arguments], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -38,7 +37,7 @@ def _definition(kind: str) -> Any:
     objects may hold anything."""
     api = KINDS_BY_NAME[kind].api
     group, _, version = api.version.partition("/")
-    if (genuine := Path(ASSETS, "crds", f"{api.plural}.{group}.yaml")).exists():
+    if (genuine := ASSETS / "crds" / f"{api.plural}.{group}.yaml").exists():
         return yaml.safe_load(genuine.read_text())
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     names = {"plural": api.plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}

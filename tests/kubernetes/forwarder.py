@@ -28,17 +28,20 @@ def forwarded(address: str, port: int, target: Target) -> Iterator[None]:
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True  # an API server keeps its connections
 
-    ours = ["address", "add", f"{address}/32", "dev", "lo"]
-    subprocess.run(["ip", *ours], check=True, capture_output=True)
+    ours = [f"{address}/32", "dev", "lo"]
+    # A run that was killed may have left it there.
+    subprocess.run(["ip", "address", "replace", *ours], check=True)
     try:
         with Server((address, port), Handler) as server:
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
-            yield
-            server.shutdown()
-            thread.join()
+            try:
+                yield
+            finally:
+                server.shutdown()
+                thread.join()
     finally:
-        subprocess.run(["ip", "address", "delete", *ours[2:]], check=True, capture_output=True)
+        subprocess.run(["ip", "address", "delete", *ours], check=False)
 
 
 def _copy(source: socket.socket, sink: socket.socket) -> None:

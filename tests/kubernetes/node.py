@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Self
 
@@ -16,6 +16,7 @@ from pod_life import PodLife
 from pod_volumes import Document, Storage
 from registered_node import RegisteredNode
 from services import Services
+from watched_threads import watched_threads
 
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 
@@ -40,28 +41,25 @@ class Node(RegisteredNode):
         self.pods: dict[str, Document] = {}
         self.lives: dict[str, PodLife] = {}
         self.services = Services(self)
-        self._thread = threading.Thread(target=self._work)
+        self._held = ExitStack()
 
     def __enter__(self) -> Self:
-        # A short path: vLLM's sockets are in there, and theirs has 107 characters at most.
-        self._folder = tempfile.TemporaryDirectory()
-        Path(self._folder.name).chmod(0o755)
-        super().__enter__()
-        self._threads = ThreadPoolExecutor()
-        self._lived: list[Future[None]] = []
-        self._thread.start()
+        with ExitStack() as held:
+            # A short path: vLLM's sockets are in there, and theirs has 107 characters at most.
+            self._folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+            self._folder.chmod(0o755)
+            super().__enter__()
+            held.callback(super().__exit__)
+            held.enter_context(closing(self.services))
+            self._start = held.enter_context(watched_threads())
+            held.callback(self.over.set)
+            self._start(self._work)
+            self._held = held.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Kills what still runs. Raises what went wrong with a pod."""
-        self.over.set()
-        self._thread.join()
-        self._threads.shutdown()
-        self.services.close()
-        super().__exit__()
-        self._folder.cleanup()
-        for lived in self._lived:
-            lived.result()
+        self._held.close()
 
     def lines(self, pod: str) -> list[str]:
         """What the pod's containers have written, also of one that is no more."""
@@ -74,5 +72,5 @@ class Node(RegisteredNode):
             self.pods = {item["metadata"]["name"]: item for item in listed}
             self.services.look()
             for name in self.pods.keys() - self.lives.keys():
-                self.lives[name] = PodLife(self, self.pods[name], Path(self._folder.name, name))
-                self._lived.append(self._threads.submit(self.lives[name].live))
+                self.lives[name] = PodLife(self, self.pods[name], self._folder / name)
+                self._start(self.lives[name].live)

@@ -34,10 +34,10 @@ class RegisteredNode:
 
     def __enter__(self) -> Self:
         self._server = _log_server(self)
-        self._serving = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
-        self._serving.start()
         self.cluster.call("POST", _NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}})
         self._heartbeat()
+        self._serving = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05})
+        self._serving.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from container import new_address
 from forwarder import forwarded
 from pod_steps import HEALTHY, Step, exited, scheduled
 from registered_node import Document, RegisteredNode, now
+from watched_threads import watched_threads
 
 from toolkit.platforms.kubernetes.cluster import Cluster, path
 from toolkit.platforms.kubernetes.pods import condition
@@ -89,13 +89,12 @@ class ScriptedNode(RegisteredNode):
             while not over.wait(_TURN_SECONDS):
                 self.turn()
 
-        with ThreadPoolExecutor(1) as threads:
-            working = threads.submit(work)
+        with watched_threads() as start:
+            start(work)
             try:
                 yield
             finally:
                 over.set()
-            working.result()
 
     def say(self, pod: Document, step: Step) -> None:
         """Of a pod, as it was listed."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from fakes import answer_events, event_stream
+from kubernetes.client import ApiException
 from limited import limited
 from manifests import NAME, deployment, endpoint, namespace, placed, service
 from real_server import TOKEN
@@ -24,6 +25,7 @@ from toolkit.errors import EndpointNotFound, InvocationError, PlatformError
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.cluster import path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
+from toolkit.platforms.kubernetes.runtime import proxy
 
 ANSWER = event_stream(answer_events([5, 6, 7], histogram=[1, 1]))
 
@@ -45,6 +47,15 @@ def has_endpoints(platform: KubernetesPlatform) -> bool:
     """Whether the cluster's Service leads somewhere, which comes a moment after the pod is ready."""
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{platform.cluster.namespace}/endpointslices"
     return any(found.get("endpoints") for found in platform.cluster.items(slices, {}))
+
+
+def proxied(platform: KubernetesPlatform) -> int:
+    """What the API server answers for the Service, of which it learns a moment after it is there."""
+    try:
+        platform.cluster.call("GET", proxy(platform.cluster, NAME))
+    except ApiException as error:
+        return int(error.status)
+    return 200
 
 
 def handle(platform: KubernetesPlatform) -> Endpoint:
@@ -102,6 +113,7 @@ def test_an_answer_that_breaks_off_is_told(answering: ScriptedNode, serving: Kub
 def test_without_a_ready_pod_it_is_asked_four_times(kubelet: ScriptedNode, platform: KubernetesPlatform) -> None:
     kubelet.script = ()
     put(platform, namespace(), service(), deployment())
+    until(lambda: proxied(platform) != 404)
     recording, cluster = recorded(platform)
     with pytest.raises(InvocationError, match="no endpoints available for service") as error:
         recording.invoke(NAME, {})

@@ -268,6 +268,15 @@ def test_an_update_is_not_judged_by_the_pods_that_crashed_before(
     assert rollout.status(platform.cluster, document).status == "Updating"
 
 
+def test_a_first_version_that_is_counted_but_not_observed_yet_is_creating(platform: KubernetesPlatform) -> None:
+    deploy(platform, endpoint())
+    place = path("Deployment", platform.cluster.namespace, NAME)
+    until(lambda: rollout.revision(platform.cluster.call("GET", place)) == "1")
+    document = platform.cluster.call("GET", place)
+    document["status"].pop("observedGeneration", None)  # as the deployment controller leaves it for some milliseconds
+    assert rollout.status(platform.cluster, document).status == "Creating"
+
+
 def test_what_no_controller_has_seen_yet_is_not_in_service_even_without_pods(platform: KubernetesPlatform) -> None:
     document = {**endpoint()[-1].request, "status": {}}
     document["metadata"] = {**document["metadata"], "generation": 1}

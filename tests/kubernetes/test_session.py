@@ -9,43 +9,50 @@ from pathlib import Path
 import pytest
 import yaml
 from boto3 import Session
+from real_server import kubeconfig_of, write_kubeconfig
 from scripted_http import Reply, scripted
 from urllib3.exceptions import ReadTimeoutError
 
 from toolkit.cli.main import run
 from toolkit.errors import PlatformError, UsageError
 from toolkit.planning.resources import Account
-from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.session import SESSION
 from toolkit.registry import open_platform, open_readable
+
+
+@pytest.fixture
+def config_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A kubeconfig. Its cluster is there where a test needs one to be."""
+    return write_kubeconfig(kubeconfig_of("http://127.0.0.1:1", {"token": "theirs"}), tmp_path, monkeypatch)
 
 
 def write(path: Path, **changes: object) -> None:
     path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes))
 
 
-def test_the_place_is_context_and_namespace(kubeconfig: Path) -> None:
+def test_the_place_is_context_and_namespace(config_file: Path) -> None:
     platform = open_platform("kubernetes", "real/ml")
     assert platform.account() == Account("", "", scope="real/ml"), "it has no region"
     assert platform.account().location == "real/ml"
 
 
-def test_without_a_place_it_is_the_current_context_and_our_namespace(kubeconfig: Path) -> None:
+def test_without_a_place_it_is_the_current_context_and_our_namespace(config_file: Path) -> None:
     assert open_platform("kubernetes").account().location == "real/toolkit"
 
 
-def test_a_context_may_be_an_arn(kubeconfig: Path) -> None:
+def test_a_context_may_be_an_arn(config_file: Path) -> None:
     arn = "arn:aws:eks:us-west-2:123456789012:cluster/main"
-    write(kubeconfig, contexts=[{"name": arn, "context": {"cluster": "real", "user": "admin"}}])
+    write(config_file, contexts=[{"name": arn, "context": {"cluster": "real", "user": "admin"}}])
     assert SESSION.open(f"{arn}/ml").account().location == f"{arn}/ml"
 
 
 @pytest.mark.timeout(20)
-def test_an_answer_that_does_not_come_is_waited_for_as_long_as_the_caller_says(platform: KubernetesPlatform) -> None:
+def test_an_answer_that_does_not_come_is_waited_for_as_long_as_the_caller_says(config_file: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        platform.cluster.client.configuration.host = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        server = {"server": f"http://127.0.0.1:{silent.getsockname()[1]}"}
+        write(config_file, clusters=[{"name": "real", "cluster": server}])
         with pytest.raises(ReadTimeoutError):
-            platform.cluster.open("GET", "/version", read_seconds=0.1)
+            SESSION.open("/ml").cluster.open("GET", "/version", read_seconds=0.1)
 
 
 def test_a_login_to_aws_is_refused_with_what_says_who_one_is() -> None:
@@ -54,14 +61,14 @@ def test_a_login_to_aws_is_refused_with_what_says_who_one_is() -> None:
     assert "the kubeconfig says which cluster, and who you are" in error.value.hint
 
 
-def test_an_unknown_context_is_told_with_those_that_there_are(kubeconfig: Path) -> None:
+def test_an_unknown_context_is_told_with_those_that_there_are(config_file: Path) -> None:
     with pytest.raises(UsageError, match="the kubeconfig has no context `production`") as error:
         SESSION.open("production/ml")
     assert "real" in error.value.hint
 
 
-def test_a_kubeconfig_without_a_current_context_wants_one_named(kubeconfig: Path) -> None:
-    write(kubeconfig, **{"current-context": ""})
+def test_a_kubeconfig_without_a_current_context_wants_one_named(config_file: Path) -> None:
+    write(config_file, **{"current-context": ""})
     with pytest.raises(UsageError, match="the kubeconfig has no current context"):
         SESSION.open("/ml")
     assert SESSION.open("real/ml").cluster.namespace == "ml"
@@ -77,8 +84,8 @@ def test_without_a_kubeconfig_the_command_that_makes_one_is_told(
     assert open_readable("kubernetes") is None
 
 
-def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
-    kubeconfig.write_text("")
+def test_a_kubeconfig_that_is_none_is_told(config_file: Path) -> None:
+    config_file.write_text("")
     with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
         SESSION.open(None)
 
@@ -88,22 +95,22 @@ def test_a_kubeconfig_that_is_none_is_told(kubeconfig: Path) -> None:
     ["contexts: [", "\tfoo: 1", "hello there", "- a\n- b\n", "contexts: hello"],
     ids=["broken", "tab", "text", "list", "no contexts"],
 )
-def test_a_file_that_is_no_kubeconfig_is_told(kubeconfig: Path, text: str) -> None:
-    kubeconfig.write_text(text)
+def test_a_file_that_is_no_kubeconfig_is_told(config_file: Path, text: str) -> None:
+    config_file.write_text(text)
     with pytest.raises(PlatformError, match="cannot use the kubeconfig") as error:
         SESSION.open(None)
-    assert str(kubeconfig) in error.value.hint
+    assert str(config_file) in error.value.hint
 
 
-def test_a_user_that_is_none_is_told(kubeconfig: Path) -> None:
-    write(kubeconfig, users=[{"name": "admin", "user": "token"}])
+def test_a_user_that_is_none_is_told(config_file: Path) -> None:
+    write(config_file, users=[{"name": "admin", "user": "token"}])
     with pytest.raises(PlatformError, match="cannot use the kubeconfig"):
         SESSION.open(None)
 
 
-def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
+def test_a_login_page_in_place_of_the_cluster_is_told(config_file: Path) -> None:
     with scripted(Reply(parts=[b"<html>Log in</html>"])) as proxy:
-        write(kubeconfig, clusters=[{"name": "real", "cluster": {"server": proxy.url}}])
+        write(config_file, clusters=[{"name": "real", "cluster": {"server": proxy.url}}])
         with (
             pytest.raises(PlatformError, match="perhaps a proxy or a login page"),
             SESSION.open("/ml").lease("chat"),
@@ -111,8 +118,8 @@ def test_a_login_page_in_place_of_the_cluster_is_told(kubeconfig: Path) -> None:
             pass
 
 
-def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    kubeconfig.write_text("hello there")
+def test_a_cluster_that_is_left_out_is_told(config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config_file.write_text("hello there")
     assert run(["status", "--json"]) == 0
     ended = capsys.readouterr()
     document = json.loads(ended.out)
@@ -121,9 +128,7 @@ def test_a_cluster_that_is_left_out_is_told(kubeconfig: Path, capsys: pytest.Cap
     assert "not listed: cannot use the kubeconfig" in ended.err
 
 
-def test_a_cluster_that_does_not_answer_is_told_in_time(kubeconfig: Path) -> None:
-    cluster = {"name": "real", "cluster": {"server": "http://127.0.0.1:1"}}
-    write(kubeconfig, clusters=[cluster])
+def test_a_cluster_that_does_not_answer_is_told_in_time(config_file: Path) -> None:
     with pytest.raises(PlatformError, match="the cluster does not answer") as error:
         SESSION.open("/ml").status("chat")
     assert "kubectl cluster-info" in error.value.hint

@@ -150,11 +150,15 @@ def controller(endpoint: Document) -> str:
 def _is_first(endpoint: Document) -> bool:
     """Whether it has never served; LeaderWorkerSet counts no versions, but says once that one was available.
 
-    An update that the controller has not seen yet is counted as the version before.
+    An update that the controller has not seen yet is counted as the version before. The first version is counted a
+    moment before any is observed.
     """
+    status = endpoint.get("status", {})
     if is_group(endpoint):
-        return not condition(endpoint.get("status", {}), "Available")
-    return revision(endpoint) == "" or (revision(endpoint) == "1" and _is_observed(endpoint))
+        return not condition(status, "Available")
+    if revision(endpoint) == "1":
+        return "observedGeneration" not in status or _is_observed(endpoint)
+    return revision(endpoint) == ""
 
 
 def _hopeless(name: str, stage: str) -> str:
