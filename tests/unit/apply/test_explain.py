@@ -224,7 +224,7 @@ def test_a_volume_that_lacks_its_secret_is_not_told_of_s3s_driver() -> None:
         "volumes=[]: timed out waiting for the condition"
     )
     found = toolkit.explain("\n".join(f"  Warning  FailedMount  2m  kubelet  {each}" for each in (said, waited)))
-    assert found.cause == "volume"
+    assert found.cause == "container-config"
     assert said in found.message
     assert "s3-csi-driver-sa" not in found.hint
 

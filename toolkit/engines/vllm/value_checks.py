@@ -66,7 +66,7 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
 def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -> Iterator[Finding]:
     """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
     path, known = f"engine.args.{flag}", parsed_flag(flag, version)
-    values = value if isinstance(value, list) else [value]
+    values = value if isinstance(value, list) and takes(flag) == "several" else [value]
     # One value of those that it may have.
     is_one = isinstance(value, int | float | Mapping) or (isinstance(value, str) and value.isdigit())
     alone = takes(flag) == "several" and is_one
