@@ -63,4 +63,4 @@ def _named(text: str, path: str) -> Iterator[Named]:
         model, tokens = config.get("model"), published.draft_tokens(config.get("num_speculative_tokens"))
         if isinstance(model, str) and REPOSITORY.fullmatch(model):
             method = methods.configured(lookup.default_engine(), config) or str(config.get("method") or "")
-            yield Named(model, method, tokens, target, f"github vllm-project/recipes, {path}")
+            yield Named(model, method, tokens, target, f"recipes of {lookup.engine_title()}, {path}")

@@ -46,7 +46,7 @@ _HOW: Mapping[tuple[str, bool], str] = {
 # Which of these fits is tried out: version, instance type and tokens per step follow one another.
 _SETTLED_LATER = ("memory.", "sagemaker.", "kubernetes.", "engine.token-budget")
 # Warnings with which nothing is proposed where a pair is compiled for long before it shows whether it works.
-_DOUBTS = ("neuron.target", "pair.unverified")
+_DOUBTS = (".target", ".unverified")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _with_drafter(
     draft, version = _version(draft, lock, drafter)
     untried = engine_for(wishes) != lookup.default_engine() and not drafter.recipe
     found = findings_on(draft.recipe(), lock) if untried else ()
-    doubts = (item for item in found if item.code in _DOUBTS)
+    doubts = (item for item in found if item.code.endswith(_DOUBTS))
     if doubt := next(doubts, None):
         raise _Unfit(doubt.message)
     if draft.recipe().engine_rules.compilation is None:
