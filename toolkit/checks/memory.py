@@ -9,11 +9,10 @@ from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.sizing.fit import Fit, fit, fits, sizable
+from toolkit.sizing.fit import TENSOR_PARALLEL, Fit, fit, fits, sizable
 
 _TYPES = "platform.instance_types"
 _LENGTH = "engine.max_model_len"
-_TENSOR_PARALLEL = "tensor-parallel-size"
 _OFFERED = 3
 
 
@@ -44,12 +43,12 @@ def check_memory(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 def _instance(recipe: Recipe, models: Lock, instance: Instance, path: str) -> Iterator[Finding]:
     sized = fit(recipe, models, instance)
     size = sized.tensor_parallel
-    if sized.fits and size > 1 and _TENSOR_PARALLEL not in recipe.on(sized.instance).engine.args:
+    if sized.fits and size > 1 and TENSOR_PARALLEL not in recipe.on(sized.instance).engine.args:
         unit = "logical cores" if instance.neuron_cores else "accelerators"
         message = f"{sized.instance}: the models need {size} {unit}, and the engine uses one by default"
-        hint = f"Add `{_TENSOR_PARALLEL}: {size}` to engine.args."
+        hint = f"Add `{TENSOR_PARALLEL}: {size}` to engine.args."
         if len(recipe.platform.types) > 1 and recipe.platform_rules.facts.has_settings_by_type:
-            hint = f"For this type only: `{{type: {sized.instance}, args: {{{_TENSOR_PARALLEL}: {size}}}}}`. {hint}"
+            hint = f"For this type only: `{{type: {sized.instance}, args: {{{TENSOR_PARALLEL}: {size}}}}}`. {hint}"
         message, severity = _verdict(sized, message)
         yield Finding("memory.tensor-parallel", message, path, hint=hint, severity=severity)
     if sized.fits or (recipe.engine_rules.hardware and not sized.weights_gib):  # not sized

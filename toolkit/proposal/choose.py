@@ -27,13 +27,13 @@ from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.load import LoadedRecipe
 from toolkit.recipe.recipe import EngineRules, Recipe
 from toolkit.recipe.section import recipe_name
+from toolkit.sizing.fit import TENSOR_PARALLEL
 
 _USUAL_CONTEXT, _CONTEXT_OF_THIS_MACHINE = 32_768, 4096
 _REQUESTS: Mapping[Goal, int] = {"latency": 32, "throughput": 128}
 _TOKENS_PER_STEP = (8192, 16_384, 32_768, 65_536)
 _OTHERS, _OTHER_VERSIONS = 3, 2
 _ENGINE_KEYS = ("name", "version", "compile", "max_model_len", "max_num_seqs", "max_num_batched_tokens", "args", "env")
-_TENSOR_PARALLEL = "tensor-parallel-size"
 _HOW: Mapping[tuple[str, bool], str] = {
     ("head", True): "a small head on the model drafts all K tokens in one pass",
     ("head", False): "a small head on the model drafts one token after the other",
@@ -190,9 +190,9 @@ def _first(
 def _on_these(drafter: Drafter, types: Sequence[Instance]) -> Drafter:
     """Without the split of the toolkit's own recipe where none of the types has that many cores."""
     args = drafter.settings.get("args", {}) if drafter.settings else {}
-    if args.get(_TENSOR_PARALLEL, 0) <= max((item.neuron_cores for item in types), default=0):
+    if args.get(TENSOR_PARALLEL, 0) <= max((item.neuron_cores for item in types), default=0):
         return drafter
-    rest = {flag: value for flag, value in args.items() if flag != _TENSOR_PARALLEL}
+    rest = {flag: value for flag, value in args.items() if flag != TENSOR_PARALLEL}
     return replace(drafter, settings={**drafter.settings, "args": rest})
 
 
@@ -329,21 +329,21 @@ def _on(draft: _Draft, offer: Offer) -> Iterator[tuple[_Draft, tuple[Choice, ...
     """The recipe on that type, split over as many accelerators as it was published with, and over the fewest."""
     here = draft.having("platform", instance_types=[offer.instance_type])
     args = draft.data["engine"].get("args", {})
-    if _TENSOR_PARALLEL in args:
+    if TENSOR_PARALLEL in args:
         yield here, ()
         return
     recipe = here.recipe()
     compilation = recipe.engine_rules.compilation
     published = compilation.published(recipe.method) if compilation else None
-    key, least = f"engine.args.{_TENSOR_PARALLEL}", f"the fewest that hold the models: {offer.tensor_parallel}"
+    key, least = f"engine.args.{TENSOR_PARALLEL}", f"the fewest that hold the models: {offer.tensor_parallel}"
     if published and published.tensor_parallel > offer.tensor_parallel:
         size = published.tensor_parallel
         why = f"cores that the models are split over, as AWS published the method; {least}"
-        yield here.having("engine", args={**args, _TENSOR_PARALLEL: size}), (Choice(key, size, why),)
+        yield here.having("engine", args={**args, TENSOR_PARALLEL: size}), (Choice(key, size, why),)
     if offer.tensor_parallel == 1:
         yield here, ()
         return
-    split = here.having("engine", args={**args, _TENSOR_PARALLEL: offer.tensor_parallel})
+    split = here.having("engine", args={**args, TENSOR_PARALLEL: offer.tensor_parallel})
     yield split, (Choice(key, offer.tensor_parallel, least),)
 
 

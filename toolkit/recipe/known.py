@@ -1,7 +1,7 @@
-"""What the package itself knows of public models: from the locks of its recipes, and from catalog/models.json.
+"""What is known of models without a network: from folders and locks, and what the package knows of public models.
 
-So models can be checked and sized without a network. Nobody has read these models' files on this machine, so the facts
-are `partial`.
+The last comes from the locks of its recipes, and from catalog/models.json. Nobody has read those models' files on this
+machine, so their facts are `partial`.
 """
 
 from __future__ import annotations

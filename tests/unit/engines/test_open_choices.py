@@ -8,8 +8,12 @@ import pytest
 
 from toolkit.api.checking import check
 from toolkit.api.deployment import plan
-from toolkit.loading import load, on_platform
+from toolkit.loading import able_types, load, on_platform
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.known import known_model
+from toolkit.recipe.lock import write_lock
 from toolkit.recipe.recipe import Recipe
+from toolkit.sizing.fit import by_weights
 
 OPEN = """\
 name: open
@@ -56,6 +60,27 @@ def test_tensor_parallelism_comes_with_a_type_that_needs_it(tmp_path: Path) -> N
     found = recipe(tmp_path, text)
     assert found.engine.args["tensor-parallel-size"] == 2
     assert check(found.path).ok
+
+
+def test_a_lock_of_another_target_tells_nothing_of_this_one(tmp_path: Path) -> None:
+    found = recipe(tmp_path, OPEN)
+    larger = known_model("meta-llama/Llama-3.3-70B-Instruct")
+    assert larger
+    write_lock(found, Lock(larger))
+    assert load(found.path).platform.types == found.platform.types
+
+
+def test_by_the_size_of_weights_alone_there_is_room_for_all_copies(tmp_path: Path) -> None:
+    model = known_model("Qwen/Qwen3-32B")
+    assert model
+    types = {}
+    for copies in (1, 4):
+        text = OPEN.replace("max_model_len: 8192", f"max_model_len: 8192, args: {{data-parallel-size: {copies}}}")
+        found = recipe(tmp_path, text)
+        fitting = by_weights(found, Lock(model), able_types(found))
+        types[copies] = {one.instance for one in fitting}
+        assert all(one.tensor_parallel * copies <= one.accelerators for one in fitting)
+    assert types[4] < types[1]
 
 
 def test_of_an_unknown_model_the_plan_says_how_it_becomes_known(tmp_path: Path) -> None:

@@ -136,6 +136,12 @@ def test_a_recipe_goes_to_a_cluster_and_back(tmp_path: Path) -> None:
     assert builds(recipe)
 
 
+def test_a_recipe_is_loaded_for_another_platform(recipe: Recipe) -> None:
+    moved = load(recipe, "kubernetes")
+    assert (moved.platform.name, load(recipe.path, "kubernetes")) == ("kubernetes", moved)
+    assert load(recipe, None) == recipe
+
+
 def test_a_clusters_secret_stays_there(tmp_path: Path) -> None:
     text = TRAINIUM.replace("name: sagemaker", "name: kubernetes, hub_token_secret: hf").replace("ml.", "")
     recipe = on_platform(load(write_recipe(tmp_path, text)), "sagemaker")
