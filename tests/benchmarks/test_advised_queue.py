@@ -1,4 +1,4 @@
-"""What `advise` predicts of the tiny pair at three rates, from closed loops, against what open loops measure.
+"""What `advise` predicts of the tiny pair at three rates, from closed loops and a low rate, against what is measured.
 
 The requests are simulated at the moments at which they were asked. Printed are the 90th percentiles of TTFT and TPOT,
 predicted and measured, with their ratio; the aim is 15 %, on a machine that does nothing else.
@@ -22,9 +22,10 @@ from toolkit.measure.speeds import pace, read_speeds
 from toolkit.platforms.local import daemon
 
 LOADS = (1, 2, 4, 8)
+MOSTLY_IDLE = (0.5,)
 RATES = (1.0, 2.0, 4.0)
-CLOSED_REQUESTS, OPEN_REQUESTS = 24, 96
-CLOSED_SECONDS, OPEN_SECONDS = 120.0, 600.0
+KNOWN_REQUESTS, PREDICTED_REQUESTS = 24, 96
+SECONDS = 600.0
 
 
 @pytest.fixture
@@ -37,21 +38,21 @@ def endpoint() -> Iterator[Endpoint]:
 def test_predicted_and_measured_latencies(
     endpoint: Endpoint, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    journal = tmp_path / "open.jsonl"
+    journal = tmp_path / "predicted.jsonl"
     recipe = toolkit.load("tiny/p-eagle")
-    closed = toolkit.bench(
-        endpoint, concurrency=LOADS, requests=CLOSED_REQUESTS, seconds=CLOSED_SECONDS, progress=Silent()
+    known = toolkit.bench(
+        endpoint, concurrency=LOADS, rates=MOSTLY_IDLE, requests=KNOWN_REQUESTS, seconds=SECONDS, progress=Silent()
     )
     opened = toolkit.bench(
         endpoint,
         concurrency=(),
         rates=RATES,
-        requests=OPEN_REQUESTS,
-        seconds=OPEN_SECONDS,
+        requests=PREDICTED_REQUESTS,
+        seconds=SECONDS,
         journal=journal,
         progress=Silent(),
     )
-    (speeds,), _ = read_speeds([("closed", closed)], recipe.method, {})
+    (speeds,), _ = read_speeds([("known", known)], recipe.method, {})
     limits = recipe.engine.max_num_seqs, recipe.engine.max_num_batched_tokens or 0, 10**9
     paces = {one.workload: pace([one]) for one in speeds.curves if one.k}
     with capsys.disabled():

@@ -195,7 +195,7 @@ def advise(
         choices,
         gains,
         tuple(unmeasured[:_UNMEASURED]),
-        (*notes, *more, *_doubts(choices)),
+        (*notes, *more, *_doubts(choices), *_never_idle(found, choices, slo)),
     )
 
 
@@ -288,6 +288,17 @@ def _doubts(choices: Iterable[Choice]) -> Iterator[str]:
         yield (
             f"Up to {best.beyond} requests share a step, more than were measured at a time: how long it takes is on a "
             f"line through what was. Measure with --concurrency 1,4,16,{best.beyond}"
+        )
+
+
+def _never_idle(speeds: Iterable[Speeds], choices: Sequence[Choice], slo: Slo) -> Iterator[str]:
+    """That nobody measured how long an idle engine takes to a first token, where the SLO limits that."""
+    known = [curve for each in speeds for curve in each.curves]
+    if choices and slo.ttft and any(one.waking is None for one in known):
+        rate = 0.3 / max(one.ttft + one.tpot[1] * one.answer_tokens for one in known)
+        yield (
+            "TTFT is as one request after the other found it; an engine that was idle may take longer. "
+            f"Measure with --rate {rate:.1g}, too"
         )
 
 

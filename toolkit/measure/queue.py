@@ -53,13 +53,15 @@ class Pace:
     """How fast an engine is at one K.
 
     `steps` are seconds per step by the number of requests in it, ascending: between two of them, and beyond the last
-    two, a step's time lies on their line. `prompt_token` is what each token of a prompt adds, in seconds.
+    two, a step's time lies on their line. `prompt_token` is what each token of a prompt adds, in seconds, and `waking`
+    what the first step adds on an engine that was idle.
     """
 
     k: int
     steps: tuple[tuple[int, float], ...]
     prompt_token: float
     kinds: tuple[Kind, ...]
+    waking: float = 0.0
 
     def seconds(self, requests: int) -> float:
         """Of a step with so many requests, without new prompts."""
@@ -138,6 +140,7 @@ class _Instance:
         self.waiting.append(one)
         self.in_flight += 1
         if self.in_flight == 1:
+            one.stray += self.engine.paces[0][1].waking
             self.step(one.request.at)
             return True
         if self._ahead == 1 or len(self.decoding) >= self.engine.max_requests:

@@ -9,6 +9,9 @@ where `reading` is what a prompt adds to the step that reads it, all that is not
 At one request at a time how far the TPOT of single requests strays from its median is how far their acceptance does,
 and how many seconds their TTFT strays is how many the reading does, of whatever length the prompt is: where those that
 were measured differ in length, that counts twice, and the advice errs to the safe side.
+
+One request after the other keeps an engine awake. Where an open loop was measured too, at a rate at which most requests
+came to an idle one, its median TTFT less that of one at a time is what an idle engine takes longer.
 """
 
 from __future__ import annotations
@@ -34,11 +37,15 @@ _BASELINE = "baseline"
 _SPECULATION = re.compile(r"(?P<method>\S+) K=(?P<k>\d+)")
 _TO_P90 = NormalDist().inv_cdf(0.9)
 _QUICKEST_STEP = 1e-6
+_MOSTLY_IDLE = 0.5  # requests in flight on average: exp(-0.5) = 61 % then come while there are none
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One workload at one K: the median seconds per token after the first by the number of concurrent requests."""
+    """One workload at one K: the median seconds per token after the first by the number of concurrent requests.
+
+    `waking` is how many seconds longer the first token takes on an engine that was idle, None where nobody measured it.
+    """
 
     workload: str
     k: int
@@ -49,6 +56,7 @@ class Curve:
     ttft: float
     ttft_stray: float
     spread: float
+    waking: float | None
     tpot: Mapping[int, float]
 
     @property
@@ -107,7 +115,8 @@ def read_speeds(
 def _unknown(row: ArmReport, of_recipe: bool) -> str:
     """Why a row tells no speed at a known K; empty if it does."""
     if row.failed + row.incomplete >= row.requests:
-        return f"{row.arm} at {row.concurrency} requests at a time is left out: none was answered in full"
+        load = f"{row.rate:g} requests a second" if row.rate else f"{row.concurrency} requests at a time"
+        return f"{row.arm} at {load} is left out: none was answered in full"
     drafts = bool(row.acceptance_length) if row.arm == _BASELINE else not of_recipe
     return f"{row.arm} is left out: it may draft, and the report does not tell its K" if drafts else ""
 
@@ -146,7 +155,8 @@ def _read(report: Measurement, method: str, served: Mapping[str, str]) -> tuple[
 
 def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
     for workload in dict.fromkeys(row.workload for row in rows):
-        there = {row.concurrency: row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot}
+        all_rows = [row for row in rows if (row.arm, row.workload) == (arm, workload) and row.tpot]
+        there = {row.concurrency: row for row in all_rows}
         tpot = {count: row.tpot.p50 for count, row in there.items() if count and row.tpot}
         one = there.get(1)
         if one and 1 in tpot and len(tpot) > 1 and one.ttft and one.tpot and one.prompt_tokens and one.answer_tokens:
@@ -160,8 +170,19 @@ def _curves(rows: Sequence[ArmReport], arm: str, k: int) -> Iterator[Curve]:
                 one.ttft.p50,
                 (one.ttft.p90 - one.ttft.p50) / _TO_P90,
                 math.log(max(one.tpot.p90 / one.tpot.p50, 1.0)) / _TO_P90,
+                _waking(all_rows, one.ttft.p50),
                 dict(sorted(tpot.items())),
             )
+
+
+def _waking(rows: Iterable[ArmReport], awake: float) -> float | None:
+    """What the median first token takes longer than on an engine awake, by the lowest rate that leaves it idle."""
+    idle = [
+        (row.rate, row.ttft.p50)
+        for row in rows
+        if row.rate and row.ttft and row.e2e and row.rate * row.e2e.p50 < _MOSTLY_IDLE
+    ]
+    return max(min(idle)[1] - awake, 0.0) if idle else None
 
 
 def curves_at(speeds: Speeds, k: int) -> tuple[Quality, list[Curve]]:
@@ -199,7 +220,7 @@ def pace(curves: Sequence[Curve], acceptance: float | None = None) -> Pace:
     reading = sum(one.reading for one in curves) / sum(one.prompt_tokens for one in curves)
     factor = acceptance / mean_acceptance(curves) if acceptance else 1.0
     kinds = tuple(Kind(one.acceptance * factor, one.spread, one.ttft_stray) for one in curves)
-    return Pace(curves[0].k, steps, reading, kinds)
+    return Pace(curves[0].k, steps, reading, kinds, fmean(one.waking or 0.0 for one in curves))
 
 
 def mean_acceptance(curves: Sequence[Curve]) -> float:

@@ -174,9 +174,10 @@ def test_a_queue_is_given_the_time_to_settle_in_or_a_note_says_so(rate: float, s
 
 def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, capsys: Captured) -> None:
     few = write_report(tmp_path / "few.json", report(loads=(1, 2)))
-    (note,) = document(capsys, "--rate", "6/s", "--speeds", few)["notes"]
-    assert "more than were measured at a time" in note
-    assert "Measure with --concurrency 1,4,16," in note
+    beyond, idle = document(capsys, "--rate", "6/s", "--speeds", few)["notes"]
+    assert "more than were measured at a time" in beyond
+    assert "Measure with --concurrency 1,4,16," in beyond
+    assert idle.endswith("an engine that was idle may take longer. Measure with --rate 0.1, too")
 
 
 @pytest.mark.parametrize(

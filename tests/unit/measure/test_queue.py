@@ -72,6 +72,15 @@ def test_a_request_alone_is_reckoned_by_hand() -> None:
     assert waited.e2e.p90 == pytest.approx(0.2)
 
 
+def test_only_a_request_to_an_idle_engine_waits_for_it_to_wake() -> None:
+    """The second comes to one that decodes: to the end of its step, 0.01 s, and a step of its own."""
+    pace = Pace(0, ((1, 0.02),), 0.0, (Kind(1.0),), waking=0.5)
+    one = Engine(((64, pace),), 64, 8192, 10**9)
+    idle, beside = Request(0.0, 10, 101), Request(1.01, 10, 2)
+    assert simulate([idle, Request(10.0, 10, 2)], one, ALONE).ttft.p50 == pytest.approx(0.52)
+    assert simulate([idle, beside], one, ALONE).ttft.p50 == pytest.approx((0.52 + 0.03) / 2)
+
+
 def test_a_prompt_that_arrives_in_a_step_waits_for_its_end_and_delays_the_others() -> None:
     one = engine((1, 0.1), (2, 0.2), prompt_token=0.01)
     waited = simulate([Request(0.0, 10, 3), Request(0.05, 20, 1)], one, ALONE)

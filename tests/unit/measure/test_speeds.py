@@ -52,6 +52,29 @@ def test_requests_alone_wait_for_their_first_token_as_the_measured_ones_did(k: i
     assert waited.ttft.p90 == pytest.approx(1.2 * first, rel=0.03)
 
 
+def test_an_idle_engine_takes_as_much_longer_as_the_lowest_rate_showed() -> None:
+    closed = report()
+    (alone,) = [row for row in closed.arms if (row.arm, row.concurrency) == ("speculative", 1)]
+    assert alone.ttft
+    opened = [
+        replace(alone, concurrency=None, rate=rate, ttft=replace(alone.ttft, p50=alone.ttft.p50 + later))
+        for rate, later in ((0.4, 0.03), (0.1, 0.02), (5.0, 9.0))
+    ]
+    _, (curve,) = curves_at(speeds(replace(closed, arms=(*closed.arms, *opened))), 7)
+    waited = simulate(
+        [Request(100.0 * number, PROMPT, ANSWER) for number in range(4000)],
+        Engine(((64, pace([curve])),), 64, 8192, 10**9),
+        ((0.0, 1),),
+    )
+    assert waited.ttft.p50 == pytest.approx(step(7, 1) + READING + 0.02, rel=0.02)
+
+
+def test_a_rate_that_keeps_the_engine_busy_does_not_tell_what_an_idle_one_takes() -> None:
+    closed = report()
+    opened = [replace(row, concurrency=None, rate=5.0) for row in closed.arms if row.concurrency == 1]
+    assert [one.waking for one in speeds(replace(closed, arms=(*closed.arms, *opened))).curves] == [None, None]
+
+
 def test_a_k_between_two_measured_ones_is_on_their_line() -> None:
     found = speeds(report(k=7), report(k=3))
     quality, curves = curves_at(found, 5)
