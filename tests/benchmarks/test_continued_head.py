@@ -16,11 +16,10 @@ import torch
 from toolkit.measure.statistics import Pair, speedup
 from toolkit.training.__main__ import prepare, run
 from toolkit.training.acceptance import Walk, acceptance_of
-from toolkit.training.data import TRAIN
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.loop import walks_of
-from toolkit.training.samples import Samples
+from toolkit.training.samples import TRAIN, Samples
 from toolkit.training.trainer import learner_of
 from tools.tiny.conversations import Conversation, Target, answered, conversation, lines, shifted
 from tools.tiny.corpus import examples

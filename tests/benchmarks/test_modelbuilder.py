@@ -142,7 +142,7 @@ def _run(side: Side, standin: StandIn, is_counted: bool) -> None:
 
 
 def _version(python: Path) -> str:
-    command = [python, "-c", "from importlib.metadata import version; print(version('sagemaker'))"]
+    command = [str(python), "-c", "from importlib.metadata import version; print(version('sagemaker'))"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 

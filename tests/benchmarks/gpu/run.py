@@ -48,7 +48,7 @@ from toolkit.errors import InvocationError
 from toolkit.measure.arm import Arm, Workload, prompts_of
 from toolkit.measure.bench import measure, sender
 from toolkit.measure.design import Design, Load
-from toolkit.measure.measurement import Interval
+from toolkit.measure.measurement import Interval, Speedup
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.result import RequestResult
 from toolkit.measure.run import run
@@ -347,7 +347,7 @@ def _quotient(above: Interval, below: Interval) -> Interval:
     return Interval(ratio, ratio * math.exp(-reach), ratio * math.exp(reach))
 
 
-def _shown(found: Interval | None) -> str:
+def _shown(found: Interval | Speedup | None) -> str:
     return f"{found.ratio:.2f} ({found.low:.2f}-{found.high:.2f})" if found else "not measured"
 
 
