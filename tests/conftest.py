@@ -132,6 +132,8 @@ def _no_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _no_account_and_a_home_of_its_own(monkeypatch: pytest.MonkeyPatch, _homes: Iterator[Path]) -> None:
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):  # not those of whoever runs the tests
+        monkeypatch.setenv(name, os.devnull)
     home = next(_homes)
     home.mkdir()
     monkeypatch.setenv("TOOLKIT_HOME", str(home))

@@ -84,6 +84,22 @@ def test_what_a_hopeless_endpoint_does_is_told_in_a_clusters_words(
     assert "SageMaker" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("first", "meanwhile"),
+    [(HEALTHY, "the pods that are ready continue to serve"), ((scheduled(), *[Step()] * 40), "keeps its accelerators")],
+)
+def test_a_hopeless_update_says_whether_anything_serves(
+    kubelet: ScriptedNode, platform: KubernetesPlatform, first: Sequence[Step], meanwhile: str
+) -> None:
+    kubelet.script = first
+    deploy(platform, endpoint())
+    if first is HEALTHY:
+        wait(platform)
+    crash = scheduled(), started(ARGS, MASK), *[Step()] * 20
+    error = failed(kubelet, platform, *crash, desired=endpoint("vllm:2", recipe="bbbb"))
+    assert f"It is still Updating, and {meanwhile}: its containers keep restarting." in error.hint
+
+
 def test_it_is_in_service_when_its_pods_are_ready(platform: KubernetesPlatform) -> None:
     deploy(platform, endpoint())
     assert platform.status(NAME).status == "Creating"

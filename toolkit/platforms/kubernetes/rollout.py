@@ -117,7 +117,8 @@ def judged(deployment: Document, around: Around) -> EndpointStatus:
         return EndpointStatus(name, "Failed", running, trouble.text)
     stage = "Creating" if _is_first(deployment) else "Updating"
     reason = trouble.text if trouble else "`kubectl describe pod` shows why its pods are waiting"
-    return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=_hopeless(name, stage))
+    hopeless = _hopeless(name, stage, serves=bool(deployment.get("status", {}).get("readyReplicas")))
+    return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=hopeless)
 
 
 def _around(cluster: Cluster, deployment: Document) -> Around:
@@ -161,8 +162,8 @@ def _is_first(endpoint: Document) -> bool:
     return revision(endpoint) == ""
 
 
-def _hopeless(name: str, stage: str) -> str:
-    meanwhile = ", and the old pods continue to serve" if stage == "Updating" else ", and keeps its accelerators"
+def _hopeless(name: str, stage: str, *, serves: bool) -> str:
+    meanwhile = ", and the pods that are ready continue to serve" if serves else ", and keeps its accelerators"
     return (
         f"It is still {stage}{meanwhile}: its containers keep restarting. `toolkit deploy` of the "
         f"corrected recipe replaces them, `toolkit destroy {name}` removes it."
