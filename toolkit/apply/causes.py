@@ -14,7 +14,7 @@ may have these keys:
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
   flag.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;
-  `answered`: what it writes of a request.
+  `answered`: what it writes of a request; `dies`: what it writes before the error that it dies of.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
   errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
   error before.
@@ -106,6 +106,7 @@ class Words:
     starts: Pattern
     answers: Pattern
     answered: Pattern
+    dies: Pattern
     listens: tuple[Pattern, ...]
     prefix: re.Pattern[str]
     noise: re.Pattern[str]
@@ -121,7 +122,8 @@ class Words:
         conditions = [part for known in (*self.reasons, *self.log) for part in (known.beside, known.without) if part]
         stages = [mark for _, mark in self.stages]
         refused = [check.refused for check in self.health_checks]
-        return PatternSet([self.starts, self.answers, self.answered, *self.listens, *conditions, *stages, *refused])
+        server = [self.starts, self.answers, self.answered, self.dies, *self.listens]
+        return PatternSet([*server, *conditions, *stages, *refused])
 
     @cached_property
     def causes(self) -> PatternSet:
@@ -148,6 +150,7 @@ def _read(paths: tuple[Path, ...]) -> Words:
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
         answered=_any(_all(files, "answered")),
+        dies=_any(_all(files, "dies")),
         listens=tuple(map(Pattern, _all(files, "listens"))),
         prefix=re.compile(_either(_all(files, "prefix"))),
         noise=re.compile(_either(text for texts in _all(files, "noise") for text in texts)),
@@ -198,8 +201,9 @@ def _listed(fields: Mapping[str, Any]) -> Listed:
 def _subject(fields: Mapping[str, Any]) -> Subject:
     modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
     settings = re.compile(fields["settings"]) if "settings" in fields else None
+    within = re.compile(fields["within"]) if "within" in fields else None
     terms = subject_pattern(fields["terms"]) if "terms" in fields else None
-    return Subject(fields["code"], fields["hint"], modules, settings, terms)
+    return Subject(fields["code"], fields["hint"], modules, within, settings, terms)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

@@ -110,13 +110,16 @@ def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
 def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
     """Why a start ended: where the server began to serve, the lines after that show it.
 
-    A log whose beginning is not at hand shows by its requests that it did.
+    A log whose beginning is not at hand shows by its requests that it did. What a server that answers raises is about
+    its end only after it has said that it dies.
     """
+    table, raised = known.log, lines
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
-    if up is None and not _somewhere(known.answered, lines, False):
-        hit = _find(known.log, lines, known)
-        return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(lines, known) or hit)
-    return _find([cause for cause in known.log if not cause.starting], lines[up or 0 :], known)
+    if up is not None or _somewhere(known.answered, lines, False):
+        table, lines = tuple(cause for cause in known.log if not cause.starting), lines[up or 0 :]
+        raised = lines[next((at for at, line in enumerate(lines) if known.dies.search(line)), len(lines)) :]
+    hit = _find(table, lines, known)
+    return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(raised, known) or hit)
 
 
 def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
