@@ -173,7 +173,8 @@ def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
     hint = fields["hint"]
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
-    patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
+    patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("beside", "without") if name in fields}
+    patterns["words"] = _any(fields["words"], fields.get("of", ""))
     values = {name: fields[name] for name in ("certain", "rank", "starting", "meanings") if name in fields}
     return Known(fields["code"], hint=hint, **patterns, **values)
 
@@ -191,7 +192,7 @@ def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> It
         left = {code: says for code, says in left.items() if code not in meanings}
         words = [form.replace("{code}", f"({kind['of']})") for form in coded["forms"]]
         hint = kind.get("hint") or hints[kind["code"]]
-        yield {"code": kind["code"], "words": words, "hint": hint, "meanings": meanings, **values}
+        yield {"code": kind["code"], "words": words, "of": kind["of"], "hint": hint, "meanings": meanings, **values}
 
 
 def _listed(fields: Mapping[str, Any]) -> Listed:
@@ -215,8 +216,8 @@ def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [file[key] for file in files if key in file]
 
 
-def _any(texts: Iterable[str]) -> Pattern:
-    return Pattern(_either(texts))
+def _any(texts: Iterable[str], part: str = "") -> Pattern:
+    return Pattern(_either(texts), part)
 
 
 def _either(texts: Iterable[str]) -> str:
