@@ -153,9 +153,9 @@ def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hi
 
 
 @lru_cache(maxsize=32_768)
-def _matched(causes: PatternSet, line: str) -> set[Pattern]:
+def _matched(causes: PatternSet, line: str) -> frozenset[Pattern]:
     """The entries whose words a line has: several tables are looked up in the same lines."""
-    return causes.matching(line)
+    return frozenset(causes.matching(line))
 
 
 def _counted(known: Known, line: str, listed: Sequence[Listed]) -> Known:

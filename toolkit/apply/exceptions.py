@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from toolkit.engines import registry as engine_registry
 
@@ -172,10 +173,9 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
                 return subject
             if subject.terms and subject.terms.search(says):
                 return subject
-    if subject := next((each for each in subjects if each.modules.search(raised.module)), None):
-        return subject
-    around = [each for each in subjects if each.within]
-    return next((each for frame in raised.frames for each in around if each.within and each.within.search(frame)), None)
+    raised_it = (each for each in subjects if each.modules.search(raised.module))
+    at_work = (each for frame in raised.frames for each in subjects if each.within and each.within.search(frame))
+    return next(chain(raised_it, at_work), None)
 
 
 def named_settings(says: str) -> list[str]:

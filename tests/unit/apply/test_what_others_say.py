@@ -82,7 +82,19 @@ def test_every_code_of_a_node_group_s_issue_is_told_or_says_too_little() -> None
     }
 
 
-@pytest.mark.parametrize("line", ["Exit Code: 127", "Fatal Python error: Bus error", "free(): invalid pointer"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Exit Code: 127",
+        "Fatal Python error: Bus error",
+        "mkdir: cannot create directory '/.cache': Permission denied",
+        "bash: fork: retry: Resource temporarily unavailable",
+        "huggingface_hub.errors.XetDownloadError: a",
+        "  Warning  OOMKilling  2m  kernel-monitor  Memory cgroup out of memory: Killed process 7",
+        "  Warning  FailedBinding  2m  a  no persistent volumes available for this claim",
+        "InsufficientFreeAddresses: a",
+    ],
+)
 def test_what_may_come_of_something_else_ends_no_start_at_once(line: str) -> None:
     cause = diagnose([line])
     assert cause
