@@ -151,6 +151,7 @@ ROUTINE = (
     '  Warning  FailedCreatePodSandBox  3m  kubelet  Failed to create pod sandbox: failed to reserve sandbox name "c"',
     "INFO 04-01 02:46:00 ray_utils.py:214] Waiting for creating a placement group of specs for 10 seconds. specs=[]",
     "NEURON_CC_FLAGS=--retry_failed_compilation",
+    "WARNING:Neuron:TP degree (1) and KV heads (8) are not divisible. Overriding attention sharding strategy.",
     "2026-Nov-21 04:41:41.247541 13423:13423  INFO  NRT:nrt_init  no error, 2 devices",
     'time="2026-11-21T04:41:41Z" level=info msg="the neuron driver is accessible"',
 )
@@ -169,6 +170,13 @@ ROUTINE_OF_GPUS = (
     "chat:1:1 [0] ofi_init:1339 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
     'chat:1:1 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
     "chat:1:1 [0] NCCL INFO Using network Socket",
+    "chat:1:1 [0] NCCL INFO NET/Plugin: Failed to find ncclCollNetPlugin_v8 symbol.",
+    "[W923 17:01:42.510487211 ProcessGroupNCCL.cpp:981] Warning: TORCH_NCCL_AVOID_RECORD_STREAMS is the default now, "
+    "this environment variable is thus deprecated. (function operator())",
+    "[Gloo] Rank 0 is connected to 0 peer ranks. Expected number of connected peer ranks is : 0",
+    'libfabric:1:1753871244::core:core:ofi_register_provider():552<info> "udp" filtered by include/exclude list',
+    "libfabric:1:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output empty list",
+    "UserWarning: Failed to initialize NumPy: _ARRAY_API not found (Triggered internally at tensor_numpy.cpp:84.)",
     "E1017 09:16:01.123000 7 torch/_inductor/select_algorithm.py:3213] [1/0] No valid triton configs. "
     "OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware limit:232448 Reducing block sizes or "
     "`num_stages` may help.. ",

@@ -96,6 +96,6 @@ def test_every_code_of_a_node_group_s_issue_is_told_or_says_too_little() -> None
     ],
 )
 def test_what_may_come_of_something_else_ends_no_start_at_once(line: str) -> None:
-    cause = diagnose([line])
+    cause = diagnose([line]) or diagnose([], line)
     assert cause
     assert not cause.fatal
