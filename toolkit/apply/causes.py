@@ -145,7 +145,9 @@ def _read(paths: tuple[Path, ...]) -> Words:
         reasons=_known(files, "reasons"),
         log=_known(files, "log"),
         listed=tuple(_listed(fields) for items in _all(files, "listed") for fields in items),
-        subjects=tuple(_subject(fields) for items in _all(files, "subjects") for fields in items),
+        subjects=tuple(
+            _subject(fields, file.get("texts", {})) for file in files for fields in file.get("subjects", ())
+        ),
         settings=dict(chain.from_iterable(settings.items() for settings in _all(files, "settings"))),
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
@@ -170,13 +172,16 @@ def _known(files: Sequence[Mapping[str, Any]], table: str) -> tuple[Known, ...]:
 
 
 def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
-    hint = fields["hint"]
-    for name, text in texts.items():  # a text may refer to a later one
-        hint = hint.replace(f"{{{name}}}", text)
     patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("beside", "without") if name in fields}
     patterns["words"] = _any(fields["words"], fields.get("of", ""))
     values = {name: fields[name] for name in ("certain", "rank", "starting", "meanings") if name in fields}
-    return Known(fields["code"], hint=hint, **patterns, **values)
+    return Known(fields["code"], hint=_filled(fields["hint"], texts), **patterns, **values)
+
+
+def _filled(hint: str, texts: Mapping[str, str]) -> str:
+    for name, text in texts.items():  # a text may refer to a later one
+        hint = hint.replace(f"{{{name}}}", text)
+    return hint
 
 
 def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
@@ -199,12 +204,12 @@ def _listed(fields: Mapping[str, Any]) -> Listed:
     return Listed(_any(fields["of"]), tuple(_entry(part, fields.get("texts", {})) for part in fields["parts"]))
 
 
-def _subject(fields: Mapping[str, Any]) -> Subject:
+def _subject(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Subject:
     modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
     settings = re.compile(fields["settings"]) if "settings" in fields else None
     within = re.compile(fields["within"]) if "within" in fields else None
     terms = subject_pattern(fields["terms"]) if "terms" in fields else None
-    return Subject(fields["code"], fields["hint"], modules, within, settings, terms)
+    return Subject(fields["code"], _filled(fields["hint"], texts), modules, within, settings, terms)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

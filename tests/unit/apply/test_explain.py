@@ -588,8 +588,9 @@ def keys(schema: dict[str, object], definitions: dict[str, dict[str, object]], a
 def test_every_key_in_an_edit_is_a_key_of_recipes() -> None:
     schema = json_schema(recipe_schema())
     known = keys(schema, schema["$defs"])
-    hints = [cause.hint for cause in (*words().log, *words().reasons)]
+    hints = [cause.hint for cause in (*words().log, *words().reasons)] + [part.hint for part in words().subjects]
     hints += [hint for check in words().health_checks for hint in check.hints.values()]
+    assert not [hint for hint in hints if re.search(r"\{[a-z_]+\}", hint)]
     named = {found.rstrip(".") for hint in hints for found in KEY.findall(hint) if not FILE.search(found)}
     assert {"engine.args", "platform.instance_types"} <= named
     assert named - known == set()

@@ -24,7 +24,7 @@ LINES = [
     ("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", "kernel-fault"),
     ("RuntimeError: CUDA error: too many resources requested for launch", "kernel-fault"),
     ("RuntimeError: CUDA error: CUBLAS_STATUS_ARCH_MISMATCH when calling `cublasGemmEx`", "gpu-architecture"),
-    ("RuntimeError: CUDA error: invalid device ordinal", "no-gpu"),
+    ("RuntimeError: CUDA error: invalid device ordinal", "parallel"),
     ("RuntimeError: CUDA error: peer access is not supported between these two devices", "custom-all-reduce"),
     ("[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d", "rendezvous"),
     ("a:1:1 [0] transport/nvls.cc:1 NCCL WARN Cuda failure 3 'initialization error'", "nccl"),
