@@ -14,7 +14,7 @@ may have these keys:
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
   flag.
 * `starts`, `answers`: the first line of a server's start, and the line that it writes when it begins to serve;
-  `answered`: what it writes of a request.
+  `answered`: what it writes of a request; `dies`: what it writes before the error that it dies of.
 * `listens`: host and port that it listens on. `prefix`: the logger's prefix of a line. `noise`: lines that look like
   errors but are harmless. `echo`: errors that only repeat another one. `unknown_death`: codes whose cause is the last
   error before.
@@ -106,6 +106,7 @@ class Words:
     starts: Pattern
     answers: Pattern
     answered: Pattern
+    dies: Pattern
     listens: tuple[Pattern, ...]
     prefix: re.Pattern[str]
     noise: re.Pattern[str]
@@ -121,7 +122,8 @@ class Words:
         conditions = [part for known in (*self.reasons, *self.log) for part in (known.beside, known.without) if part]
         stages = [mark for _, mark in self.stages]
         refused = [check.refused for check in self.health_checks]
-        return PatternSet([self.starts, self.answers, self.answered, *self.listens, *conditions, *stages, *refused])
+        server = [self.starts, self.answers, self.answered, self.dies, *self.listens]
+        return PatternSet([*server, *conditions, *stages, *refused])
 
     @cached_property
     def causes(self) -> PatternSet:
@@ -143,11 +145,14 @@ def _read(paths: tuple[Path, ...]) -> Words:
         reasons=_known(files, "reasons"),
         log=_known(files, "log"),
         listed=tuple(_listed(fields) for items in _all(files, "listed") for fields in items),
-        subjects=tuple(_subject(fields) for items in _all(files, "subjects") for fields in items),
+        subjects=tuple(
+            _subject(fields, file.get("texts", {})) for file in files for fields in file.get("subjects", ())
+        ),
         settings=dict(chain.from_iterable(settings.items() for settings in _all(files, "settings"))),
         starts=_any(_all(files, "starts")),
         answers=_any(_all(files, "answers")),
         answered=_any(_all(files, "answered")),
+        dies=_any(_all(files, "dies")),
         listens=tuple(map(Pattern, _all(files, "listens"))),
         prefix=re.compile(_either(_all(files, "prefix"))),
         noise=re.compile(_either(text for texts in _all(files, "noise") for text in texts)),
@@ -167,12 +172,16 @@ def _known(files: Sequence[Mapping[str, Any]], table: str) -> tuple[Known, ...]:
 
 
 def _entry(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Known:
-    hint = fields["hint"]
+    patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("beside", "without") if name in fields}
+    patterns["words"] = _any(fields["words"], fields.get("of", ""))
+    values = {name: fields[name] for name in ("certain", "rank", "starting", "meanings") if name in fields}
+    return Known(fields["code"], hint=_filled(fields["hint"], texts), **patterns, **values)
+
+
+def _filled(hint: str, texts: Mapping[str, str]) -> str:
     for name, text in texts.items():  # a text may refer to a later one
         hint = hint.replace(f"{{{name}}}", text)
-    patterns: dict[str, Any] = {name: _any(fields[name]) for name in ("words", "beside", "without") if name in fields}
-    values = {name: fields[name] for name in ("certain", "rank", "starting", "meanings") if name in fields}
-    return Known(fields["code"], hint=hint, **patterns, **values)
+    return hint
 
 
 def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
@@ -188,18 +197,19 @@ def _coded(coded: Mapping[str, Any], table: str, hints: Mapping[str, str]) -> It
         left = {code: says for code, says in left.items() if code not in meanings}
         words = [form.replace("{code}", f"({kind['of']})") for form in coded["forms"]]
         hint = kind.get("hint") or hints[kind["code"]]
-        yield {"code": kind["code"], "words": words, "hint": hint, "meanings": meanings, **values}
+        yield {"code": kind["code"], "words": words, "of": kind["of"], "hint": hint, "meanings": meanings, **values}
 
 
 def _listed(fields: Mapping[str, Any]) -> Listed:
     return Listed(_any(fields["of"]), tuple(_entry(part, fields.get("texts", {})) for part in fields["parts"]))
 
 
-def _subject(fields: Mapping[str, Any]) -> Subject:
+def _subject(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Subject:
     modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
     settings = re.compile(fields["settings"]) if "settings" in fields else None
+    within = re.compile(fields["within"]) if "within" in fields else None
     terms = subject_pattern(fields["terms"]) if "terms" in fields else None
-    return Subject(fields["code"], fields["hint"], modules, settings, terms)
+    return Subject(fields["code"], _filled(fields["hint"], texts), modules, within, settings, terms)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:
@@ -211,8 +221,8 @@ def _all(files: Iterable[Mapping[str, Any]], key: str) -> list[Any]:
     return [file[key] for file in files if key in file]
 
 
-def _any(texts: Iterable[str]) -> Pattern:
-    return Pattern(_either(texts))
+def _any(texts: Iterable[str], part: str = "") -> Pattern:
+    return Pattern(_either(texts), part)
 
 
 def _either(texts: Iterable[str]) -> str:

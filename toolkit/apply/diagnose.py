@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Listed, Words, words
 from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
 from toolkit.apply.exceptions import about, exceptions, last_chain, named_settings
-from toolkit.apply.literals import Pattern
+from toolkit.apply.literals import Pattern, PatternSet
 from toolkit.apply.log_lines import log_lines
 from toolkit.apply.stages import ANSWERING, stage_of
 from toolkit.display import card, in_tone, prose, verbatim
@@ -110,13 +111,16 @@ def _starts(lines: Sequence[str], known: Words) -> Iterator[Sequence[str]]:
 def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
     """Why a start ended: where the server began to serve, the lines after that show it.
 
-    A log whose beginning is not at hand shows by its requests that it did.
+    A log whose beginning is not at hand shows by its requests that it did. What a server that answers raises is about
+    its end only after it has said that it dies.
     """
+    table, raised = known.log, lines
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
-    if up is None and not _somewhere(known.answered, lines, False):
-        hit = _find(known.log, lines, known)
-        return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(lines, known) or hit)
-    return _find([cause for cause in known.log if not cause.starting], lines[up or 0 :], known)
+    if up is not None or _somewhere(known.answered, lines, False):
+        table, lines = tuple(cause for cause in known.log if not cause.starting), lines[up or 0 :]
+        raised = lines[next((at for at, line in enumerate(lines) if known.dies.search(line)), len(lines)) :]
+    hit = _find(table, lines, known)
+    return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(raised, known) or hit)
 
 
 def _exception(lines: Sequence[str], known: Words) -> _Hit | None:
@@ -138,7 +142,7 @@ def _tells_nothing(line: str, known: Words) -> bool:
 
 def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hit | None:
     """The first entry of the table that matches, with the matching line that looks most like an error."""
-    said = [(at, all_words.causes.matching(line)) for at, line in enumerate(lines) if not all_words.noise.search(line)]
+    said = [(at, _matched(all_words.causes, line)) for at, line in enumerate(lines) if not all_words.noise.search(line)]
     telling = [(at, patterns) for at, patterns in said if patterns]
     for known in table:
         places = [at for at, patterns in telling if known.words in patterns]
@@ -146,6 +150,12 @@ def _find(table: Sequence[Known], lines: Sequence[str], all_words: Words) -> _Hi
             at = next((at for at in places if ERROR_LINE.search(lines[at])), places[0])
             return _Hit(_counted(known, lines[at], all_words.listed), lines, at)
     return None
+
+
+@lru_cache(maxsize=32_768)
+def _matched(causes: PatternSet, line: str) -> frozenset[Pattern]:
+    """The entries whose words a line has: several tables are looked up in the same lines."""
+    return frozenset(causes.matching(line))
 
 
 def _counted(known: Known, line: str, listed: Sequence[Listed]) -> Known:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 
 from toolkit.engines import registry as engine_registry
 
@@ -26,10 +27,12 @@ _LED_TO = re.compile(r"During handling of the above exception, another|above exc
 _ASSERTED = re.compile(
     r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
 )
-_FRAME = re.compile(r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+|:\d+, in |\(\d+\): )")
+_FRAME = re.compile(
+    r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+(?:, in )?|:\d+, in |\(\d+\): )(?P<function>\w*)"
+)
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
 _ARROW = re.compile(r"(-+> ?)?\d* ")
-_MOST_FRAMES = 40
+_MOST_LINES = 40
 # What runs the code of others, and a command or a path that is quoted: none of them tells what is wrong.
 _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
@@ -64,27 +67,31 @@ class Subject:
     """A part of an engine that an error may be about.
 
     `modules` matches the path of a module of that part, `settings` the names of flags that belong to it, `terms` the
-    words for it in a sentence that refuses something.
+    words for it in a sentence that refuses something, `within` a frame of what only that part does: what is raised
+    anywhere below is about it.
     """
 
     code: str
     hint: str
     modules: re.Pattern[str]
+    within: re.Pattern[str] | None
     settings: re.Pattern[str] | None
     terms: re.Pattern[str] | None
 
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception of a log: its line there, its class, its sentence, and the path of the module that raised it.
+    """An exception of a log: its line there, its class, its sentence, its module's path, and its frames.
 
-    The path is that below the folder of packages, without `.py`; that of the class where no frame is at hand.
+    The path is that below the folder of packages, without `.py`; that of the class where no frame is at hand. A frame
+    is such a path and its function, with a colon between; the deepest is the first.
     """
 
     at: int
     kind: str
     says: str
     module: str
+    frames: tuple[str, ...] = ()
 
 
 def subject_pattern(terms: str) -> re.Pattern[str]:
@@ -98,8 +105,9 @@ def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised
     plain = [prefix.sub("", line) for line in lines]
     for at, line in enumerate(plain):
         if found := _RAISED.match(line.strip()):
-            module = _module(plain, at) or found[1].replace(".", "/")
-            yield Raised(at, found[2], _sentence(found[3] or "", plain[at + 1 : at + 2]), module)
+            frames = tuple(_frames(plain, at))
+            module = frames[0].partition(":")[0] if frames else found[1].replace(".", "/")
+            yield Raised(at, found[2], _sentence(found[3] or "", plain[at + 1 : at + 2]), module, frames)
         elif found := _ASSERTED.search(line):
             yield Raised(at, "Assertion", found["says"], found["file"])
 
@@ -128,18 +136,17 @@ def _sentence(says: str, after: Sequence[str]) -> str:
     return f"{says} {after[0]}" if goes_on else says
 
 
-def _module(lines: Sequence[str], raised_at: int) -> str:
-    """The deepest module of the traceback that ends in that line."""
-    for line in reversed(lines[max(0, raised_at - _MOST_FRAMES) : raised_at]):
+def _frames(lines: Sequence[str], raised_at: int) -> Iterator[str]:
+    """Those of the traceback that ends in that line, the deepest first."""
+    for line in reversed(lines[max(0, raised_at - _MOST_LINES) : raised_at]):
         if line.startswith(_TRACEBACK) or _RAISED.match(line.strip()):
-            return ""
+            return
         if frame := _FRAME.search(line):
             module = _PACKAGES.sub("", frame["file"]).removesuffix(".py")
             if not _PASSING.search(module):
-                return module
+                yield f"{module}:{frame['function']}"
         elif line and not line[0].isspace() and not _ARROW.match(line):
-            return ""
-    return ""
+            return
 
 
 @cache
@@ -150,7 +157,7 @@ def _command() -> re.Pattern[str]:
 
 
 def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, str]) -> Subject | None:
-    """The part that the exception is about: the one whose setting or words its sentence has, or whose module raised it.
+    """The part that the exception is about: whose setting or words it has, whose module raised it, or that was at work.
 
     `settings` are the names of flags, in hyphens, that tell what a sentence is about.
     """
@@ -166,7 +173,9 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
                 return subject
             if subject.terms and subject.terms.search(says):
                 return subject
-    return next((each for each in subjects if each.modules.search(raised.module)), None)
+    raised_it = (each for each in subjects if each.modules.search(raised.module))
+    at_work = (each for frame in raised.frames for each in subjects if each.within and each.within.search(frame))
+    return next(chain(raised_it, at_work), None)
 
 
 def named_settings(says: str) -> list[str]:

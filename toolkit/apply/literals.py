@@ -14,18 +14,25 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 _SHORTEST, _LONG_ENOUGH = 2, 8
+_TELLING = 5
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A regular expression, compiled for the first line that it may match: of hundreds, a log asks for few."""
+    """A regular expression, compiled for the first line that it may match: of hundreds, a log asks for few.
+
+    `part` is what each of its alternatives has, and what tells it from others of the same form; may be empty.
+    """
 
     pattern: str
+    part: str = ""
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """Texts of which every match has one; empty if there are no such texts."""
-        return tuple(sorted(texts_of(self.pattern)))
+        own = texts_of(self.part)
+        telling = bool(own) and min(map(len, own)) >= _TELLING
+        return tuple(sorted(own if telling else texts_of(self.pattern)))
 
     @cached_property
     def _compiled(self) -> re.Pattern[str]:

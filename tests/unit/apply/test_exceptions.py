@@ -25,6 +25,11 @@ def traceback(error: str, *modules: str) -> str:
         (["vllm/v1/spec_decode/eagle", "torch/_ops"], "speculation"),
         (["vllm/distributed/parallel_state"], "parallel"),
         (["vllm/distributed/device_communicators/pynccl_wrapper"], "nccl"),
+        (["vllm/v1/kv_cache_interface"], "kv-groups"),
+        (["vllm/model_executor/model_loader/default_loader"], "tensors"),
+        (["flashinfer/fused_moe/core"], "quantization"),
+        (["flashinfer/prefill"], "attention-backend"),
+        (["transformers/models/pixtral/processing_pixtral"], "multimodal"),
         (["vllm/distributed/kv_transfer/kv_connector/factory"], "kv-transfer"),
         (["vllm/multimodal/processing"], "multimodal"),
         (["vllm/renderers/mistral"], "chat-template"),
@@ -57,8 +62,27 @@ def test_every_subject_has_its_module_here() -> None:
         "chat-template",
     }
     tried |= {"tokenizer", "model-config", "broken-weights", "torch-compile", "kernel-build", "scheduler", "settings"}
-    tried |= {"neuron-compile", "neuron-collectives", "neuron-execution"}
+    tried |= {"neuron-compile", "neuron-collectives", "neuron-execution", "kv-groups", "tensors"}
     assert {subject.code for subject in words().subjects} == tried
+
+
+@pytest.mark.parametrize(
+    ("frames", "cause"),
+    [
+        (["vllm/v1/spec_decode/eagle:propose", "vllm/model_executor/models/llama_eagle3:forward"], "speculation"),
+        (["vllm/model_executor/models/qwen3:load_weights", "vllm/model_executor/layers/linear:narrow"], "tensors"),
+        (["vllm/model_executor/models/qwen3:forward", "vllm/model_executor/layers/linear:narrow"], None),
+        (["vllm/v1/core/kv_cache_utils:unify_kv_cache_spec_page_size", "somebody/else:a"], "kv-groups"),
+        (["vllm/v1/core/kv_cache_utils:check_enough_memory", "somebody/else:a"], None),
+        (["vllm/model_executor/layers/a:process_weights_after_loading", "somebody/else:a"], "quantization"),
+        (["vllm/tokenizers/registry:get_tokenizer", "somebody/else:a"], "tokenizer"),
+        (["vllm/v1/spec_decode/eagle:propose", "vllm/lora/layers/base:forward"], "lora"),
+    ],
+)
+def test_what_a_part_was_doing_tells_where_the_deepest_module_does_not(frames: list[str], cause: str | None) -> None:
+    places = (frame.split(":") for frame in frames)
+    shown = "".join(f'  File "/site-packages/{module}.py", line 7, in {name}\n    a()\n' for module, name in places)
+    assert toolkit.explain(f"Traceback (most recent call last):\n{shown}LookupError: a").cause == cause
 
 
 def test_every_line_may_have_the_prefix_of_a_log() -> None:
@@ -155,9 +179,11 @@ def test_an_exception_that_a_kill_follows_came_of_it(error: str, killed: str) ->
     assert toolkit.explain(f"{log}{killed}").cause == "killed"
 
 
-def test_where_nothing_starts_up_a_module_tells_nothing() -> None:
+@pytest.mark.parametrize(("before", "cause"), [("a request", None), ("EngineCore encountered a fatal error.", "lora")])
+def test_a_module_tells_of_a_server_that_answers_only_where_it_dies(before: str, cause: str | None) -> None:
     error = traceback("LookupError: nobody ever wrote this", "vllm/lora/utils")
-    assert toolkit.explain(f"INFO: Application startup complete.\n{error}").cause is None
+    assert toolkit.explain(f"INFO: Application startup complete.\n{before}\n{error}").cause == cause
+    assert toolkit.explain(f"INFO: Application startup complete.\n{error}\n{before}").cause is None
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,22 @@ several labels count:
   that. The three that were gained have words that whoever labelled them remembered: rules made from some messages
   hardly name others.
 
-So of messages that nobody has seen half to two thirds are named, one in ten to one in forty wrongly: the nine of ten
-that were wanted are not reached. The others are shown as they are, with the module and the keys that they name.
+`searched-*.json` (2026-11-27) are of a third round: searches by what fails (starts and requests of vLLM, speculation,
+SageMaker, EKS, Neuron, NCCL, the hub, registries), without those whose words stand in a set above, labelled and
+then halved by chance (parts that the source left out were filled in; who labelled them also made the rules):
+
+* `searched-building`: 18 of 39 named before, 3 of all 42 wrongly; 33 after, none wrongly.
+* `searched-held-out`: 21 of 36 (58 %) before, 26 (72 %) when it was asked once; none of all 42 wrongly each time. The
+  rules in between came from that other half and from sources (CPython, kubelet, EKS, the hub's client, shells).
+
+What was tried and left out: the nearest of the labelled messages where no rule names a cause (TF-IDF and naive Bayes
+over words, identifiers and pairs of them, with the entries' own words). Learnt from the messages of the day and asked
+of the 143 telling ones of these three rounds that the rules of the day did not name (and of 27 that tell nothing), it
+is right on 6 of the first 8 where both agree and are surest, and on 12 of 17 further down. Where it may be wrong on
+one of fifty, it adds one at most.
+
+So of messages that nobody has seen about seven of ten are named, and few wrongly: the nine of ten that were wanted are
+not reached. The others are shown as they are, with the module and the keys that they name.
 """
 
 from __future__ import annotations
@@ -76,7 +90,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +98,7 @@ import pytest
 
 import toolkit
 from toolkit.apply.causes import words
+from toolkit.apply.condense import ERROR_LINE
 from toolkit.apply.diagnose import diagnose
 from toolkit.recipe.assemble import json_schema
 from toolkit.registry import recipe_schema
@@ -136,6 +151,7 @@ ROUTINE = (
     '  Warning  FailedCreatePodSandBox  3m  kubelet  Failed to create pod sandbox: failed to reserve sandbox name "c"',
     "INFO 04-01 02:46:00 ray_utils.py:214] Waiting for creating a placement group of specs for 10 seconds. specs=[]",
     "NEURON_CC_FLAGS=--retry_failed_compilation",
+    "WARNING:Neuron:TP degree (1) and KV heads (8) are not divisible. Overriding attention sharding strategy.",
     "2026-Nov-21 04:41:41.247541 13423:13423  INFO  NRT:nrt_init  no error, 2 devices",
     'time="2026-11-21T04:41:41Z" level=info msg="the neuron driver is accessible"',
 )
@@ -154,6 +170,13 @@ ROUTINE_OF_GPUS = (
     "chat:1:1 [0] ofi_init:1339 NCCL WARN NET/OFI aws-ofi-nccl initialization failed",
     'chat:1:1 [0] NCCL WARN Missing "iommu=pt" from kernel command line which can lead to system instablity or hang!',
     "chat:1:1 [0] NCCL INFO Using network Socket",
+    "chat:1:1 [0] NCCL INFO NET/Plugin: Failed to find ncclCollNetPlugin_v8 symbol.",
+    "[W923 17:01:42.510487211 ProcessGroupNCCL.cpp:981] Warning: TORCH_NCCL_AVOID_RECORD_STREAMS is the default now, "
+    "this environment variable is thus deprecated. (function operator())",
+    "[Gloo] Rank 0 is connected to 0 peer ranks. Expected number of connected peer ranks is : 0",
+    'libfabric:1:1753871244::core:core:ofi_register_provider():552<info> "udp" filtered by include/exclude list',
+    "libfabric:1:1747438790::core:core:fi_getinfo_():1392<warn> fi_getinfo: provider efa output empty list",
+    "UserWarning: Failed to initialize NumPy: _ARRAY_API not found (Triggered internally at tensor_numpy.cpp:84.)",
     "E1017 09:16:01.123000 7 torch/_inductor/select_algorithm.py:3213] [1/0] No valid triton configs. "
     "OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware limit:232448 Reducing block sizes or "
     "`num_stages` may help.. ",
@@ -488,28 +511,35 @@ def test_a_platform_has_only_its_own_words() -> None:
     assert toolkit.explain(reason=reason, platform="sagemaker").cause is None
 
 
-def seconds(log: Sequence[str], reason: str = "") -> float:
-    """The processor's time for a diagnosis, the least of three."""
+def seconds(work: Callable[[], object]) -> float:
+    """The processor's time for it, the least of three."""
 
     def once() -> float:
         begun = time.process_time()
-        diagnose(log, reason)
+        work()
         return time.process_time() - begun
 
     return min(once() for _ in range(3))
 
 
-@pytest.mark.parametrize("part", ["FP8 ", "Timed out ", "ImportError: ", "exec: ", "'", "0"])
+@pytest.mark.parametrize("part", ["FP8 ", "Timed out ", "ImportError: ", "exec: ", "api error ", "'", "0"])
 def test_the_time_for_a_line_does_not_grow_with_its_square(part: str) -> None:
-    """Whoever writes a log, or a platform's reason, must not decide how long it takes to read it."""
-    short, long = part * (4_000 // len(part)), part * (64_000 // len(part))
-    assert seconds([long]) < 4 * seconds([short])
-    assert seconds([], long) < 4 * seconds([], short)
+    """Whoever writes a log must not decide how long it takes to read it. Of a line, explain reads less than this."""
+
+    def tried(length: int) -> float:
+        line = part * (length // len(part))
+        return seconds(lambda: (words().causes.matching(line), words().marks.matching(line), ERROR_LINE.search(line)))
+
+    assert tried(32_000) < 4 * 16 * max(tried(2_000), 0.000_1)
 
 
 def test_a_name_that_repeats_aws_s_takes_no_longer_than_another() -> None:
     look_up = "dial tcp: lookup "
-    assert seconds([], look_up + "a.amazonaws.com" * 130) < 4 * seconds([], look_up + "a" * 1_950)
+
+    def told(host: str) -> float:
+        return seconds(lambda: words().causes.matching(look_up + host))
+
+    assert told("a.amazonaws.com" * 130) < 4 * told("a" * 1_950)
 
 
 def test_in_a_long_log_a_cause_is_found_wherever_it_stands() -> None:
@@ -558,8 +588,9 @@ def keys(schema: dict[str, object], definitions: dict[str, dict[str, object]], a
 def test_every_key_in_an_edit_is_a_key_of_recipes() -> None:
     schema = json_schema(recipe_schema())
     known = keys(schema, schema["$defs"])
-    hints = [cause.hint for cause in (*words().log, *words().reasons)]
+    hints = [cause.hint for cause in (*words().log, *words().reasons)] + [part.hint for part in words().subjects]
     hints += [hint for check in words().health_checks for hint in check.hints.values()]
+    assert not [hint for hint in hints if re.search(r"\{[a-z_]+\}", hint)]
     named = {found.rstrip(".") for hint in hints for found in KEY.findall(hint) if not FILE.search(found)}
     assert {"engine.args", "platform.instance_types"} <= named
     assert named - known == set()
