@@ -174,7 +174,7 @@ def _require_different(members: Sequence[Member]) -> None:
 
 @dataclass(frozen=True)
 class Folder:
-    """The recipes in a folder, by name, and its YAML files that are none."""
+    """The recipes in a folder, by name, and its YAML files that are none, such as a chart's values."""
 
     recipes: tuple[Path, ...]
     others: tuple[Path, ...]

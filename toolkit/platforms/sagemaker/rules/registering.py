@@ -36,7 +36,8 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
 from toolkit.version import __version__
 
-# The schema's limits: characters of a name, of an observation and of other texts; items of a list.
+# Limits of a model card's schema (developer guide, model-registry-details): characters of a name, of an observation
+# and of other texts; items of a list.
 _NAME, _OBSERVATION, _TEXT, _MOST = 63, 2096, 1024, 15
 
 # What a model package's container takes of a model's (botocore 1.44.5, ModelPackageContainerDefinition).
@@ -70,7 +71,7 @@ def _package(
     prefix = f"arn:{account.partition}:sagemaker:{account.region}:{account.id}:training-job/"
     job = f"{prefix}{version.training_job}" if version.training_job else ""
     waits = version.status != "Approved"
-    card = model_card(recipe, addresses(model), version.proof, job)
+    card = _model_card(recipe, addresses(model), version.proof, job)
     package: dict[str, Any] = {
         "ModelPackageDescription": _description(recipe)[:_DESCRIPTION_CHARACTERS],
         "Domain": "NATURAL_LANGUAGE_PROCESSING",
@@ -107,8 +108,8 @@ def _description(recipe: Recipe) -> str:
     return recipe.description or f"{recipe.target} with {recipe.method}"
 
 
-def model_card(recipe: Recipe, artifacts: Sequence[str], proof: BenchReport | None, training_job: str) -> str:
-    """The card as JSON. It says what is known; what a model is for, and its risks, its owner adds."""
+def _model_card(recipe: Recipe, artifacts: Sequence[str], proof: BenchReport | None, training_job: str) -> str:
+    """The model card as JSON. It says what is known; what a model is for, and its risks, its owner adds."""
     drafter = {"drafter": str(recipe.drafter)} if recipe.drafter else {}
     tokens = {"num_speculative_tokens": str(recipe.speculation.num_speculative_tokens)} if recipe.speculation else {}
     details = {
