@@ -18,10 +18,11 @@ from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.known import known_facts
 from toolkit.recipe.load import LoadedRecipe, load_file
-from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, EngineRules, PlatformTraits, Recipe
+from toolkit.recipe.recipe import EngineRules, PlatformTraits, Recipe
 from toolkit.recipe.schema import ContainerSection, EngineSection, RecipeFile, SpeculationSection
 from toolkit.recipe.source import absolute, model_source
 from toolkit.recipe.training_schema import SharedSource, TrainingSection
+from toolkit.recipe.values import INSTANCE_TYPES, VERSION
 from toolkit.sizing.fit import TENSOR_PARALLEL, Fit, by_weights, divided, fits, has_enough, sizable
 
 RecipeLike = str | os.PathLike[str] | Recipe

@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolkit.catalog import lookup
@@ -22,7 +21,6 @@ from toolkit.recipe.schema import RecipeFile
 if TYPE_CHECKING:
     from toolkit.planning.resources import Account
     from toolkit.platforms.rules import AwsSession, Platform, PlatformRules, PlatformSession
-    from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
 @dataclass(frozen=True)
@@ -101,35 +99,6 @@ def open_readable(name: str, scope: str | None = None, login: AwsSession | None 
     """Open a platform for a plan; None if it does not run or there are no credentials, as a plan needs no account."""
     session = session_of(name, login)
     return session.running(scope) if session.can_be_asked() else None
-
-
-def jumpstart_entry(name: str, region: str | None = None) -> Mapping[str, Any]:
-    """JumpStart's entry of a model, by its id. Raises UsageError if there is none, or PlatformError."""
-    from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
-    from toolkit.platforms.sagemaker.session import SESSION
-
-    return read_jumpstart(SESSION.open(region).clients, name)
-
-
-def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entries:
-    """JumpStart's entries of the models that the recipe names. Calls AWS only if it names any."""
-    if all(source.kind != "jumpstart" for source in recipe.models.values()):
-        return {}
-    from toolkit.platforms.sagemaker.session import SageMakerSession
-
-    return SageMakerSession(login).open(recipe.region).jumpstart_entries(recipe)
-
-
-def approved_recipe(arn: str, login: AwsSession | None = None) -> Path:
-    """The file of the recipe of an approved version in SageMaker's model registry, by its ARN or its group's.
-
-    Raises UsageError for one that is not approved, or PlatformError.
-    """
-    from toolkit.platforms.sagemaker.packages import PackageArn, approved_recipe
-    from toolkit.platforms.sagemaker.session import SageMakerSession
-
-    found = PackageArn.of(arn)
-    return approved_recipe(SageMakerSession(login).open(found.region).clients, found)
 
 
 def register_platform(name: str, entry: PlatformEntry) -> None:

@@ -14,6 +14,7 @@ from standin import StandIn
 
 import toolkit
 from toolkit.api.checking import check
+from toolkit.api.context import jumpstart_entries
 from toolkit.api.export import template
 from toolkit.apply.progress import Silent
 from toolkit.errors import RecipeError, UsageError
@@ -22,7 +23,6 @@ from toolkit.platforms.elsewhere import open_files
 from toolkit.platforms.sagemaker.ci_roles import reading
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import read_models, write_lock
-from toolkit.registry import jumpstart_entries
 
 RECIPE = f"""\
 name: gpt-oss

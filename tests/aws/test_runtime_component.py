@@ -76,3 +76,11 @@ def test_it_says_whose_component_it_is(component: Endpoint) -> None:
     assert component.address == "shared/llm"
     document = component.to_dict()
     assert (document["name"], document["component"], document["status"]) == ("shared", "llm", "InService")
+
+
+def test_a_name_leads_to_the_endpoints_own_only_component(standin: StandIn) -> None:
+    user, platform = User(standin), SageMakerPlatform(Clients(standin.session()))
+    user.deploy("alone")
+    user.deploy_for_components("shared")
+    user.create_component("llm", "shared")
+    assert [platform.address(name) for name in ("alone", "shared", "llm")] == ["alone", "shared/llm", "shared/llm"]

@@ -25,6 +25,7 @@ case "$1" in
   info) echo 'x86_64 [["driver-type","io.containerd.snapshotter.v1"]]' ;;
   build) shift; exec buildah build --quiet --tls-verify=false "$@" ;;
   push)
+    echo "$2" > PUSHED
     buildah push --quiet --tls-verify=false --format oci --digestfile DIGEST "$2" "docker://$2"
     echo "1: digest: $(cat DIGEST) size: 1000" ;;
 esac
@@ -111,7 +112,7 @@ def test_what_ends_us_ends_the_build(base: str, host: str, name: str) -> None:
     wait_until_gone("sleep 986", seconds=30)  # the engine sees in its own time that its client has left
 
 
-def test_what_an_engine_pushes_as_oci_gets_its_tag_as_schema_2(
+def test_what_an_engine_pushes_as_oci_by_another_tag_gets_its_own_as_schema_2(
     base: str,
     host: str,
     name: str,
@@ -122,7 +123,8 @@ def test_what_an_engine_pushes_as_oci_gets_its_tag_as_schema_2(
 ) -> None:
     program = tmp_path / "bin" / "docker"
     program.parent.mkdir()
-    program.write_text(OCI_ENGINE.replace("DIGEST", str(tmp_path / "digest")))
+    written = OCI_ENGINE.replace("DIGEST", str(tmp_path / "digest")).replace("PUSHED", str(tmp_path / "pushed"))
+    program.write_text(written)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
     with own_storage(tmp_path):
@@ -134,6 +136,7 @@ def test_what_an_engine_pushes_as_oci_gets_its_tag_as_schema_2(
     assert pushed is not None
     assert manifest is not None
     assert (pushed.media_type, manifest.media_type, manifest.digest) == (OCI, SCHEMA_2, digest)
+    assert (tmp_path / "pushed").read_text().startswith(f"{host}/{name}:1-staged-")
 
 
 @pytest.mark.parametrize(

@@ -17,28 +17,29 @@ from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import lock_path, pinned, read_lock
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import Slo
-from toolkit.registry import (
-    approved_recipe,
-    base_images,
-    jumpstart_entries,
-    open_platform,
-    open_readable,
-    rules_of,
-    session_of,
-)
+from toolkit.registry import base_images, open_platform, open_readable, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
     from toolkit.planning.record import Record
-    from toolkit.planning.resources import Account, Observer
+    from toolkit.planning.resources import Observer
     from toolkit.platforms.rules import AwsSession, Platform
+    from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
 def load_named(recipe: RecipeLike, platform: str | None = None, login: AwsSession | None = None) -> Recipe:
     """As `load`; also that of an approved version in SageMaker's model registry, which its ARN or its group's names."""
     if isinstance(recipe, str) and recipe.startswith("arn:"):
-        recipe = approved_recipe(recipe, login)
+        recipe = _approved(recipe, login)
     return load(recipe, platform)
+
+
+def _approved(arn: str, login: AwsSession | None) -> Path:
+    from toolkit.platforms.sagemaker.packages import PackageArn, approved_recipe
+    from toolkit.platforms.sagemaker.session import SageMakerSession
+
+    found = PackageArn.of(arn)
+    return approved_recipe(SageMakerSession(login).open(found.region).clients, found)
 
 
 def open_for_plan(recipe: Recipe, login: AwsSession | None = None) -> Platform | None:
@@ -74,6 +75,15 @@ def pin_by_lock(recipe: Recipe, account: Account) -> Recipe:
 def _with_jumpstart(recipe: Recipe, entries: Mapping[str, Mapping[str, Any]]) -> Recipe:
     add = rules_of(recipe.platform.name).parts.with_jumpstart
     return add(recipe, entries) if add else recipe
+
+
+def jumpstart_entries(recipe: Recipe, login: AwsSession | None = None) -> Entries:
+    """JumpStart's entries of the models that the recipe names. Calls AWS only if it names any."""
+    if all(source.kind != "jumpstart" for source in recipe.models.values()):
+        return {}
+    from toolkit.platforms.sagemaker.session import SageMakerSession
+
+    return SageMakerSession(login).open(recipe.region).jumpstart_entries(recipe)
 
 
 def deployed_recipe(recipe: Recipe, login: AwsSession | None = None) -> Recipe:

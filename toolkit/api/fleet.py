@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ from toolkit.api.deployment import plan
 from toolkit.errors import RecipeNotFound, ToolkitError, UsageError
 from toolkit.loading import load
 from toolkit.planning.plan import Plan
-from toolkit.recipe.load import find
-from toolkit.recipe.several import recipes_in
+from toolkit.recipe.load import find, plain_yaml
 from toolkit.registry import endpoint_name
+
+_OWN_KEYS = ("target", "speculation")
+# Of a file that is not YAML, such as a recipe with a mistake: a key at the beginning of a line.
+_OWN_LINE = re.compile(rf"^({'|'.join(_OWN_KEYS)})\s*:", re.MULTILINE)
 
 PARALLEL = 4
 """So many are worked on at a time unless the user says another number: a deployment makes some sixty calls, and AWS
@@ -166,3 +170,40 @@ def _require_different(members: Sequence[Member]) -> None:
             raise UsageError(message, hint=f"Give {member.called} another `name:`.")
         if member.name:
             seen[member.name] = member.called
+
+
+@dataclass(frozen=True)
+class Folder:
+    """The recipes in a folder, by name, and its YAML files that are none, such as a chart's values."""
+
+    recipes: tuple[Path, ...]
+    others: tuple[Path, ...]
+
+
+def recipes_in(folder: Path) -> Folder:
+    """Those that lie in it, not in folders below; hidden files are left out. Raises RecipeNotFound if there is none.
+
+    A recipe is a mapping with `target` or `speculation`; one that is not YAML is told by such a line, and counts.
+    """
+    files = sorted(path for path in folder.glob("*.y*ml") if path.is_file() and not path.name.startswith("."))
+    recipes = tuple(path for path in files if _is_recipe(path))
+    others = tuple(path for path in files if path not in recipes)
+    if not recipes:
+        found = f": {', '.join(path.name for path in others[:3])} have no `target:`" if others else ""
+        below = next((path.parent for path in sorted(folder.glob("*/*.y*ml")) if _is_recipe(path)), None)
+        hint = f"Did you mean {below}?" if below else "Write one: toolkit new MODEL"
+        raise RecipeNotFound(f"{folder}: there is no recipe in this folder{found}", hint=hint)
+    return Folder(recipes, others)
+
+
+def _is_recipe(path: Path) -> bool:
+    """One that cannot be read counts: the error that follows says why."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return True
+    try:
+        data = plain_yaml(text)
+    except ValueError:
+        return bool(_OWN_LINE.search(text))
+    return isinstance(data, dict) and any(key in data for key in _OWN_KEYS)

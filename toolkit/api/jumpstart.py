@@ -19,7 +19,6 @@ from toolkit.proposal.text import data_text
 from toolkit.recipe.lock import read_models, write_lock
 from toolkit.recipe.section import LONGEST_NAME
 from toolkit.recipe.source import ModelSource
-from toolkit.registry import jumpstart_entry
 
 
 def read_entry(wishes: Wishes, source: ModelSource) -> Mapping[str, Any]:
@@ -30,7 +29,10 @@ def read_entry(wishes: Wishes, source: ModelSource) -> Mapping[str, Any]:
     if wishes.method or wishes.max_price or wishes.goal != "latency":
         message = f"JumpStart says how {source} drafts, and on which instance types"
         raise UsageError(message, hint="Leave out --method, --max-price and --optimize; edit the recipe afterwards.")
-    return jumpstart_entry(source.name, wishes.region)
+    from toolkit.platforms.sagemaker.jumpstart import read_jumpstart
+    from toolkit.platforms.sagemaker.session import SESSION
+
+    return read_jumpstart(SESSION.open(wishes.region).clients, source.name)
 
 
 def write_jumpstart_recipe(

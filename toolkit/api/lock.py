@@ -8,7 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from toolkit.api.context import images_by_tag, open_for_plan, read_lock_of, unpinned_models, wheels_of
+from toolkit.api.context import (
+    images_by_tag,
+    jumpstart_entries,
+    open_for_plan,
+    read_lock_of,
+    unpinned_models,
+    wheels_of,
+)
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.errors import BuildError, ToolkitError
 from toolkit.images.reference import same_repository
@@ -17,7 +24,7 @@ from toolkit.platforms.image import python_of
 from toolkit.platforms.sagemaker.rules.jumpstart import in_s3
 from toolkit.recipe.lock import pinned, read_models, write_lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import jumpstart_entries, session_of
+from toolkit.registry import session_of
 
 
 @dataclass(frozen=True)

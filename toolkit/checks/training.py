@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.catalog.lookup import Instance, default_engine
-from toolkit.checks.training_block import check_own_block
 from toolkit.checks.training_states import TAPS, check_states, layers_read
 from toolkit.checks.training_target import check_target_memory
 from toolkit.errors import ToolkitError, UnreadableModel
@@ -30,7 +29,7 @@ from toolkit.training.job import (
     block_size,
     is_divided,
 )
-from toolkit.training.own_block import has_own_block
+from toolkit.training.own_block import has_own_block, why_not_trained
 from toolkit.training.plan import machines
 
 _GIB = 1024**3
@@ -62,7 +61,7 @@ def check_training(recipe: Recipe, training: TrainingSection, target: ModelFacts
     yield from _data(training)
     yield from _destination(recipe)
     if recipe.method == "mtp":
-        yield from check_own_block(recipe, training, target)
+        yield from _check_own_block(recipe, training, target)
     yield from _start(recipe, training, target)
     if target:
         yield from check_states(recipe, training, target)
@@ -298,3 +297,19 @@ def _own_block_parameters(target: Shape, experts: int) -> int:
     attention = hidden * (3 * target.heads + 2 * layer.kv_heads) * layer.key_size
     width = (experts + 1) * target.expert_intermediate if target.experts else target.intermediate
     return attention + 3 * hidden * width + hidden * target.experts + 2 * hidden * hidden
+
+
+def _check_own_block(recipe: Recipe, training: TrainingSection, target: ModelFacts | None) -> Iterator[Finding]:
+    if recipe.drafter is None:
+        message = "`speculation.model` does not say where the trained block is put"
+        hint = "Set it to a folder (`./…`) or s3://bucket/prefix/; the target's own files stay as they are."
+        yield Finding("training.destination", message, "speculation.model", hint=hint)
+    if target and (why := why_not_trained(target.tensors, target.text_config.get("model_type"))):
+        others = ", ".join(method for method in TRAINED_METHODS if method != "mtp")
+        yield Finding("training.own-block", why, "speculation.method", hint=f"Set `method` to one of {others}.")
+    if training.layers != 1:
+        message = f"the target's own block has one layer, and `layers` is {training.layers}"
+        yield Finding("training.own-block", message, "training.layers", hint="Remove it.")
+    if training.draft_vocab_size:
+        message = "the target's own block drafts all tokens of the target"
+        yield Finding("training.own-block", message, "training.draft_vocab_size", hint="Remove it.")

@@ -9,7 +9,7 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
-from toolkit.cli.arguments import Json, PlatformName
+from toolkit.cli.arguments import Json, PlatformName, seconds_of
 from toolkit.cli.bench_options import (
     CONCURRENCY,
     SLO_TIME,
@@ -50,7 +50,6 @@ from toolkit.cli.bench_options import (
     share_of,
     slo_of,
 )
-from toolkit.cli.durations import seconds_of
 from toolkit.cli.fleet import KeepGoing
 from toolkit.cli.output import CutShort, answer, exit_unless, next_step, say
 from toolkit.errors import UsageError

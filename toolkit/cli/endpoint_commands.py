@@ -12,8 +12,7 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
-from toolkit.cli.arguments import Baseline, Json, PlatformName
-from toolkit.cli.durations import seconds_of
+from toolkit.cli.arguments import Baseline, Json, PlatformName, seconds_of
 from toolkit.cli.fleet import Discount, KeepGoing, Parallel
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, next_step, say
 from toolkit.cli.plan_text import plan_text

@@ -11,8 +11,7 @@ import typer
 
 import toolkit
 from toolkit.cli import fleet
-from toolkit.cli.arguments import Json, PlatformName
-from toolkit.cli.durations import seconds_of
+from toolkit.cli.arguments import Json, PlatformName, seconds_of
 from toolkit.cli.fleet import Parallel
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table

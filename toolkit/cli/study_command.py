@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import toolkit
-from toolkit.cli.arguments import Json, PlatformName
+from toolkit.cli.arguments import Json, PlatformName, seconds_of
 from toolkit.cli.bench_options import Html
-from toolkit.cli.durations import seconds_of
 from toolkit.cli.output import CutShort, answer, confirm, exit_unless, say
 from toolkit.cli.plan_text import plan_text
 from toolkit.cli.table import table, terminal_width

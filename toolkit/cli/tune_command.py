@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from toolkit.cli.arguments import Json, PlatformName, Recipe
+from toolkit.cli.arguments import Json, PlatformName, Recipe, seconds_of
 from toolkit.cli.bench_options import Prompts, WorkloadNames, counts_of, slo_of
-from toolkit.cli.durations import seconds_of
 from toolkit.cli.endpoint_commands import Name
 from toolkit.cli.output import answer, confirm, lines, say
 from toolkit.cli.plan_text import plan_text

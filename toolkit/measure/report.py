@@ -13,14 +13,10 @@ from toolkit.errors import UsageError
 from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
 from toolkit.measure.tables import figures_html, opinions_html, saturation_html, verdicts_html, what_if_html
-from toolkit.measure.wording import (
-    sign,
-    small_print,
-)
+from toolkit.measure.wording import sign, small_print
 from toolkit.text import inert
 
 _TONES: dict[Answer, Tone] = {"yes": "good", "no": "bad", "mixed": "fair", "not shown": "soft"}
-_SIGNS: dict[bool | None, Tone] = {True: "good", False: "bad", None: "soft"}
 
 
 @dataclass(frozen=True, repr=False)

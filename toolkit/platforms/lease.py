@@ -21,6 +21,7 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from toolkit import documents
+from toolkit.apply.progress import Progress
 from toolkit.errors import PlatformError
 
 _ATTEMPTS = 5
@@ -139,16 +140,41 @@ def lease(
 
 
 @contextmanager
-def turn(what: str, store: LeaseStore, pause: Callable[[str], None]) -> Iterator[None]:
-    """Hold a lease as soon as nobody else does; `pause` is told who does. Raises what the store raises."""
+def turn(what: str, store: LeaseStore, progress: Progress, pause: Callable[[], None]) -> Iterator[None]:
+    """Hold a lease as soon as nobody else does; until then it is said who does. Raises what the store raises."""
     with ExitStack() as held:
         while True:
             try:
                 held.enter_context(lease(what, store))
                 break
             except LeaseHeld as error:
-                pause(error.message)
+                progress.update(f"waiting: {error.message}")
+                pause()
         yield
+
+
+@dataclass(frozen=True)
+class Fenced:
+    """What sends requests, and asks before each that changes something whether the lease is still held.
+
+    An action makes several requests and may wait for minutes between them, and the process be stopped meanwhile.
+    """
+
+    _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @contextmanager
+    def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:
+        """Ask `confirm` before each such request is sent, and before it is sent again."""
+        self._confirms.append(confirm)
+        try:
+            yield
+        finally:
+            self._confirms.remove(confirm)
+
+    def confirm(self) -> None:
+        """Raises what the lease raises that is no longer held."""
+        for confirm in self._confirms:
+            confirm()
 
 
 def this_process() -> Holder:

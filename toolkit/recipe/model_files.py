@@ -15,9 +15,8 @@ from typing import Any, Protocol
 from toolkit import documents
 from toolkit.errors import UnreadableModel
 from toolkit.recipe import model_config
-from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, text_config
+from toolkit.recipe.facts import ModelFacts, Tensor, Tokenizer, merge_tensors, text_config
 from toolkit.recipe.folder import OTHER_WEIGHTS, is_read, model_files
-from toolkit.recipe.tensor_names import merge
 
 # safetensors refuses longer headers too (its MAX_HEADER_SIZE), so a longer one is a broken file.
 _MAX_HEADER_BYTES = 100_000_000
@@ -153,7 +152,7 @@ def _read_model(files: ModelFiles, model: str) -> ModelFacts:
         source=files.source,
         revision=files.revision,
         config=config,
-        tensors=merge(tensors) if weights else None,
+        tensors=merge_tensors(tensors) if weights else None,
         weight_bytes=sum(sizes[name] for name in weights or others),
         tokenizer=_read_tokenizer(files, sizes),
         generation_config=_read_json(files, sizes, "generation_config.json", missing={}),

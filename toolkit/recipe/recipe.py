@@ -1,110 +1,37 @@
-"""A complete recipe: what its file says, with what it leaves open filled in, and what its lock pins."""
+"""A complete recipe with the engine and the platform that it is for, and what it asks of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic_core import to_jsonable_python
-
 from toolkit.catalog import methods
 from toolkit.catalog.lookup import Image, Instance
-from toolkit.catalog.methods import EngineMethod
-from toolkit.display import Fragment, card, dollars_per_hour, facts, fold
+from toolkit.display import card, dollars_per_hour, facts, fold
 from toolkit.documents import read_file
 from toolkit.findings import Finding
 from toolkit.recipe import unlisted
 from toolkit.recipe.assemble import Sections
-from toolkit.recipe.content import digest
-from toolkit.recipe.copies import edited
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.imported import Imported
 from toolkit.recipe.rules import Ask, CpuBuild, Disk, Download, EngineAnswer, MetricNames, Published, Rank, Scoring
-from toolkit.recipe.schema import (
-    ContainerSection,
-    EngineSection,
-    Evidence,
-    Expect,
-    NetworkSection,
-    ObservabilitySection,
-    PlatformSection,
-    RecipeFile,
-    RolloutSection,
-    ScalingSection,
-    SpeculationSection,
-    TargetSection,
-)
-from toolkit.recipe.section import ChangesNothing, Section
-from toolkit.recipe.source import ModelSource
-from toolkit.recipe.training_schema import TrainingSection
+from toolkit.recipe.schema import EngineSection, NetworkSection, PlatformSection
+from toolkit.recipe.values import RecipeValues
 from toolkit.text import inert
-
-VERSION, INSTANCE_TYPES = "engine.version", "platform.instance_types"
-"""Keys that a recipe may leave open: what suits its models is then chosen when it is read."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """A complete recipe. The fields down to `unlisted` are the file's keys, as the schema validated them.
+class Recipe(RecipeValues):
+    """A complete recipe.
 
-    In them K, the engine's version and limits and the instance types are filled in, folders are absolute, `speculation`
-    is None for a baseline and `container` None for AWS's image. `lines` gives the file's line of each key.
-    `lock.pinned` fills in revisions, time-outs, the size of the weights, the target's model type, the files of each
-    model that are staged, `image_digests` by address with tag, and `wheel_digests` by pin.
-    `baseline_of` is what a baseline leaves out: some engines need their flags to be alike. No recipe file can say
-    `candidate`, what `toolkit improve` tries beside `speculation`; `synthetic_acceptance_length`, with which the engine
-    accepts drafts by chance, that many tokens a step on average, so that answers are garbage at the speed of such a
-    drafter; `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
-    CloudFormation; or `compared`, the methods of which one training job makes a head each. `left_open` are the keys
-    that the file leaves open, `chosen` says what was taken for them and why.
-    What follows from the fields (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
+    What follows from it (`image`, `flags`, the recipe on one of its instance types) is decided once and kept.
     """
 
-    name: str
-    description: str | None
-    target: TargetSection
-    speculation: SpeculationSection | None
-    training: TrainingSection | None
-    engine: EngineSection
-    container: ContainerSection | None
-    platform: PlatformSection
-    scaling: ScalingSection
-    rollout: RolloutSection
-    network: NetworkSection
-    observability: ObservabilitySection
-    workloads: Mapping[str, Path]
-    tags: Mapping[str, str]
-    evidence: Sequence[Evidence]
-    expect: Mapping[str, Expect]
-    unlisted: Sequence[str]
-    path: Path
-    engine_rules: EngineRules = field(repr=False, compare=False)
-    platform_rules: PlatformTraits = field(repr=False, compare=False)
-    lines: Mapping[str, int] = field(repr=False, default_factory=dict)
-    weight_bytes: int | None = None
-    model_bytes: Mapping[str, int] = field(repr=False, default_factory=dict)
-    target_type: str = ""
-    download_timeout: int | None = None
-    staged_files: Mapping[str, Sequence[str]] = field(repr=False, default_factory=dict)
-    other_files: Mapping[tuple[str, str], Sequence[str]] = field(repr=False, default_factory=dict)
-    image_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
-    wheel_digests: Mapping[str, str] = field(repr=False, default_factory=dict)
-    baseline_of: SpeculationSection | None = field(default=None, repr=False)
-    candidate: SpeculationSection | None = field(default=None, repr=False)
-    synthetic_acceptance_length: float | None = None
-    discount_percent: float = 0.0
-    one_data_source: bool = False
-    compared: tuple[str, ...] = ()
-    left_open: frozenset[str] = field(repr=False, default=frozenset())
-    chosen: Mapping[str, str] = field(repr=False, default_factory=dict)
-
-    @property
-    def region(self) -> str | None:
-        """AWS's region; None for the session's, and on platforms that have none."""
-        return getattr(self.platform, "region", None)
+    engine_rules: EngineRules = field(compare=False, kw_only=True)
+    platform_rules: PlatformTraits = field(compare=False, kw_only=True)
 
     @property
     def price_per_hour(self) -> float | None:
@@ -118,10 +45,6 @@ class Recipe:
         ask = self.platform_rules.facts.nodes
         return ask(self) if ask else 1
 
-    def discounted(self, usd: float | None) -> float | None:
-        """What is paid for something of that list price, None where it is not known."""
-        return None if usd is None else usd * (1 - self.discount_percent / 100)
-
     @property
     def is_isolated(self) -> bool:
         """Whether its containers have no network, on a platform that can see to it."""
@@ -133,41 +56,6 @@ class Recipe:
         """Whether its engine may run Python that is part of a model."""
         asks = self.engine_rules.runs_model_code
         return asks is not None and asks(self)
-
-    @property
-    def method(self) -> str:
-        """The drafting method, `none` for a baseline."""
-        return self.speculation.method if self.speculation else methods.BASELINE
-
-    @property
-    def drafter(self) -> ModelSource | None:
-        """The drafter; None for a baseline, and for methods that draft without a model of their own."""
-        return self.speculation.drafter if self.speculation else None
-
-    @property
-    def drafting(self) -> EngineMethod | None:
-        """How its engine drafts with its method; None for a baseline, and where the engine cannot."""
-        return self.speculation.facts.engines.get(self.engine.name) if self.speculation else None
-
-    @property
-    def models(self) -> dict[str, ModelSource]:
-        """Where the recipe's models are, by the recipe's keys."""
-        drafter = {"speculation.model": self.drafter} if self.drafter else {}
-        return {"target.model": self.target, **drafter}
-
-    @property
-    def target_requests(self) -> int:
-        """Requests in flight per container that autoscaling aims at: the recipe's, or half of `engine.max_num_seqs`.
-
-        Above max_num_seqs requests wait. Another container takes minutes to start, and traffic may double meanwhile;
-        and what speculation gains shrinks as the batch grows.
-        """
-        return self.scaling.requests_per_instance or max(1, self.engine.max_num_seqs // 2)
-
-    @property
-    def leaves_instance_type_open(self) -> bool:
-        """Whether it names no instance type, and its target comes from where one is known to suit it."""
-        return self.target.kind == "jumpstart" and INSTANCE_TYPES in self.left_open
 
     @cached_property
     def image(self) -> Image | None:
@@ -182,78 +70,6 @@ class Recipe:
     def flags(self) -> Mapping[str, Any]:
         """All flags of its engine by name, without the leading dashes."""
         return {**self.engine.args, **self.engine_rules.flags(self)}
-
-    def edit(self, **changes: Any) -> Recipe:
-        """A copy with other values: of a section these keys, such as `edit(speculation={"num_speculative_tokens": 4})`.
-
-        They are checked as those of a file, which is not changed. Raises UsageError.
-        """
-        return replace(self, **edited(self, self.path, changes))
-
-    def baseline(self) -> Recipe:
-        """This recipe without speculation, named `<name>-baseline`."""
-        if self.speculation is None:
-            return self
-        without = replace(self, speculation=None, baseline_of=self.speculation, candidate=None)
-        return replace(without, name=f"{self.name}-baseline", synthetic_acceptance_length=None)
-
-    def on(self, instance_type: str) -> Recipe:
-        """The recipe as it runs on that instance type."""
-        if instance_type not in self._by_type:
-            self._by_type[instance_type] = self._on(instance_type)
-        return self._by_type[instance_type]
-
-    @cached_property
-    def _by_type(self) -> dict[str, Recipe]:
-        return {}
-
-    def _on(self, instance_type: str) -> Recipe:
-        here = replace(self, platform=self.platform.on(instance_type))
-        own = self.platform.overrides.get(instance_type)
-        if own is None:
-            return here
-        engine = self.engine.edit(args={**self.engine.args, **own.args})
-        k = own.num_speculative_tokens
-        speculation, baseline_of, candidate = (
-            arm.edit(num_speculative_tokens=k) if arm and k else arm
-            for arm in (self.speculation, self.baseline_of, self.candidate)
-        )
-        return replace(here, engine=engine, speculation=speculation, baseline_of=baseline_of, candidate=candidate)
-
-    def chosen_notes(self) -> list[str]:
-        """A sentence for each key that the file leaves open: what was taken, and why."""
-        return [f"Left open, so chosen: {key} {why}" for key, why in self.chosen.items()]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of its file with everything filled in, for people and `--json`."""
-        return self._dump(what_runs=False)
-
-    def what_runs(self) -> dict[str, Any]:
-        """The keys that decide what runs, where they are not at their defaults: two recipes alike in them run alike.
-
-        It does not depend on the machine: of a folder only the name counts.
-        """
-        found = self._dump(what_runs=True)
-        for key in ("target", "speculation"):
-            if model := found[key].get("model"):
-                found[key]["model"] = ModelSource.model_construct(model=model).name
-        return found
-
-    @cached_property
-    def digest(self) -> str:
-        """Of what runs: all that is made for the recipe carries it."""
-        return digest(self.what_runs())
-
-    def _dump(self, *, what_runs: bool) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, schema in RecipeFile.model_fields.items():
-            value = getattr(self, key)
-            if isinstance(value, Section):
-                value = value.dump(what_runs=what_runs)
-            if not (what_runs and ChangesNothing in schema.metadata):
-                found[key] = to_jsonable_python(value)
-        absent = {"speculation": {"method": methods.BASELINE}, "container": "aws-dlc"}
-        return {key: absent.get(key) if value is None else value for key, value in found.items()}
 
     def __repr__(self) -> str:
         k = f" K={self.speculation.num_speculative_tokens}" if self.speculation else ""
@@ -299,7 +115,7 @@ def _measured(recipe: Recipe) -> str:
     return "; ".join(f"{item.speedup:.2f}x on {item.workload} ({item.hardware}, {item.date})" for item in found)
 
 
-def _source(recipe: Recipe) -> str | Fragment:
+def _source(recipe: Recipe) -> str:
     """The text of the recipe's file; empty where it is gone."""
     try:
         return read_file(recipe.path).decode("utf-8", "replace")

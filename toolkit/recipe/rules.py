@@ -1,7 +1,4 @@
-"""What the rooms below may ask of an engine and of a platform. `toolkit.registry` finds who answers.
-
-Engines implement EngineRules (toolkit/engines), the pure parts of platforms PlatformTraits (toolkit/platforms).
-"""
+"""What engines and platforms answer, and those of their parts that are not asked about a recipe (`recipe.py`)."""
 
 from __future__ import annotations
 

@@ -58,10 +58,10 @@ def is_commit(revision: str) -> bool:
     return _COMMIT.fullmatch(revision) is not None
 
 
-def model_source(model: str, base: Path, revision: str | None = None) -> ModelSource:
+def model_source(model: str, base: Path) -> ModelSource:
     """The source that a recipe in the folder `base` names."""
-    written = ModelSource.model_construct(model=model, revision=revision)
-    return written.edit(model=absolute(base, model), revision=None) if written.kind == "folder" else written
+    written = ModelSource.model_construct(model=model)
+    return written.edit(model=absolute(base, model)) if written.kind == "folder" else written
 
 
 def from_folder(base: Path, path: Path) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolkit.cli.durations import seconds_of
+from toolkit.cli.arguments import seconds_of
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,9 @@ import pytest
 from pairs import write_hub_pair
 
 from toolkit.api.deployment import plan, read_plan
-from toolkit.api.fleet import fleet
+from toolkit.api.fleet import fleet, recipes_in
 from toolkit.cli.main import run
 from toolkit.errors import RecipeNotFound, UsageError
-from toolkit.recipe.several import recipes_in
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.summary import summarise
 
-READ = "from toolkit.platforms.local.energy import gpu_energy as e; r = e(); print(r and [r(), r()])"
+READ = "from toolkit.platforms.local.platform import gpu_energy as e; r = e(); print(r and [r(), r()])"
 
 
 class Meter:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.measure.machine import Machine
+from toolkit.measure.running import Machine
 
 
 def notes(machine: Machine, work: Callable[[], object]) -> list[str]:

@@ -16,11 +16,10 @@ from toolkit.api.lock import lock
 from toolkit.api.outside import Outside
 from toolkit.errors import UnreadableModel
 from toolkit.loading import load
-from toolkit.recipe.facts import ModelFacts, Tensor
+from toolkit.recipe.facts import ModelFacts, Tensor, merge_tensors
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.lock import read_lock, read_models, write_lock
 from toolkit.recipe.model_files import read_folder, read_model
-from toolkit.recipe.tensor_names import merge
 
 
 @pytest.fixture
@@ -135,7 +134,7 @@ def test_a_lock_that_cannot_be_made_leaves_the_old_one(tmp_path: Path) -> None:
 
 def test_tensors_that_differ_in_their_indices_only_are_merged() -> None:
     alike = {f"layers.{layer}.experts.{expert}.w": Tensor("BF16", (2, 3)) for layer in range(3) for expert in (0, 1, 5)}
-    assert merge({**alike, "norm.weight": Tensor("F32", (3,))}) == {
+    assert merge_tensors({**alike, "norm.weight": Tensor("F32", (3,))}) == {
         "layers.{0-2}.experts.{0-1,5}.w": Tensor("BF16", (2, 3), count=9),
         "norm.weight": Tensor("F32", (3,)),
     }
@@ -143,9 +142,9 @@ def test_tensors_that_differ_in_their_indices_only_are_merged() -> None:
 
 def test_tensors_that_form_no_grid_stay_apart() -> None:
     ragged = {"a.0.b.0.w": Tensor("BF16", (1,)), "a.0.b.1.w": Tensor("BF16", (1,)), "a.1.b.0.w": Tensor("BF16", (1,))}
-    assert merge(ragged) == ragged
+    assert merge_tensors(ragged) == ragged
     first = {"layers.0.q.w": Tensor("BF16", (4,)), "layers.1.q.w": Tensor("BF16", (2,))}
-    assert merge(first) == first
+    assert merge_tensors(first) == first
 
 
 @pytest.mark.parametrize(

@@ -3,30 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 from toolkit.catalog.lookup import Instance
-from toolkit.catalog.trainium import chips, family
+from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, chips, family, grouped_cores
 from toolkit.engines.neuron.checks import check_neuron
-from toolkit.engines.neuron.compilation import NeuronCompilation
 from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
 from toolkit.engines.neuron.keys import SECTIONS
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import NeuronMemory
+from toolkit.engines.vllm.artifacts import settings_parts
 from toolkit.engines.vllm.flags import ranks
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock
-from toolkit.recipe.recipe import HardwareRules, Recipe
+from toolkit.recipe.recipe import Compilation, HardwareRules, Recipe
+from toolkit.recipe.rules import Published
 from toolkit.recipe.schema import EngineSection
+
+# Both models are stored with 2 bytes per weight; transformers loads 4 where no type is given.
+_FLOAT32_COPY = 2
 
 _GREEDY = (
     "the device samples greedily, whatever temperature a request has; Neuron's guide and reference disagree on whether "
     "that is the default, so it is set here"
 )
+
+
+class NeuronCompilation(Compilation):
+    """Everything that compiled code depends on, its time and its room on disk.
+
+    Both engines compile for exact shapes, and NxD Inference loads any compiled code without checking what it was
+    compiled for. So everything that may change the code is among its parts, and when in doubt too: to compile once too
+    often costs an hour, but to serve with the wrong code gives wrong answers.
+    """
+
+    how_to_want = "Remove `engine: {compile: at-start}`."
+    how_to_do_without = (
+        "write `engine: {compile: at-start}`: then the container compiles when it starts, for which SageMaker allows "
+        "60 min at most."
+    )
+
+    def wanted(self, recipe: Recipe) -> bool:
+        return recipe.engine.compile_ahead
+
+    def without(self, recipe: Recipe) -> Recipe:
+        return recipe
+
+    def published(self, method: str) -> Published | None:
+        return facts().published.get(method)
+
+    def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
+        """Of the recipe's first instance type."""
+        generation = generation_of(recipe.engine)
+        return {
+            **settings_parts(recipe, image, target, drafter, LOGICAL_CORES_VARIABLES),
+            "sdk": generation.sdk if generation else "unknown",
+            "logical_cores": grouped_cores(recipe.engine.env) or "default",
+        }
+
+    def seconds(self, recipe: Recipe) -> int:
+        """Estimated from the size of the weights."""
+        gigabytes = (recipe.weight_bytes or 0) / 1e9
+        return 60 * ceil(facts().compile_minutes_per_gb * gigabytes)
+
+    def disk_bytes(self, recipe: Recipe, fetched: int, *, ahead: bool) -> int:
+        """NxD Inference saves what it downloads once more, in float32, and from that shards in the served type.
+
+        The shards of code that is compiled beforehand are written to where that code is kept.
+        """
+        if recipe.engine.name != "nxd-inference" or (recipe.engine.compile_ahead and not ahead):
+            return 0
+        return _FLOAT32_COPY * fetched + (0 if recipe.engine.compile_ahead else recipe.weight_bytes or 0)
 
 
 class NeuronMetrics(VllmMetrics):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ from toolkit import documents
 from toolkit.platforms.kubernetes.documents import UnreadableAnswer, read_answer
 from toolkit.platforms.kubernetes.rules.kinds import KINDS, ApiResource
 from toolkit.platforms.kubernetes.rules.metadata import OURS
+from toolkit.platforms.lease import Fenced
 
 _CONNECT_SECONDS = 5.0
 _READ_SECONDS = 30.0
@@ -103,7 +104,7 @@ class _AskedAgain(Retry):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class Cluster(Fenced):
     """The cluster of a kubeconfig's `context`, or the one that we run in. All calls raise ApiException.
 
     `namespace` is where the toolkit works.
@@ -112,19 +113,6 @@ class Cluster:
     client: ApiClient = field(repr=False)
     context: str
     namespace: str
-    _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
-
-    @contextmanager
-    def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:
-        """Ask `confirm` before each request that changes something is sent, and before it is sent again.
-
-        An action makes several requests, and may wait for minutes between them.
-        """
-        self._confirms.append(confirm)
-        try:
-            yield
-        finally:
-            self._confirms.remove(confirm)
 
     @property
     def url(self) -> str:
@@ -192,8 +180,8 @@ class Cluster:
         url = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         again: Retry | bool = Retry(retries) if retries else False
         if method != "GET" and "dryRun" not in (query or {}) and not path.startswith(_LEASES):
-            self._confirm()
-            again = _AskedAgain(retries, ask=self._confirm) if retries else False
+            self.confirm()
+            again = _AskedAgain(retries, ask=self.confirm) if retries else False
         answer: HTTPResponse = self.client.rest_client.pool_manager.request(
             method,
             url,
@@ -210,10 +198,6 @@ class Cluster:
                 error.body = answer.read(_LONGEST_REFUSAL).decode(errors="replace")
             raise error
         return answer
-
-    def _confirm(self) -> None:
-        for confirm in self._confirms:
-            confirm()
 
     def credentials(self) -> dict[str, str]:
         """A fresh Authorization header; empty with a client certificate."""

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -88,13 +89,9 @@ class KubernetesPlatform:
 
     def _sending(self, request: Mapping[str, Any], progress: Progress) -> AbstractContextManager[None]:
         """Of several deployments that need the same model one sends it. The others wait, and find it there."""
-
-        def pause(why: str) -> None:
-            progress.update(f"waiting: {why}")
-            self.sleep(self.poll_seconds)
-
         name = f"sending-{digest([request['Bucket'], request['Prefix']])[:_DIGEST_CHARACTERS]}"
-        return turn(request["Prefix"], ClusterLease(self.cluster, name, self.clock, self.sleep), pause)
+        store = ClusterLease(self.cluster, name, self.clock, self.sleep)
+        return turn(request["Prefix"], store, progress, partial(self.sleep, self.poll_seconds))
 
     def status(self, endpoint: str) -> EndpointStatus:
         with api_errors(f"looking at {endpoint}"):

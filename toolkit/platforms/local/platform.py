@@ -16,7 +16,6 @@ from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon
-from toolkit.platforms.local.energy import gpu_energy
 from toolkit.platforms.local.rules import RULES
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -25,7 +24,6 @@ from toolkit.platforms.sagemaker.rules.aws_rules import AwsRules
 
 if TYPE_CHECKING:
     from types_boto3_sagemaker.type_defs import ContainerDefinitionOutputTypeDef
-
 
 # vLLM's shm_broadcast.py, busy_loop_s, and a little more.
 _SPINNING_SECONDS = 1.2
@@ -112,3 +110,32 @@ def _has_workers(container: ContainerDefinitionOutputTypeDef) -> bool:
 def local_platform(daemon: LocalDaemon) -> LocalPlatform:
     """The platform that a running daemon serves."""
     return LocalPlatform(clients=Clients(DaemonSession(daemon), attempts=2))
+
+
+def gpu_energy() -> Callable[[], float | None] | None:
+    """What reads the joules of all GPUs since their driver was loaded, None if they no longer answer.
+
+    None without a GPU that counts them.
+
+    Source: `nvmlDeviceGetTotalEnergyConsumption` of NVML, in millijoules, for Volta and newer.
+    """
+    try:
+        import pynvml
+    except ImportError:  # without the extra `bench`
+        return None
+    try:
+        pynvml.nvmlInit()
+        gpus = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(pynvml.nvmlDeviceGetCount())]
+        for gpu in gpus:
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+    except pynvml.NVMLError:
+        return None
+
+    def read() -> float | None:
+        try:
+            millijoules: int = sum(map(pynvml.nvmlDeviceGetTotalEnergyConsumption, gpus))
+        except pynvml.NVMLError:
+            return None
+        return millijoules / 1000
+
+    return read if gpus else None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import IO, TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +14,7 @@ from botocore.exceptions import ClientError
 from botocore.loaders import JSONFileLoader
 
 from toolkit.planning.resources import Account
+from toolkit.platforms.lease import Fenced
 from toolkit.platforms.sagemaker.answers import check_answers
 from toolkit.platforms.sagemaker.rules.names import LEASES_PREFIX
 from toolkit.version import __version__
@@ -79,7 +78,7 @@ def _open(service: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Clients:
+class Clients(Fenced):
     """Clients of one session. `attempts` is how often a throttled or lost call to the control plane is made in all.
 
     `bucket` is one of the user's own that takes the place of the toolkit's.
@@ -88,7 +87,6 @@ class Clients:
     session: boto3.Session
     attempts: int = 10
     bucket: str = ""
-    _confirms: list[Callable[[], None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     sagemaker: ClassVar[cached_property[SageMakerClient]] = _open("sagemaker")
     s3: ClassVar[cached_property[S3Client]] = _open("s3")
@@ -136,29 +134,16 @@ class Clients:
         """The account and region."""
         return Account(self.account_id, self.session.region_name, bucket=self.bucket)
 
-    @contextmanager
-    def confirmed(self, confirm: Callable[[], None]) -> Iterator[None]:
-        """Ask `confirm` before each request that changes something is sent, and before it is sent again.
-
-        An action may wait for minutes between its calls, and the process be stopped meanwhile. The requests that hold
-        the lease are conditions themselves.
-        """
-        self._confirms.append(confirm)
-        try:
-            yield
-        finally:
-            self._confirms.remove(confirm)
-
     def _client(self, service: str, config: Config) -> Any:
         client: Any = self._session.client(service, config=config)  # type: ignore[call-overload]
         client.meta.events.register("before-send", self._before_send)
         return client
 
     def _before_send(self, event_name: str, request: Any, **_: object) -> None:
+        """The requests that hold the lease are conditions themselves."""
         is_read = event_name.rpartition(".")[2].startswith(_READING)
         if not is_read and f"/{LEASES_PREFIX}" not in request.url:
-            for confirm in self._confirms:
-                confirm()
+            self.confirm()
 
     @cached_property
     def _session(self) -> boto3.Session:

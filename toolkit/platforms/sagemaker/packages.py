@@ -20,7 +20,7 @@ from toolkit.platforms.sagemaker.kinds.model_package import RECIPE, RECIPE_DIGES
 from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.rules.names import PACKAGE_GROUP, PACKAGE_TAG
 from toolkit.platforms.sagemaker.rules.portable import RECIPE_FILE
-from toolkit.platforms.sagemaker.rules.registering import content_digest
+from toolkit.recipe.content import digest
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -86,12 +86,12 @@ def _approve(version: str) -> str:
     return f"aws sagemaker update-model-package --model-package-arn {version} --model-approval-status Approved"
 
 
-def _fetch(clients: Clients, address: str, digest: str, version: str, region: str) -> Path:
+def _fetch(clients: Clients, address: str, registered: str, version: str, region: str) -> Path:
     prefix = address.removeprefix("s3://").partition("/")[2]
     texts: dict[str, str] = {}
     for key, content in read_objects(clients, address):
         texts[key.removeprefix(prefix)] = content.decode("utf-8", errors="replace")
-    if content_digest(texts) != digest or not all(map(_stays_below, texts)):
+    if digest(texts) != registered or not all(map(_stays_below, texts)):
         hint = "Register the recipe again, and approve that version."
         raise PlatformError(f"the recipe in {address} is not the one that {version} was made from", hint=hint)
     folder = cache() / "registered" / re.sub(r"[:/]", "-", version)

@@ -216,11 +216,8 @@ class SageMakerPlatform:
         """The turn to send; a job that was left running has its own turn before."""
         from toolkit.platforms.sagemaker.staging_job import follow_jobs
 
-        def pause(why: str) -> None:
-            progress.update(f"waiting: {why}")
-            self.sleep(self.poll_seconds)
-
-        with turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), pause):
+        pause = partial(self.sleep, self.poll_seconds)
+        with turn(prefix, BucketLease(self.clients, bucket, sender_lease(prefix)), progress, pause):
             follow_jobs(self.clients, bucket, prefix, progress, self.sleep)
             yield
 

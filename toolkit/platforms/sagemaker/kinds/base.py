@@ -124,6 +124,9 @@ class AwsKind(Kind):
         resource_type: CloudFormation's type; empty if it has none.
         lacking: request fields that CloudFormation's resource lacks, or `field=value` if it only lacks that value.
         references: fields in which other resources name it, with the attribute to use (None: Ref).
+        creates: boto3's service and the operation that creates it with the request; what takes more overrides
+            `creating`.
+        updates: the same of what changes an existing one; None: creating it again does that.
     """
 
     goes_on_pause: bool = False
@@ -131,6 +134,8 @@ class AwsKind(Kind):
     resource_type: str = ""
     lacking: frozenset[str] = frozenset()
     references: ClassVar[Mapping[str, str | None]] = {}
+    creates: tuple[str, str] | None = None
+    updates: tuple[str, str] | None = None
 
     def __init__(self, *, on_aws: bool) -> None:
         self.on_aws = on_aws
@@ -154,11 +159,11 @@ class AwsKind(Kind):
 
     def creating(self, request: Any) -> tuple[ApiCall, ...]:
         """The calls that create it."""
-        return ()
+        return (ApiCall(*self.creates, request),) if self.creates else ()
 
     def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
         """The calls that change an existing one to the request."""
-        return self.creating(request)
+        return (ApiCall(*self.updates, request),) if self.updates else self.creating(request)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         """The calls that delete it."""
@@ -176,8 +181,11 @@ class AwsKind(Kind):
             each.send(work.clients)
 
     def update(self, work: Work, request: Any) -> None:
-        """Change an existing one to the request. By default, creating it again does that."""
-        self.create(work, request)
+        """Change an existing one to the request."""
+        if self.updates:
+            ApiCall(*self.updates, request).send(work.clients)
+        else:
+            self.create(work, request)
 
     def delete(self, clients: Clients, name: str, request: Any) -> None:
         for each in self.deleting(name, request):

@@ -196,6 +196,7 @@ class WeightsReferenceKind(AwsKind):
     """An empty object `uses/<weights>/<endpoint>`. Weights are kept as long as they have one."""
 
     kind = "WeightsReference"
+    creates = ("s3", "PutObject")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return [_mark(item.weights, deployment.recipe.name) for item in deployment.data if item.weights]
@@ -210,9 +211,6 @@ class WeightsReferenceKind(AwsKind):
                 if user in look.endpoints:
                     name = f"{weights}/{user}"
                     yield Existing(self.kind, name, True, (user,), {"Bucket": bucket, "Key": f"{USES_PREFIX}{name}"})
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("s3", "PutObject", request),)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("s3", "DeleteObject", request),)

@@ -77,20 +77,13 @@ class EndpointConfigKind(SageMakerKind):
         }
     )
     references: ClassVar[Mapping[str, str | None]] = {"EndpointConfigName": "EndpointConfigName"}
+    updates = ("sagemaker", "AddTags")  # nothing else of it can be changed; a pause does
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return [endpoint_config(deployment.recipe, deployment.account)]
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         return Decision("reuse", "exists with this content") if existing else super().decide(resource, None, observed)
-
-    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
-        """Nothing of it can be changed but its tags, as a pause does."""
-        return (ApiCall("sagemaker", "AddTags", request),)
-
-    def update(self, work: Work, request: Any) -> None:
-        for call in self.updating(request, None):
-            call.send(work.clients)
 
     def observe_endpoint(self, look: Look, name: str) -> list[Existing]:
         clients = look.clients

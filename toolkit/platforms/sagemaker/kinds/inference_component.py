@@ -14,7 +14,6 @@ from toolkit.planning.resources import UNDER_WAY, Account, Existing, Observed, R
 from toolkit.platforms.sagemaker.aws_errors import unless_missing
 from toolkit.platforms.sagemaker.keys import ComponentSection, aws, aws_rollout
 from toolkit.platforms.sagemaker.kinds.base import (
-    ApiCall,
     Look,
     SageMakerKind,
     Work,
@@ -42,6 +41,7 @@ class InferenceComponentKind(SageMakerKind):
     call = "inference_component"
     needs_service = True
     resource_type = "AWS::SageMaker::InferenceComponent"
+    updates = ("sagemaker", "UpdateInferenceComponent")
     lacking = frozenset(
         {
             "Specification.ComputeResourceRequirements.AcceleratorPartitionType",
@@ -86,9 +86,6 @@ class InferenceComponentKind(SageMakerKind):
                         "Content": selected(described, COMPONENT_KEYS),
                     }
                     yield tagged(self.kind, name, tags.get(ENDPOINT_TAG), state)
-
-    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
-        return (ApiCall("sagemaker", "UpdateInferenceComponent", request),)
 
     def update(self, work: Work, request: Any) -> None:
         clients, name, wanted = work.clients, request["InferenceComponentName"], models_of(request)

@@ -109,6 +109,7 @@ class MetricFilterKind(ContentKind):
 
     kind = "MetricFilter"
     resource_type = "AWS::Logs::MetricFilter"
+    creates = ("logs", "PutMetricFilter")
     content_keys = ("filterPattern", "metricTransformations")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
@@ -127,9 +128,6 @@ class MetricFilterKind(ContentKind):
                 for page in pages:
                     for item in page["metricFilters"]:
                         yield self.described(_name(group, item["filterName"]), name, item)
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("logs", "PutMetricFilter", request),)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         group, _, filter_name = name.partition(":")

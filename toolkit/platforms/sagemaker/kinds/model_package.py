@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_missing, unless
-from toolkit.platforms.sagemaker.kinds.base import ApiCall, Look, SageMakerKind, Work
+from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind
 
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
@@ -46,6 +46,7 @@ class ModelPackageKind(SageMakerKind):
     kind = "ModelPackage"
     may_be_foreign = True
     seen_when_new = True
+    updates = ("sagemaker", "UpdateModelPackage")
 
     def decide(self, resource: Resource, existing: Existing | None, observed: Observed) -> Decision:
         if existing is None:
@@ -64,13 +65,6 @@ class ModelPackageKind(SageMakerKind):
                     keys = {"Arn": "ModelPackageArn", "Version": "ModelPackageVersion", "Status": "ModelApprovalStatus"}
                     yield Existing(self.kind, item.name, False, (), {name: found[key] for name, key in keys.items()})
                     break
-
-    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
-        return (ApiCall("sagemaker", "UpdateModelPackage", request),)
-
-    def update(self, work: Work, request: Any) -> None:
-        for each in self.updating(request, None):
-            each.send(work.clients)
 
 
 def version_of(name: str, request: Mapping[str, Any], status: str | None) -> Resource:

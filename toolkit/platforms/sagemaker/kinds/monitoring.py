@@ -33,6 +33,7 @@ class AlarmKind(ContentKind):
     kind = "Alarm"
     goes_on_pause = True
     resource_type = "AWS::CloudWatch::Alarm"
+    creates = ("cloudwatch", "PutMetricAlarm")
     references: ClassVar[Mapping[str, str | None]] = {"AlarmName": None}
     content_keys = (
         "AlarmDescription",
@@ -64,9 +65,6 @@ class AlarmKind(ContentKind):
                 if owner in (name, None):
                     yield self.described(alarm, owner, description)
 
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("cloudwatch", "PutMetricAlarm", request),)
-
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("cloudwatch", "DeleteAlarms", {"AlarmNames": [name]}),)
 
@@ -77,6 +75,7 @@ class DashboardKind(ContentKind):
     kind = "Dashboard"
     goes_on_pause = True
     resource_type = "AWS::CloudWatch::Dashboard"
+    creates = ("cloudwatch", "PutDashboard")
     content_keys = ("DashboardBody",)
 
     def desired(self, deployment: Deployment) -> list[Resource]:
@@ -96,9 +95,6 @@ class DashboardKind(ContentKind):
         answer = unless_missing(look.clients, lambda: cloudwatch.get_dashboard(DashboardName=dashboard))
         if answer:
             yield self.described(dashboard, widgets.owner(answer["DashboardBody"]), answer)
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("cloudwatch", "PutDashboard", request),)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("cloudwatch", "DeleteDashboards", {"DashboardNames": [name]}),)

@@ -16,7 +16,7 @@ from toolkit.planning.names import ENDPOINT_TAG
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless, unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout
-from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work, by_key, tagged
+from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, by_key, tagged
 from toolkit.platforms.sagemaker.kinds.monitoring import alarms_of_updates, rollback_alarms
 from toolkit.platforms.sagemaker.rules.access import allow, lists, policy, storage
 from toolkit.platforms.sagemaker.rules.arms import endpoint_name, variants
@@ -67,6 +67,7 @@ class RoleKind(AwsKind):
     kind = "Role"
     resource_type = "AWS::IAM::Role"
     references: ClassVar[Mapping[str, str | None]] = {"ExecutionRoleArn": "Arn"}
+    creates, updates = ("iam", "CreateRole"), ("iam", "PutRolePermissionsBoundary")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
@@ -106,16 +107,6 @@ class RoleKind(AwsKind):
         key = "PermissionsBoundary"
         return described({key: existing.state[key]}, {key: resource.request[key]})
 
-    def updating(self, request: Any, existing: Existing | None) -> tuple[ApiCall, ...]:
-        return (ApiCall("iam", "PutRolePermissionsBoundary", request),)
-
-    def update(self, work: Work, request: Any) -> None:
-        for each in self.updating(request, None):
-            each.send(work.clients)
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("iam", "CreateRole", request),)
-
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("iam", "DeleteRole", {"RoleName": name}),)
 
@@ -141,6 +132,7 @@ class RolePolicyKind(AwsKind):
     """The inline policy of a role: a recipe's, named after it, or what all components of an endpoint have in common."""
 
     kind = "RolePolicy"
+    creates = ("iam", "PutRolePolicy")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
         return [item for item in _endpoint_role(deployment) if item.kind == self.kind]
@@ -173,9 +165,6 @@ class RolePolicyKind(AwsKind):
                 for item in unless_missing(look.clients, partial(_policies, look.clients, role)) or ():
                     shared = item.endpoints == (ALL_COMPONENTS,)
                     yield replace(item, endpoints=look.components(name) or (name,)) if shared else item
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("iam", "PutRolePolicy", request),)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("iam", "DeleteRolePolicy", request),)

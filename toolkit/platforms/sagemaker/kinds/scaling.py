@@ -42,6 +42,7 @@ class ScalableTargetKind(ContentKind):
     goes_on_pause = True
     needs_service = True
     resource_type = "AWS::ApplicationAutoScaling::ScalableTarget"
+    creates = ("application-autoscaling", "RegisterScalableTarget")
     content_keys = ("MinCapacity", "MaxCapacity")
 
     def desired(self, deployment: Deployment) -> list[Resource]:
@@ -51,9 +52,6 @@ class ScalableTargetKind(ContentKind):
         for target, its_tags in look.once(_targets, name):
             found = self.described(target["ResourceId"], its_tags.get(ENDPOINT_TAG), target)
             yield replace(found, state={**found.state, "Tags": its_tags})
-
-    def creating(self, request: Any) -> tuple[ApiCall, ...]:
-        return (ApiCall("application-autoscaling", "RegisterScalableTarget", request),)
 
     def deleting(self, name: str, request: Any) -> tuple[ApiCall, ...]:
         return (ApiCall("application-autoscaling", "DeregisterScalableTarget", scalable(name)),)

@@ -24,8 +24,9 @@ from toolkit.platforms.sagemaker.rules.model_data import source_data
 from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.lock import lock_path, read_lock
 from toolkit.recipe.model_files import read_folder
-from toolkit.recipe.recipe import INSTANCE_TYPES, VERSION, Recipe
+from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
+from toolkit.recipe.values import INSTANCE_TYPES, VERSION
 
 RECIPE_FILE, REPORT_FILE = "recipe.yaml", "report.json"
 _DOCKERFILE, _WORKLOADS = "Dockerfile", "workloads"
