@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
+from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours, spare_minutes
 from toolkit.platforms.local.folders import endpoints_folder
 from toolkit.platforms.local.presence import Activity, Presence
 
@@ -49,6 +49,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
     from toolkit.platforms.local.sigv4 import Guard
+    from toolkit.platforms.local.spare import Spares
 
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,7 +61,8 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         client: S3Client = DaemonSession(daemon).client("s3")
         return client
 
-    sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
+    spares = Spares(endpoints_folder(home), spare_minutes() * 60)
+    sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3, spares))
     activity = Activity()
     guard = Guard(credentials.create(credentials_file(home)))
     application = activity.count_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
@@ -102,6 +104,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     runtime.should_exit = True
     control.shutdown()
     sagemaker.endpoints.close()
+    spares.close()
     for thread in serving:
         thread.join()
     presence.withdraw(why)

@@ -17,6 +17,7 @@ from toolkit.platforms.local.command import Starter, entrypoint, process, runnab
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, StartQueue, Variant
+from toolkit.platforms.local.spare import Spares
 from toolkit.platforms.sagemaker.keys import ANY_TYPE
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
@@ -41,10 +42,11 @@ class ContainerHost:
         "ProductionVariant": ("ServerlessConfig",),
     }
 
-    def __init__(self, folder: Path, containers: Path, s3: Callable[[], S3Client]) -> None:
+    def __init__(self, folder: Path, containers: Path, s3: Callable[[], S3Client], spares: Spares) -> None:
         self._folder = folder
         self._containers = containers
         self._s3 = s3
+        self._spares = spares
         self._generations = itertools.count(1)
         self._queue = StartQueue(max(1, machine.cores() // _CORES_OF_A_START))
 
@@ -62,7 +64,10 @@ class ContainerHost:
     def endpoint(self, spec: EndpointSpec) -> ContainerDeployment:
         models = {variant.name: self._model(variant) for variant in spec.variants}
         folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
-        return ContainerDeployment(spec, models, folder, self._s3(), queue=self._queue)
+        return ContainerDeployment(spec, models, folder, self._s3(), queue=self._queue, spares=self._spares)
+
+    def idle(self) -> None:
+        self._spares.start()
 
     def _model(self, variant: Variant) -> Model:
         _must_be_one(variant.name, "InitialInstanceCount", variant.count)

@@ -1,0 +1,120 @@
+"""`toolkit/engines/vllm/spare.py`, with the real program of vLLM's image and a stand-in for vLLM's server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import until
+
+from toolkit.children import python_command
+from toolkit.engines.vllm import spare
+
+SERVE = Path(__file__).parents[3] / "containers" / "vllm" / "serve"
+MODEL = {"SM_VLLM_MODEL": "target", "SM_VLLM_DTYPE": "float32"}
+STAND_IN = """
+import json, os, sys
+print("imported" if __name__ != "__main__" else json.dumps(
+    {"pid": os.getpid(), "argv": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
+     "priority": os.getpriority(os.PRIO_PROCESS, 0), "inherited": os.environ.get("FOUND") == "by an import",
+     "orig": sys.orig_argv[1:3]}
+))
+os.environ["FOUND"] = "by an import"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    server = tmp_path / "packages" / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    server.parent.mkdir(parents=True)
+    server.write_text(STAND_IN)
+    for package in server.parents[:3]:
+        (package / "__init__.py").touch()
+    return tmp_path
+
+
+def environment(place: Path, **more: str) -> dict[str, str]:
+    basics = {"HOME": str(place), "TMPDIR": str(place), "PATH": os.environ["PATH"], "PYTHONUNBUFFERED": "1"}
+    return {**basics, "PYTHONPATH": str(place / "packages"), **more}
+
+
+@contextmanager
+def waiting(place: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
+    command = python_command(spare.__file__, str(SERVE), str(place / "socket"))
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment(place, **more), stdout=pipe, stderr=pipe, text=True) as process:
+        try:
+            until(lambda: (place / "socket").exists() or process.poll() is not None)
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: subprocess.Popen[str], place: Path, variables: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+    """What the stand-in says of itself, and the log."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        until(lambda: connection.connect_ex(str(place / "socket")) == 0)
+        connection.sendall(json.dumps({"environment": variables, "folder": str(place / "packages")}).encode() + b"\n")
+        assert connection.recv(6) == b"taken\n"
+    output, log = process.communicate(timeout=30)
+    said: dict[str, Any] = json.loads(output)
+    return said, log
+
+
+def test_a_server_runs_in_the_process_that_has_imported_it(place: Path) -> None:
+    home = place / "packages"
+    with waiting(place, SM_VLLM_API_KEY="of another") as process:
+        variables = environment(place, **MODEL, HOME=str(home), SAGEMAKER_BASE_DIR=str(place / "ml"))
+        said, log = told(process, place, variables)
+    assert (said["pid"], said["orig"]) == (process.pid, ["-P", spare.__file__])
+    assert said["argv"][-4:] == ["--model", "target", "--dtype", "float32"]
+    assert said["folder"] == said["environment"]["HOME"] == str(home)
+    assert said["environment"].items() >= MODEL.items()
+    assert "SM_VLLM_API_KEY" not in said["environment"]
+    assert said["inherited"], "what an import has put into the environment stays"
+    assert said["priority"] == os.getpriority(os.PRIO_PROCESS, 0)
+    assert log.startswith("serve: vLLM of unknown version, Python "), "the log begins where the container does"
+
+
+@pytest.mark.parametrize("differing", [{"OMP_NUM_THREADS": "2"}, {"TMPDIR": "/"}, {"VLLM_ANY": "1"}, {"LANG": "C"}])
+def test_a_server_is_executed_where_its_imports_may_have_read_another_environment(
+    place: Path, differing: dict[str, str]
+) -> None:
+    with waiting(place, OMP_NUM_THREADS="1", LANG="C.UTF-8") as process:
+        variables = environment(place, **{"OMP_NUM_THREADS": "1", "LANG": "C.UTF-8", **MODEL, **differing})
+        said, _ = told(process, place, variables)
+    assert (said["pid"], said["orig"]) == (process.pid, ["-m", "vllm.entrypoints.openai.api_server"])
+    assert said["environment"].items() >= differing.items()
+    assert not said["inherited"]
+
+
+def test_settings_that_cannot_be_served_end_as_they_do_in_the_image(place: Path) -> None:
+    with waiting(place) as process, socket.socket(socket.AF_UNIX) as connection:
+        until(lambda: connection.connect_ex(str(place / "socket")) == 0)
+        request = {"environment": environment(place, SM_VLLM_MODEL="--trust-remote-code"), "folder": str(place)}
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        _, log = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert log.startswith("serve: SM_VLLM_MODEL has a value that begins with a dash")
+
+
+def test_a_module_that_begins_threads_is_not_waited_with(place: Path) -> None:
+    server = place / "packages" / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    server.write_text("import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n")
+    with waiting(place) as process:
+        assert process.wait(30) == 1
+    assert not (place / "socket").exists()
+
+
+def test_one_that_waits_ends_at_sigterm(place: Path) -> None:
+    with waiting(place) as process:
+        process.terminate()
+        assert process.wait(30) == -signal.SIGTERM
