@@ -96,6 +96,13 @@ def test_a_server_is_executed_where_its_imports_may_have_read_another_environmen
     assert not said["inherited"]
 
 
+def test_a_server_is_executed_where_packages_were_installed_meanwhile(place: Path) -> None:
+    with waiting(place) as process:
+        (place / "packages" / "vllm-1.0.dist-info").mkdir()
+        said, _ = told(process, place, environment(place, **MODEL))
+    assert said["orig"] == ["-m", "vllm.entrypoints.openai.api_server"]
+
+
 def test_settings_that_cannot_be_served_end_as_they_do_in_the_image(place: Path) -> None:
     with waiting(place) as process, socket.socket(socket.AF_UNIX) as connection:
         until(lambda: connection.connect_ex(str(place / "socket")) == 0)

@@ -40,6 +40,7 @@ def main(serve: str, place: str) -> int:
     entrypoint = import_module("entrypoint")  # which SERVE has made findable
     imported = entrypoint.vllm_environment(os.environ)
     _set_environment(imported)
+    installed = _installed()
     _import(entrypoint.SERVER)
     found = {name: value for name, value in os.environ.items() if imported.get(name) != value}
     request = _wait(Path(place))
@@ -56,7 +57,8 @@ def main(serve: str, place: str) -> int:
         arguments = entrypoint.arguments(started.options)
         changed = {name for name, _ in started.env.items() ^ imported.items()}
         differing = {name for name in changed if not name.startswith(entrypoint.PREFIX)}
-        if arguments[:2] == ["-m", entrypoint.SERVER] and differing.issubset(_MAY_DIFFER):
+        is_server = arguments[:2] == ["-m", entrypoint.SERVER]
+        if is_server and differing.issubset(_MAY_DIFFER) and installed == _installed():
             _set_environment({**started.env, **found})
             sys.argv = arguments[1:]
             runpy.run_module(entrypoint.SERVER, run_name="__main__", alter_sys=True)
@@ -83,6 +85,11 @@ def _import(module: str) -> None:
     }  # the kernel may still have the one that ended
     if others := {task.name for task in Path("/proc/self/task").iterdir()} - ours:
         sys.exit(f"{module} has begun {len(others)} threads, whose priority would stay low")
+
+
+def _installed() -> list[int]:
+    """What changes when packages are installed or removed: when entries of Python's folders were."""
+    return [Path(folder).stat().st_mtime_ns for folder in sys.path if Path(folder).is_dir()]
 
 
 def _wait(place: Path) -> dict[str, Any]:

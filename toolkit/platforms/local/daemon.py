@@ -8,7 +8,7 @@ Its home, private to the user, holds:
     daemon.ended  why the last one ended by itself
     start.lock    locked by whoever starts or stops it
     daemon.log    its own log
-    endpoints/    a folder for each running container
+    endpoints/    a folder for each running container, and for what waits to become the next one
 
 A living daemon writes daemon.json and daemon.lock again when they are lost or spoilt (`presence`).
 The daemon's process is `__main__.py`.

@@ -60,6 +60,8 @@ class Spares:
         pattern = self.pattern
         if self._seconds and pattern and pattern.command.spare and free_bytes() >= _LEAST_FREE_BYTES + _BYTES:
             with self._lock, suppress(OSError):  # it would only have saved time
+                if self._spare and self._spare.waits:
+                    return
                 self._spare = Spare(pattern, self._folder / str(next(self._numbers)) / "spare", self._seconds)
 
     def take(self, folder: Path) -> Spare | None:
@@ -102,27 +104,33 @@ class Spare:
         self._keeping = threading.Thread(target=self._keep, name="spare", daemon=True)
         self._keeping.start()
 
+    @property
+    def waits(self) -> bool:
+        """Whether nothing speaks against it so far."""
+        return not self._over.is_set()
+
     def take(self, folder: Path) -> bool:
         """Whether it is ready; then its TMPDIR is that of the container's folder, and its home leads there."""
         with self._lock, suppress(OSError):
-            if not self._over.is_set():
-                self._connection.connect(str(self._socket))
-                (self._folder / "tmp").rename(folder / "tmp")
-                self._home.unlink()
-                self._home.symlink_to(folder / "root")
-                self._taken = True
-        self._over.set()
-        return self._taken
+            self._connection.connect(str(self._socket))
+            (self._folder / "tmp").rename(folder / "tmp")
+            self._home.unlink()
+            self._home.symlink_to(folder / "root")
+            return True
+        self.end()
+        return False
 
     def become(self, command: Command, folder: Path, grace_s: float) -> subprocess.Popen[bytes] | None:
         """The process, which is that container from now on; None where it will not be, and ends."""
         request = {"environment": dict(command.environment), "folder": str(folder)}
-        with self._connection, suppress(OSError):
-            if (command.spare, grace_s) == (self._pattern.command.spare, self._pattern.grace_s):
+        is_alike = (command.spare, grace_s) == (self._pattern.command.spare, self._pattern.grace_s)
+        with self._lock, self._connection, suppress(OSError):
+            if is_alike and self.waits:
                 self._connection.sendall(json.dumps(request).encode() + b"\n")
                 if self._connection.recv(1):
+                    self._taken = True
+                    self._over.set()
                     return self._process
-        self._taken = False
         self.end()
         return None
 
@@ -145,7 +153,7 @@ class Spare:
             if not self._taken:
                 self.end()
         self._process.wait()
-        if not self._taken:
+        if not self._taken:  # else both are the container's
             assert self._process.stdout
             self._process.stdout.close()
             self._connection.close()

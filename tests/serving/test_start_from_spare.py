@@ -1,0 +1,116 @@
+"""A deployment after another, on a local platform that keeps a process in between which has imported vLLM."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from processes import processes_in, until
+
+import toolkit
+from toolkit.apply.progress import Silent
+from toolkit.engines.vllm import spare
+from toolkit.platforms.local import daemon
+
+pytestmark = pytest.mark.serving
+RECIPE = "tiny/p-eagle"
+OF_A_CONTAINER = ("SM_VLLM_", "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT", "HOME", "TMPDIR")
+BY_THE_ENTRYPOINT = {"USER", "LOGNAME", "PYTHONPATH", "PYTHONSAFEPATH", "SAGEMAKER_MODEL_PATH", "LC_CTYPE"}
+
+
+@dataclass(frozen=True)
+class Served:
+    """What an endpoint answered and logged, and of its server the words, the variables and all threads' priorities."""
+
+    answer: str
+    log: list[str]
+    words: list[str]
+    variables: dict[str, str]
+    priorities: set[int]
+
+
+@pytest.fixture(scope="module")
+def endpoints(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a local platform of its own."""
+    home = tmp_path_factory.mktemp("home-with-spare")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TOOLKIT_HOME", str(home))
+        environment.setenv("TOOLKIT_LOCAL_SPARE_MINUTES", "15")
+        yield home / "local" / "endpoints"
+    daemon.stop(home / "local")
+
+
+@pytest.fixture(scope="module")
+def both(endpoints: Path) -> tuple[Served, Served]:
+    """One that was started afresh, and the next one. Something waits after both."""
+    fresh = served(endpoints)
+    ready(endpoints)
+    after = served(endpoints)
+    ready(endpoints)
+    return fresh, after
+
+
+def served(endpoints: Path) -> Served:
+    """Deploy, ask, and destroy again."""
+    endpoint = toolkit.deploy(RECIPE, progress=Silent())
+    answer = endpoint.chat("Count from 274 to 338.", max_tokens=64).text
+    (folder,) = endpoints.glob("*/*/AllTraffic")
+    running = processes_in(folder)
+    server = Path(f"/proc/{min(running)}")
+    threads = [int(thread.name) for pid in running for thread in Path(f"/proc/{pid}/task").iterdir()]
+    variables = (server / "environ").read_text().rstrip("\0").split("\0")
+    found = Served(
+        answer,
+        list(endpoint.logs()),
+        (server / "cmdline").read_text().split("\0"),
+        dict(variable.split("=", 1) for variable in variables),
+        {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads},
+    )
+    toolkit.destroy(RECIPE, progress=Silent())
+    assert not [pid for pid in running if Path(f"/proc/{pid}").exists()]
+    return found
+
+
+def ready(endpoints: Path) -> None:
+    until(lambda: list(endpoints.glob("spare/*/spare/tmp/spare.sock")), 300)
+
+
+def test_the_second_server_is_the_process_that_waited(both: tuple[Served, Served]) -> None:
+    assert [spare.__file__ in served.words for served in both] == [False, True]
+
+
+def test_it_answers_as_a_fresh_one_does(both: tuple[Served, Served]) -> None:
+    fresh, after = both
+    assert fresh.answer
+    assert after.answer == fresh.answer
+
+
+def test_it_was_started_with_the_variables_of_a_fresh_one(both: tuple[Served, Served]) -> None:
+    """But for its settings, its place, and what the entrypoint adds, which it gets with them."""
+    fresh, after = (
+        {name: value for name, value in served.variables.items() if not name.startswith(OF_A_CONTAINER)}
+        for served in both
+    )
+    assert {name: value for name, value in fresh.items() if name not in BY_THE_ENTRYPOINT} == after
+
+
+def test_its_threads_have_the_priority_of_a_fresh_one(both: tuple[Served, Served]) -> None:
+    fresh, after = both
+    assert after.priorities == fresh.priorities
+
+
+def test_its_log_begins_as_that_of_a_fresh_one(both: tuple[Served, Served]) -> None:
+    assert {served.log[0].partition(", exec")[0] for served in both} == {both[0].log[0].partition(", exec")[0]}
+
+
+def test_killed_the_daemon_takes_what_waits_along(both: tuple[Served, Served], endpoints: Path) -> None:
+    running = daemon.running(endpoints.parent)
+    assert running
+    waiting = processes_in(endpoints / "spare")
+    assert len(waiting) == 2, "a keeper and what it keeps"
+    os.kill(running.pid, signal.SIGKILL)
+    until(lambda: not processes_in(endpoints))
