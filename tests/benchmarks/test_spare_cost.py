@@ -50,6 +50,7 @@ def deployment(endpoints: Path) -> tuple[float, float]:
     return seconds, used
 
 
+@pytest.mark.timeout(3600)
 def test_a_deployment_after_another(homes: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in MINUTES}
     first: dict[str, tuple[float, float]] = {}
