@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from processes import processes_in, until
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.engines.vllm import spare
-from toolkit.platforms.local import daemon
+from toolkit.platforms.local import daemon, keeper
 
 pytestmark = pytest.mark.serving
 RECIPE = "tiny/p-eagle"
@@ -60,19 +61,25 @@ def served(endpoints: Path) -> Served:
     answer = endpoint.chat("Count from 274 to 338.", max_tokens=64).text
     (folder,) = endpoints.glob("*/*/AllTraffic")
     running = processes_in(folder)
-    server = Path(f"/proc/{min(running)}")
+    # Its engine has a title of vLLM's instead.
+    (words,) = (said for said in map(words_of, running) if said[0] == sys.executable and keeper.__file__ not in said)
+    (server,) = (Path(f"/proc/{pid}") for pid in running if words_of(pid) == words)
     threads = [int(thread.name) for pid in running for thread in Path(f"/proc/{pid}/task").iterdir()]
     variables = (server / "environ").read_text().rstrip("\0").split("\0")
     found = Served(
         answer,
         list(endpoint.logs()),
-        (server / "cmdline").read_text().split("\0"),
+        words,
         dict(variable.split("=", 1) for variable in variables),
         {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads},
     )
     toolkit.destroy(RECIPE, progress=Silent())
     assert not [pid for pid in running if Path(f"/proc/{pid}").exists()]
     return found
+
+
+def words_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
 
 
 def ready(endpoints: Path) -> None:

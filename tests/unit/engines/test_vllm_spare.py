@@ -22,6 +22,7 @@ SERVE = Path(__file__).parents[3] / "containers" / "vllm" / "serve"
 MODEL = {"SM_VLLM_MODEL": "target", "SM_VLLM_DTYPE": "float32"}
 STAND_IN = """
 import json, os, sys
+sys.path.append(os.path.dirname(__file__))
 print("imported" if __name__ != "__main__" else json.dumps(
     {"pid": os.getpid(), "argv": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
      "priority": os.getpriority(os.PRIO_PROCESS, 0), "inherited": os.environ.get("FOUND") == "by an import",

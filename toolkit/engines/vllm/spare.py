@@ -16,7 +16,7 @@ import runpy
 import socket
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,8 @@ def main(serve: str, place: str) -> int:
     entrypoint = import_module("entrypoint")  # which SERVE has made findable
     imported = entrypoint.vllm_environment(os.environ)
     _set_environment(imported)
-    installed = _installed()
+    folders = [Path(folder) for folder in sys.path if Path(folder).is_dir()]
+    installed = _changed(folders)
     _import(entrypoint.SERVER)
     found = {name: value for name, value in os.environ.items() if imported.get(name) != value}
     request = _wait(Path(place))
@@ -58,7 +59,7 @@ def main(serve: str, place: str) -> int:
         changed = {name for name, _ in started.env.items() ^ imported.items()}
         differing = {name for name in changed if not name.startswith(entrypoint.PREFIX)}
         is_server = arguments[:2] == ["-m", entrypoint.SERVER]
-        if is_server and differing.issubset(_MAY_DIFFER) and installed == _installed():
+        if is_server and differing.issubset(_MAY_DIFFER) and installed == _changed(folders):
             _set_environment({**started.env, **found})
             sys.argv = arguments[1:]
             runpy.run_module(entrypoint.SERVER, run_name="__main__", alter_sys=True)
@@ -87,9 +88,9 @@ def _import(module: str) -> None:
         sys.exit(f"{module} has begun {len(others)} threads, whose priority would stay low")
 
 
-def _installed() -> list[int]:
-    """What changes when packages are installed or removed: when entries of Python's folders were."""
-    return [Path(folder).stat().st_mtime_ns for folder in sys.path if Path(folder).is_dir()]
+def _changed(folders: Sequence[Path]) -> list[int]:
+    """When entries of Python's folders were made or removed, as they are with each package that is installed."""
+    return [folder.stat().st_mtime_ns for folder in folders]
 
 
 def _wait(place: Path) -> dict[str, Any]:
