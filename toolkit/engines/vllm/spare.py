@@ -81,9 +81,7 @@ def _import(module: str) -> None:
     importing = threading.Thread(target=with_low_priority)
     importing.start()
     importing.join()
-    ours = {
-        str(thread) for thread in (os.getpid(), importing.native_id)
-    }  # the kernel may still have the one that ended
+    ours = {str(os.getpid()), str(importing.native_id)}  # the kernel may still have the one that ended
     if others := {task.name for task in Path("/proc/self/task").iterdir()} - ours:
         sys.exit(f"{module} has begun {len(others)} threads, whose priority would stay low")
 
