@@ -105,9 +105,6 @@ class ScriptedHost:
             self._account.must_have_quota(instance_type, used, wanted)
         return fleet
 
-    def idle(self) -> None:
-        """See host.ModelHost."""
-
     def component(self, spec: ComponentSpec) -> ScriptedComponent:
         """See standin_components.ComponentHost."""
         return ScriptedComponent(self, spec)

@@ -15,40 +15,35 @@ import os
 import runpy
 import socket
 import sys
-import threading
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-_OUTPUTS = (1, 2)
 # Besides what becomes flags: where things are, which vLLM is not told by variables.
 _MAY_DIFFER = ("HOME", "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
 
 
 def main(serve: str, place: str) -> int:
     """The exit code, of an image's program."""
-    outputs = {number: os.dup(number) for number in _OUTPUTS}
-    null = os.open(os.devnull, os.O_WRONLY)
-    for number in outputs:
-        os.dup2(null, number)
-    os.close(null)
-
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(place)
+    listener.listen(1)
     # Where nothing says what the language is, Python chooses, before anything of a program runs.
     by_python = {name: value for name, value in os.environ.items() if name == "LC_CTYPE"}
     program = runpy.run_path(serve)
     entrypoint = import_module("entrypoint")  # which SERVE has made findable
     imported = entrypoint.vllm_environment(os.environ)
-    _set_environment(imported)
     folders = [Path(folder) for folder in sys.path if Path(folder).is_dir()]
     installed = _changed(folders)
-    _import(entrypoint.SERVER)
-    found = {name: value for name, value in os.environ.items() if imported.get(name) != value}
-    request = _wait(Path(place))
+    _set_environment(imported)
+    said = _import(entrypoint.SERVER)
+    del sys.modules[entrypoint.SERVER]  # it will be the main module
+    by_imports = {name: value for name, value in os.environ.items() if imported.get(name) != value}
 
-    for number, output in outputs.items():
-        os.dup2(output, number)
-        os.close(output)
+    request = _request(listener)
     os.chdir(request["folder"])
     _set_environment({**by_python, **request["environment"]})
     sys.argv = [serve]
@@ -59,31 +54,39 @@ def main(serve: str, place: str) -> int:
         changed = {name for name, _ in started.env.items() ^ imported.items()}
         differing = {name for name in changed if not name.startswith(entrypoint.PREFIX)}
         is_server = arguments[:2] == ["-m", entrypoint.SERVER]
-        if is_server and differing.issubset(_MAY_DIFFER) and installed == _changed(folders):
-            _set_environment({**started.env, **found})
-            sys.argv = arguments[1:]
-            runpy.run_module(entrypoint.SERVER, run_name="__main__", alter_sys=True)
-        else:
+        if not (is_server and differing.issubset(_MAY_DIFFER) and installed == _changed(folders)):
             entrypoint.become_vllm(started)
+        sys.stderr.buffer.write(said)
+        _set_environment({**started.env, **by_imports})
+        sys.argv = arguments[1:]
+        runpy.run_module(entrypoint.SERVER, run_name="__main__", alter_sys=True)
 
     code: int = entrypoint.exit_code(run)
     return code
 
 
-def _import(module: str) -> None:
-    """Import it in a thread that gives way to all others, as a priority that is lowered cannot be raised again."""
+def _import(module: str) -> bytes:
+    """Import it; gives what was said meanwhile, as the first word is SERVE's."""
+    with tempfile.TemporaryFile() as said:
+        with _instead_of_outputs(said):
+            import_module(module)
+        said.seek(0)
+        return said.read()
 
-    def with_low_priority() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
-        import_module(module)
-        del sys.modules[module]  # it will be the main module
 
-    importing = threading.Thread(target=with_low_priority)
-    importing.start()
-    importing.join()
-    ours = {str(os.getpid()), str(importing.native_id)}  # the kernel may still have the one that ended
-    if others := {task.name for task in Path("/proc/self/task").iterdir()} - ours:
-        sys.exit(f"{module} has begun {len(others)} threads, whose priority would stay low")
+@contextmanager
+def _instead_of_outputs(file: IO[bytes]) -> Iterator[None]:
+    outputs = {number: os.dup(number) for number in (1, 2)}
+    for number in outputs:
+        os.dup2(file.fileno(), number)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for number, output in outputs.items():
+            os.dup2(output, number)
+            os.close(output)
 
 
 def _changed(folders: Sequence[Path]) -> list[int]:
@@ -91,14 +94,10 @@ def _changed(folders: Sequence[Path]) -> list[int]:
     return [folder.stat().st_mtime_ns for folder in folders]
 
 
-def _wait(place: Path) -> dict[str, Any]:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(place))
-        listener.listen(1)
-        connection, _ = listener.accept()
-    with connection, connection.makefile("rb") as lines:
-        request: dict[str, Any] = json.loads(lines.readline())
-        connection.sendall(b"taken\n")
+def _request(listener: socket.socket) -> dict[str, Any]:
+    connection, _ = listener.accept()
+    with listener, connection, connection.makefile("rb") as stream:
+        request: dict[str, Any] = json.load(stream)
     return request
 
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -96,7 +97,10 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     presence.announce(daemon)
     os.close(ready_fd)
 
-    why = _wait_for_end(asked_to_end, activity, presence)
+    def look_after_spare() -> None:
+        spares.look(is_idle=not sagemaker.endpoints.summaries())
+
+    why = _wait_for_end(asked_to_end, activity, presence, look_after_spare)
     if why:
         names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
         why += f" Its endpoints went with it: {names}." if names else ""
@@ -117,10 +121,13 @@ def _listening() -> socket.socket:
         sys.exit(f"no port of 127.0.0.1 is free ({error.strerror}): end a program that listens on one")
 
 
-def _wait_for_end(asked_to_end: threading.Event, activity: Activity, presence: Presence) -> str:
+def _wait_for_end(
+    asked_to_end: threading.Event, activity: Activity, presence: Presence, look_after_spare: Callable[[], None]
+) -> str:
     """Return when the daemon shall end, and why, where nobody has asked it to. Meanwhile mend its files."""
     hours, trouble = idle_hours(), ""
     while not asked_to_end.wait(_LOOK_S):
+        look_after_spare()
         try:
             presence.mend()
             trouble = ""

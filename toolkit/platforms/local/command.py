@@ -22,7 +22,6 @@ from toolkit.recipe.recipe import EngineRules
 
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
-_PLACES = ("SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
@@ -77,9 +76,9 @@ def process(program: Path, variables: Mapping[str, str], folder: Path, port: int
 
 def spare_environment(command: Command) -> dict[str, str]:
     """What that command's container has, but for what is its own: its settings, which may hold keys, and its place."""
-    own = tuple(engine_registry.engine_rules(name).variable_prefix for name in engine_registry.engines())
-    kept = {name: value for name, value in command.environment.items() if not name.startswith(own)}
-    return {name: value for name, value in kept.items() if name not in _PLACES}
+    settings = [engine_registry.engine_rules(name).variable_prefix for name in engine_registry.engines()]
+    own = (*settings, "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
+    return {name: value for name, value in command.environment.items() if not name.startswith(own)}
 
 
 def _spare(program: Path) -> Sequence[str]:

@@ -14,7 +14,7 @@ import select
 import socket
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,15 @@ class Container:
         self._log = log
         self._grace_s = grace_s
         self._ended = threading.Event()
-        spare = spares.take(folder) if spares else None
-        command = starter(folder, port)
-        self.address: Address = command.socket or port
-        if command.removal:
-            keeper.write_removal(folder, command.removal)
-        process = spare.become(command, folder, grace_s) if spare else None
-        self._process = process or kept(command.arguments, command.environment, folder, grace_s)
+        with spares.taken(folder) if spares else nullcontext() as spare:
+            command = starter(folder, port)
+            if command.removal:
+                keeper.write_removal(folder, command.removal)
+            process = spare.become(command, folder, grace_s) if spare else None
+            self._process = process or kept(command.arguments, command.environment, folder, grace_s)
         if spares:
             spares.pattern = Pattern(command, grace_s)
+        self.address: Address = command.socket or port
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
         try:
             folders.write_session(folder, self._process.pid)

@@ -64,10 +64,7 @@ class ContainerHost:
     def endpoint(self, spec: EndpointSpec) -> ContainerDeployment:
         models = {variant.name: self._model(variant) for variant in spec.variants}
         folder = endpoint_folder(self._folder, spec.endpoint) / str(next(self._generations))
-        return ContainerDeployment(spec, models, folder, self._s3(), queue=self._queue, spares=self._spares)
-
-    def idle(self) -> None:
-        self._spares.start()
+        return ContainerDeployment(spec, models, folder, self._s3(), queue=self._queue)
 
     def _model(self, variant: Variant) -> Model:
         _must_be_one(variant.name, "InitialInstanceCount", variant.count)
@@ -77,6 +74,7 @@ class ContainerHost:
             starter=self._starter(container, placement.instance_type),
             data=_model_data(container),
             startup_timeout_s=variant.asked.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
+            spares=self._spares,
         )
 
     def _starter(self, container: Mapping[str, Any], instance_type: str = "") -> Starter:

@@ -50,6 +50,7 @@ class Model:
     startup_timeout_s: float
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL."""
+    spares: Spares | None = None
 
 
 class StartError(Exception):
@@ -67,13 +68,12 @@ class ContainerDeployment:
         s3: S3Client,
         checks: HealthChecks = HealthChecks(),
         queue: StartQueue | None = None,
-        spares: Spares | None = None,
     ) -> None:
         self._folder = folder
         self._queue = queue or StartQueue(1)
         self._checks = checks
         self._instances = [
-            _Instance(spec.endpoint, variant, models[variant.name], folder / variant.name, s3, spares)
+            _Instance(spec.endpoint, variant, models[variant.name], folder / variant.name, s3)
             for variant in spec.variants
         ]
 
@@ -162,16 +162,13 @@ class ContainerDeployment:
 
 
 class _Instance:
-    def __init__(
-        self, endpoint: str, variant: Variant, model: Model, folder: Path, s3: S3Client, spares: Spares | None
-    ) -> None:
+    def __init__(self, endpoint: str, variant: Variant, model: Model, folder: Path, s3: S3Client) -> None:
         self.variant = variant
         self.target: Target | None = None
         self._model = model
         self._weight = variant.weight
         self._folder = folder
         self._s3 = s3
-        self._spares = spares
         self._log = LogStream(endpoint, f"{variant.name}/i-{uuid.uuid4().hex[:17]}", folder.parents[2])
         self._lock = threading.Lock()
         self._container: Container | None = None
@@ -201,7 +198,7 @@ class _Instance:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(model.starter, self._folder, self._log, model.grace_s, self._spares)
+                self._container = Container(model.starter, self._folder, self._log, model.grace_s, model.spares)
             except OSError as exc:
                 raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
             self._deadline = time.monotonic() + model.startup_timeout_s

@@ -75,8 +75,6 @@ class Endpoints:
             with self._lock:
                 self._by_name.pop(name, None)
                 gone()
-                if not self._by_name:
-                    self._host.idle()
 
         with self._lock:
             self.settled(name).delete(forget)

@@ -110,9 +110,6 @@ class ModelHost(Protocol):
     def endpoint(self, spec: EndpointSpec) -> Deployment:
         """Containers that will serve an endpoint. Raises ServiceError."""
 
-    def idle(self) -> None:
-        """The last endpoint is gone."""
-
 
 class StartQueue:
     """Lets so many starts be under way `at_once`, in the order in which they entered."""

@@ -1,19 +1,21 @@
 """A process that has imported what the last container's program did, and waits to become the next container.
 
-There is at most one, and only while there is no endpoint: it takes no time and no memory from any. Nobody waits for it:
-a start that finds it dead, or not ready, ends it and goes on without.
+There is at most one, and it is made only while there is no endpoint, whose time and memory it would take. A container
+that starts meanwhile takes it over, also while it still imports, or ends it. It then has the folder for temporary files
+that its modules know already, and their home leads to its own.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
+import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +23,11 @@ from toolkit.children import python_command, start_process
 from toolkit.memory import free_bytes
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.command import Command, spare_environment
+from toolkit.secret_values import secret_keys
 
 _BYTES = 600 * 1024**2  # vLLM 0.32 with PyTorch on a CPU: 550 MB
 _LEAST_FREE_BYTES = 2 * 1024**3
-_LOOK_S = 5.0
-_ANSWER_S = 2.0
+_REQUEST_S = 2.0
 
 
 def kept(
@@ -47,116 +49,116 @@ class Pattern:
 class Spares:
     """The spare of a daemon. It waits for `seconds`; 0 is never."""
 
-    def __init__(self, endpoints: Path, seconds: float) -> None:
+    def __init__(self, endpoints: Path, seconds: float, free: Callable[[], int] = free_bytes) -> None:
         self.pattern: Pattern | None = None
-        self._folder = endpoints / "spare"
+        self._folder = endpoints / "spare" / "0" / "spare"
         self._seconds = seconds
-        self._numbers = itertools.count(1)
+        self._free = free
+        self._deadline = 0.0
         self._lock = threading.Lock()
         self._spare: Spare | None = None
 
-    def start(self) -> None:
-        """Begin to make one, where there was a container to be like, and there is memory for it."""
-        pattern = self.pattern
-        if self._seconds and pattern and pattern.command.spare and free_bytes() >= _LEAST_FREE_BYTES + _BYTES:
-            with self._lock, suppress(OSError):  # it would only have saved time
-                if self._spare and self._spare.waits:
-                    return
-                self._spare = Spare(pattern, self._folder / str(next(self._numbers)) / "spare", self._seconds)
+    def look(self, *, is_idle: bool) -> None:
+        """End a spare whose time is over; make one after the last endpoint, `is_idle`, if it may be."""
+        with self._lock:
+            if self._spare:
+                is_over = time.monotonic() > self._deadline or self._free() < _LEAST_FREE_BYTES
+                if is_over or not self._spare.is_kept():
+                    self._end()
+            elif is_idle and (pattern := self.pattern):
+                self.pattern = None  # one for each time that an endpoint was there
+                if self._may_be_like(pattern.command):
+                    self._deadline = time.monotonic() + self._seconds
+                    with suppress(OSError):  # it would only have saved time
+                        self._spare = Spare(pattern, self._folder)
 
-    def take(self, folder: Path) -> Spare | None:
-        """The spare for the container of that folder, if it is ready; if it is not, it ends."""
+    @contextmanager
+    def taken(self, folder: Path) -> Iterator[Spare | None]:
+        """The spare in the folder of a container. It ends if it does not become that container."""
         with self._lock:
             spare, self._spare = self._spare, None
-        return spare if spare and spare.take(folder) else None
+        try:
+            yield spare if spare and spare.move(folder) else None
+        finally:
+            if spare and not spare.is_container:
+                spare.end()
 
     def close(self) -> None:
-        """End it and wait for that."""
+        """End it; there will be no other."""
         with self._lock:
-            spare, self._spare = self._spare, None
-        if spare:
-            spare.end()
-            spare.wait()
+            self._seconds = 0
+            self._end()
+        shutil.rmtree(self._folder.parents[1], ignore_errors=True)
+
+    def _may_be_like(self, command: Command) -> bool:
+        """Whether such a spare may wait: it would hold a secret of the container that was, as long as it does."""
+        secret = [key for variable in spare_environment(command).items() for key in secret_keys(*variable)]
+        has_room = self._free() >= _LEAST_FREE_BYTES + _BYTES
+        return bool(self._seconds and command.spare and has_room and not secret)
+
+    def _end(self) -> None:
+        if self._spare:
+            self._spare.end()
+            self._spare = None
 
 
 class Spare:
-    """One of them, in a folder of its own, until it is taken or something speaks against it."""
+    """One of them, started in a folder of its own, which it takes along into that of its container. Raises OSError."""
 
-    def __init__(self, pattern: Pattern, folder: Path, seconds: float) -> None:
+    def __init__(self, pattern: Pattern, folder: Path) -> None:
+        self.is_container = False
         self._pattern = pattern
         self._folder = folder
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._taken = False
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.settimeout(_ANSWER_S)
-        home = folder / "root"
-        home.mkdir(parents=True)
-        temporary = folders.temporary_folder(folder)
-        # Where modules have found the home when they were imported. Whoever takes the spare over has another one.
-        self._home = temporary / "home"
-        self._home.symlink_to(home)
-        self._socket = temporary / "spare.sock"
-        environment = {**spare_environment(pattern.command), "HOME": str(self._home), "TMPDIR": str(temporary)}
-        self._process = kept([*pattern.command.spare, str(self._socket)], environment, folder, pattern.grace_s)
-        folders.write_session(folder, self._process.pid)
-        self._keeping = threading.Thread(target=self._keep, name="spare", daemon=True)
-        self._keeping.start()
+        try:
+            (folder / "root").mkdir(parents=True)
+            temporary = folders.temporary_folder(folder)
+            self._home = temporary / "home"
+            self._home.symlink_to(folder / "root")
+            self._socket = temporary / "spare.sock"
+            environment = {**spare_environment(pattern.command), "HOME": str(self._home), "TMPDIR": str(temporary)}
+            command = [*pattern.command.spare, str(self._socket)]
+            self._process = kept(command, environment, folder, pattern.grace_s)
+        except OSError:
+            folders.remove(folder)
+            raise
+        try:
+            folders.write_session(folder, self._process.pid)
+        except OSError:
+            self.end()
+            raise
 
-    @property
-    def waits(self) -> bool:
-        """Whether nothing speaks against it so far."""
-        return not self._over.is_set()
+    def is_kept(self) -> bool:
+        """Whether its keeper lives; if not, that stays to be waited for, so that its number is nobody else's yet."""
+        return os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    def take(self, folder: Path) -> bool:
-        """Whether it is ready; then its TMPDIR is that of the container's folder, and its home leads there."""
-        with self._lock, suppress(OSError):
-            self._connection.connect(str(self._socket))
+    def move(self, folder: Path) -> bool:
+        """Into the folder of a container, which gets its TMPDIR; False where that cannot be."""
+        with suppress(OSError):
             (self._folder / "tmp").rename(folder / "tmp")
+            self._folder = self._folder.rename(folder / "spare")
             self._home.unlink()
             self._home.symlink_to(folder / "root")
             return True
-        self.end()
         return False
 
     def become(self, command: Command, folder: Path, grace_s: float) -> subprocess.Popen[bytes] | None:
-        """The process, which is that container from now on; None where it will not be, and ends."""
-        request = {"environment": dict(command.environment), "folder": str(folder)}
+        """The process, which is the container of that folder from now on; None where it cannot be."""
         is_alike = (command.spare, grace_s) == (self._pattern.command.spare, self._pattern.grace_s)
-        with self._lock, self._connection, suppress(OSError):
-            if is_alike and self.waits:
-                self._connection.sendall(json.dumps(request).encode() + b"\n")
-                if self._connection.recv(1):
-                    self._taken = True
-                    self._over.set()
-                    return self._process
-        self.end()
+        request = {"environment": dict(command.environment), "folder": str(folder)}
+        with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
+            if is_alike and self.is_kept():
+                connection.settimeout(_REQUEST_S)
+                connection.connect(str(self._socket))
+                connection.sendall(json.dumps(request).encode())
+                self.is_container = True
+                return self._process
         return None
 
     def end(self) -> None:
-        """Begin to end it."""
-        assert self._process.stdin
-        self._over.set()
-        self._process.stdin.close()
-
-    def wait(self) -> None:
-        """Until nothing is left of it."""
-        self._keeping.join()
-
-    def _keep(self) -> None:
-        deadline = time.monotonic() + self._seconds
-        while not self._over.wait(_LOOK_S):
-            if time.monotonic() > deadline or free_bytes() < _LEAST_FREE_BYTES or self._process.poll() is not None:
-                break
-        with self._lock:
-            if not self._taken:
-                self.end()
+        """End it at once, it holds nothing, and wait for that."""
+        keeper.kill_session(self._process.pid)
         self._process.wait()
-        if not self._taken:  # else both are the container's
-            assert self._process.stdout
-            self._process.stdout.close()
-            self._connection.close()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream
+            stream.close()
         folders.remove(self._folder)
-        with suppress(OSError):
-            self._folder.parent.rmdir()

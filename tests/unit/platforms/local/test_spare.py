@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,35 +18,27 @@ from toolkit.platforms.local.container import Container, LogStream
 from toolkit.platforms.local.spare import Spares
 
 SERVER = """
-import http.server, json, os, socket, socketserver, sys, time
+import http.server, json, os, socket, socketserver, sys
 class Ping(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
     def log_message(self, *_): pass
-if "--never-ready" in sys.argv:
-    time.sleep(600)
-if "--waits" in sys.argv:
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(sys.argv[-1])
-        listener.listen()
-        connection = listener.accept()[0]
-    request = json.loads(connection.makefile().readline())
-    if "--lost" in sys.argv:
-        sys.exit(1)
-    connection.sendall(b"taken\\n")
+home, place = os.environ["HOME"], os.path.dirname(__file__)
+if "waits" in sys.argv:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(sys.argv[-1])
+    listener.listen()
+    if os.path.exists(place + "/imports"):
+        open(place + "/imports").read()
+    request = json.load(listener.accept()[0].makefile())
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
-print(json.dumps([sys.argv[1], os.environ["TMPDIR"], os.getcwd()]), flush=True)
+same_home = os.path.samefile(home, os.environ["HOME"])
+print(json.dumps([sys.argv[1], os.environ["TMPDIR"], os.getcwd(), same_home]), flush=True)
 socketserver.ThreadingUnixStreamServer(os.environ["SM_VLLM_UDS"], Ping).serve_forever()
 """
-
-
-@pytest.fixture
-def spares(tmp_path: Path) -> Iterator[Spares]:
-    spares = Spares(tmp_path / "endpoints", 900)
-    yield spares
-    spares.close()
+GIGABYTES = 1024**3
 
 
 class Log(LogStream):
@@ -59,113 +50,224 @@ class Log(LogStream):
         self.text += text
 
 
-@pytest.fixture
-def start(tmp_path: Path, spares: Spares) -> Iterator[Callable[..., tuple[Container, str]]]:
-    """A container in service, and `fresh` or `spare`, by what it says of itself."""
-    program = tmp_path / "server"
-    program.write_text(SERVER)
-    started = []
+class Local:
+    """Containers one after the other, and what waits between them."""
 
-    def command(words: tuple[str, ...], folder: Path, port: int) -> Command:
+    def __init__(self, home: Path) -> None:
+        self.endpoints = home / "endpoints"
+        self.folder = self.endpoints / "spare" / "0" / "spare"
+        self.free = 16 * GIGABYTES
+        self.spares = Spares(self.endpoints, 900, lambda: self.free)
+        self.program = home / "server"
+        self.program.write_text(SERVER)
+        self.variables: dict[str, str] = {}
+
+    def command(self, folder: Path, port: int) -> Command:
         temporary = folders.temporary_folder(folder)
         uds = temporary / "serve.sock"
-        environment = {"TMPDIR": str(temporary), "SM_VLLM_UDS": str(uds), "PATH": os.environ["PATH"]}
-        waits = python_command(str(program), "spare", "--waits", *words)
-        return Command(python_command(str(program), "fresh"), environment, (), uds, waits)
+        places = {"TMPDIR": str(temporary), "HOME": str(folder / "root"), "SM_VLLM_UDS": str(uds)}
+        environment = {**places, "PATH": os.environ["PATH"], **self.variables}
+        fresh, waits = (python_command(str(self.program), name) for name in ("fresh", "waits"))
+        return Command(fresh, environment, (), uds, waits)
 
-    def start(name: str, *words: str) -> tuple[Container, str]:
-        folder = tmp_path / "endpoints" / name / "1" / "v"
+    def new(self, name: str) -> Path:
+        """The folder of a container that is to be started."""
+        folder = self.endpoints / name / "1" / "v"
         (folder / "root").mkdir(parents=True)
-        log = Log(tmp_path)
-        container = Container(partial(command, words), folder, log, 0.5, spares)
-        started.append(container)
+        return folder
+
+    def started(self, name: str, grace_s: float = 0.5) -> tuple[Container, str]:
+        """A container in service, and whether it is `fresh` or one that `waits`, by what it says of itself."""
+        folder = self.new(name)
+        log = Log(folder)
+        container = Container(self.command, folder, log, grace_s, self.spares)
         until(container.answers_ping)
         until(lambda: log.text.endswith(b"\n"))
-        who, temporary, cwd = json.loads(log.text)
-        assert (temporary, cwd) == (str(folders.temporary_folder(folder)), str(folder))
+        who, temporary, cwd, same_home = json.loads(log.text)
+        assert (temporary, cwd, same_home) == (str(folders.temporary_folder(folder)), str(folder), True)
         return container, who
 
-    yield start
-    for container in started:
+    def start(self, name: str, grace_s: float = 0.5) -> str:
+        """Start a container and end it again; it was `fresh`, or one that `waits`."""
+        container, who = self.started(name, grace_s)
+        container.stop()
+        return who
+
+    def wait(self) -> list[int]:
+        """After a container there is a spare that listens: its keeper, and itself."""
+        self.start("before")
+        self.spares.look(is_idle=True)
+        until((self.folder / "tmp" / "spare.sock").exists)
+        return sorted(processes_in(self.folder))
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Local]:
+    local = Local(tmp_path)
+    yield local
+    local.spares.close()
+    assert not processes_in(local.endpoints)
+
+
+def test_the_next_container_is_the_process_that_waited(local: Local) -> None:
+    waiting = local.wait()
+    container, who = local.started("next")
+    assert who == "waits"
+    assert sorted(processes_in(local.endpoints / "next")) == waiting
+    container.stop()
+
+
+def test_a_container_that_was_one_leaves_as_little_as_any(local: Local) -> None:
+    local.wait()
+    temporary = folders.temporary_folder(local.folder)
+    local.start("next")
+    folders.remove(local.endpoints / "next" / "1" / "v")
+    assert not temporary.exists()
+    assert not local.folder.exists()
+
+
+def test_the_next_container_is_one_that_still_imports(local: Local, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "imports")
+    waiting = local.wait()
+    with (tmp_path / "imports").open("w"):  # which waits until it imports
+        folder = local.new("next")
+        container = Container(local.command, folder, Log(folder), 0.5, local.spares)
+        assert not container.answers_ping()
+    until(container.answers_ping)
+    assert sorted(processes_in(folder)) == waiting
+    container.stop()
+
+
+def test_there_is_none_while_there_is_an_endpoint(local: Local) -> None:
+    local.start("a")
+    local.spares.look(is_idle=False)
+    assert not local.folder.exists()
+
+
+def test_there_is_one_for_each_time_that_an_endpoint_was_there(local: Local) -> None:
+    local.wait()
+    local.free = 0
+    local.spares.look(is_idle=True)
+    local.free = 16 * GIGABYTES
+    local.spares.look(is_idle=True)
+    assert not local.folder.exists()
+
+
+def test_two_that_start_at_once_do_not_share_it(local: Local) -> None:
+    local.wait()
+    first, second = local.started("a"), local.started("b")
+    assert [first[1], second[1]] == ["waits", "fresh"]
+    for container, _ in (first, second):
         container.stop()
 
 
-def ready(tmp_path: Path) -> Path:
-    """The folder of the spare that waits."""
-    (socket,) = until(lambda: list((tmp_path / "endpoints" / "spare").glob("*/spare/tmp/spare.sock")))
-    return Path(socket).parents[1]
+@pytest.mark.parametrize("number", [0, 1], ids=["keeper", "server"])
+def test_one_that_was_killed_is_not_taken_and_nothing_is_left(local: Local, number: int) -> None:
+    os.kill(local.wait()[number], signal.SIGKILL)
+    assert local.start("next") == "fresh"
+    assert not processes_in(local.folder)
+    assert not processes_in(local.endpoints / "next")
 
 
-def test_the_next_container_is_the_process_that_waited(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    first, who = start("a")
-    assert who == "fresh"
-    first.stop()
-    spares.start()
-    waits = ready(tmp_path)
-    second, who = start("b")
-    assert who == "spare"
-    second.stop()
-    until(lambda: not waits.exists())
-    assert not processes_in(tmp_path)
+@pytest.mark.parametrize("number", [0, 1], ids=["keeper", "server"])
+def test_nothing_is_left_of_one_that_was_killed(local: Local, number: int) -> None:
+    os.kill(local.wait()[number], signal.SIGKILL)
+
+    def looked() -> bool:
+        local.spares.look(is_idle=True)
+        return not local.folder.exists()
+
+    until(looked)
+    assert not processes_in(local.endpoints)
 
 
-def test_two_that_start_at_once_do_not_share_it(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    start("a")
-    spares.start()
-    ready(tmp_path)
-    assert [start("b")[1], start("c")[1]] == ["spare", "fresh"]
+def test_one_that_is_not_like_the_container_ends(local: Local) -> None:
+    local.wait()
+    assert local.start("next", grace_s=0.25) == "fresh"
+    assert not processes_in(local.endpoints)
 
 
-def test_one_that_died_is_not_taken(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    start("a")
-    spares.start()
-    for pid in processes_in(ready(tmp_path)):
-        os.kill(pid, signal.SIGKILL)
-    until(lambda: not processes_in(tmp_path / "endpoints" / "spare"))
-    assert start("b")[1] == "fresh"
+def test_one_ends_where_the_container_cannot_be_started(local: Local) -> None:
+    local.wait()
+
+    def no_command(folder: Path, port: int) -> Command:
+        raise OSError("no room")
+
+    with pytest.raises(OSError, match="no room"):
+        Container(no_command, local.new("next"), Log(local.endpoints), 0.5, local.spares)
+    assert not processes_in(local.endpoints)
 
 
-@pytest.mark.parametrize("words", [("--lost",), ("--another",)])
-def test_a_start_goes_on_without_one_that_does_not_become_its_container(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]], words: tuple[str, ...]
-) -> None:
-    start("a", *(word for word in words if word == "--lost"))
-    spares.start()
-    waits = ready(tmp_path)
-    assert start("b", *words)[1] == "fresh"
-    until(lambda: not waits.exists())
+def test_one_that_cannot_be_noted_down_ends(local: Local) -> None:
+    local.start("a")
+    (local.folder / "session").mkdir(parents=True)  # nothing can be written to it
+    local.spares.look(is_idle=True)
+    assert not processes_in(local.folder)
+    assert not local.folder.exists()
 
 
-def test_one_that_is_not_ready_ends_when_a_container_starts(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    start("a", "--never-ready")
-    spares.start()
-    assert start("b")[1] == "fresh"
-    until(lambda: not list((tmp_path / "endpoints" / "spare").glob("*/spare")))
+def test_one_ends_when_its_time_is_over(local: Local) -> None:
+    local.start("a")
+    brief = Spares(local.endpoints, 1e-9, lambda: local.free)
+    brief.pattern = local.spares.pattern
+    brief.look(is_idle=True)
+    assert local.folder.exists()
+    brief.look(is_idle=True)
+    assert not processes_in(local.endpoints)
+    assert not local.folder.exists()
 
 
-def test_it_ends_when_its_time_is_over(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    start("a")
-    brief = Spares(tmp_path / "endpoints", 0.001)
-    brief.pattern = spares.pattern
-    brief.start()
-    until(lambda: not list((tmp_path / "endpoints" / "spare").glob("*/spare")))
+def test_one_ends_when_its_memory_is_needed(local: Local) -> None:
+    local.wait()
+    local.free = 2 * GIGABYTES
+    local.spares.look(is_idle=True)
+    assert local.folder.exists()
+    local.free -= 1
+    local.spares.look(is_idle=True)
+    assert not processes_in(local.endpoints)
+    assert not local.folder.exists()
 
 
-def test_none_is_made_where_it_may_not_wait(
-    tmp_path: Path, spares: Spares, start: Callable[..., tuple[Container, str]]
-) -> None:
-    start("a")
-    never = Spares(tmp_path / "endpoints", 0)
-    never.pattern = spares.pattern
-    never.start()
-    assert not (tmp_path / "endpoints" / "spare").exists()
+def test_none_is_made_where_it_would_not_have_the_memory(local: Local) -> None:
+    local.start("a")
+    local.free = 5 * GIGABYTES // 2
+    local.spares.look(is_idle=True)
+    assert not local.folder.exists()
+
+
+def test_none_is_made_where_it_may_not_wait(local: Local) -> None:
+    local.start("a")
+    never = Spares(local.endpoints, 0, lambda: local.free)
+    never.pattern = local.spares.pattern
+    never.look(is_idle=True)
+    assert not local.folder.exists()
+
+
+def test_nothing_is_left_of_one_after_the_end(local: Local) -> None:
+    local.wait()
+    local.spares.close()
+    assert not processes_in(local.endpoints)
+    assert not (local.endpoints / "spare").exists()
+
+
+def test_none_is_made_after_the_end(local: Local) -> None:
+    local.start("a")
+    local.spares.close()
+    local.spares.look(is_idle=True)
+    assert not local.folder.exists()
+
+
+@pytest.mark.parametrize("variable", ["HF_TOKEN", "VLLM_API_KEY"])
+def test_none_is_made_that_would_hold_a_secret(local: Local, variable: str) -> None:
+    local.variables = {variable: "of a container"}
+    local.start("a")
+    local.spares.look(is_idle=True)
+    assert not local.folder.exists()
+
+
+def test_one_knows_nothing_of_the_settings_of_the_container_before_it(local: Local) -> None:
+    local.variables = {"SM_VLLM_API_KEY": "of a container", "OMP_NUM_THREADS": "2"}
+    for pid in local.wait():
+        variables = Path(f"/proc/{pid}/environ").read_text()
+        assert "OMP_NUM_THREADS=2" in variables
+        assert "SM_VLLM" not in variables
