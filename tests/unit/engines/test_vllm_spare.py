@@ -22,7 +22,7 @@ SERVE = Path(__file__).parents[3] / "containers" / "vllm" / "serve"
 MODEL = {"SM_VLLM_MODEL": "target", "SM_VLLM_DTYPE": "float32"}
 SERVER = ["-m", "vllm.entrypoints.openai.api_server"]
 STAND_IN = """
-import json, os, sys
+import gc, json, os, sys
 sys.path.append(os.path.dirname(__file__))
 if __name__ != "__main__":
     print("imported", flush=True)
@@ -30,7 +30,8 @@ if __name__ != "__main__":
 else:
     print(json.dumps(
         {"pid": os.getpid(), "argv": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
-         "inherited": os.environ.get("FOUND") == "by an import", "orig": sys.orig_argv[1:3]}
+         "inherited": os.environ.get("FOUND") == "by an import", "orig": sys.orig_argv[1:3],
+         "priority": os.getpriority(os.PRIO_PROCESS, 0), "frozen": gc.get_freeze_count()}
     ))
 os.environ["FOUND"] = "by an import"
 """
@@ -95,6 +96,8 @@ def test_a_server_runs_in_the_process_that_has_imported_it(place: Path) -> None:
     assert said["environment"].items() >= MODEL.items()
     assert "SM_VLLM_API_KEY" not in said["environment"]
     assert said["inherited"], "what an import has put into the environment stays"
+    assert said["priority"] == os.getpriority(os.PRIO_PROCESS, 0)
+    assert said["frozen"], "what was imported is not collected"
 
 
 def test_what_is_said_at_an_import_stands_behind_the_first_word_of_the_image(place: Path) -> None:

@@ -10,6 +10,7 @@ come, or lead there.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import runpy
@@ -41,6 +42,8 @@ def main(serve: str, place: str) -> int:
     _set_environment(imported)
     said = _import(entrypoint.SERVER)
     del sys.modules[entrypoint.SERVER]  # it will be the main module
+    gc.collect()
+    gc.freeze()  # what is here stays: to look at it again and again is half of what is left of a start
     by_imports = {name: value for name, value in os.environ.items() if imported.get(name) != value}
 
     request = _request(listener)

@@ -27,8 +27,9 @@ class Ping(http.server.BaseHTTPRequestHandler):
 home, place = os.environ["HOME"], os.path.dirname(__file__)
 if "waits" in sys.argv:
     listener = socket.socket(socket.AF_UNIX)
-    listener.bind(sys.argv[-1])
+    listener.bind(sys.argv[-1] + ".new")
     listener.listen()
+    os.rename(sys.argv[-1] + ".new", sys.argv[-1])
     if os.path.exists(place + "/imports"):
         open(place + "/imports").read()
     request = json.load(listener.accept()[0].makefile())
@@ -114,6 +115,20 @@ def test_the_next_container_is_the_process_that_waited(local: Local) -> None:
     container, who = local.started("next")
     assert who == "waits"
     assert sorted(processes_in(local.endpoints / "next")) == waiting
+    container.stop()
+
+
+def test_how_a_container_that_was_one_ends_is_the_containers_to_know(local: Local) -> None:
+    waiting = local.wait()
+    container, _ = local.started("next")
+    os.kill(waiting[1], signal.SIGKILL)
+
+    def ended() -> bool:
+        local.spares.look(is_idle=False)
+        return container.ended(0)
+
+    until(ended)
+    assert container.exit_code == 128 + signal.SIGKILL
     container.stop()
 
 
