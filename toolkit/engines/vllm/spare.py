@@ -17,11 +17,10 @@ import runpy
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 # Besides what becomes flags: where things are, which vLLM is not told by variables.
 _MAY_DIFFER = ("HOME", "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
@@ -41,9 +40,6 @@ def main(serve: str, place: str) -> int:
     installed = _changed(folders)
     _set_environment(imported)
     said = _import(entrypoint.SERVER)
-    del sys.modules[entrypoint.SERVER]  # it will be the main module
-    gc.collect()
-    gc.freeze()  # what is here stays: to look at it again and again is half of what is left of a start
     by_imports = {name: value for name, value in os.environ.items() if imported.get(name) != value}
 
     request = _request(listener)
@@ -69,27 +65,24 @@ def main(serve: str, place: str) -> int:
 
 
 def _import(module: str) -> bytes:
-    """Import it; gives what was said meanwhile, as the first word is SERVE's."""
+    """Import what will be the main module; gives what was said meanwhile, as the first word is SERVE's."""
+    outputs = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as said:
-        with _instead_of_outputs(said):
+        for number in outputs:
+            os.dup2(said.fileno(), number)
+        try:
             import_module(module)
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for number, output in outputs.items():
+                os.dup2(output, number)
+                os.close(output)
+        del sys.modules[module]
+        gc.collect()
+        gc.freeze()  # what is here stays: to look at it again and again is half of what is left of a start
         said.seek(0)
         return said.read()
-
-
-@contextmanager
-def _instead_of_outputs(file: IO[bytes]) -> Iterator[None]:
-    outputs = {number: os.dup(number) for number in (1, 2)}
-    for number in outputs:
-        os.dup2(file.fileno(), number)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for number, output in outputs.items():
-            os.dup2(output, number)
-            os.close(output)
 
 
 def _changed(folders: Sequence[Path]) -> list[int]:
