@@ -15,7 +15,7 @@ from toolkit.children import python_command
 from toolkit.platforms.local import folders
 from toolkit.platforms.local.command import Command
 from toolkit.platforms.local.container import Container, LogStream
-from toolkit.platforms.local.spare import Spares
+from toolkit.platforms.local.spare import Spare, Spares
 
 SERVER = """
 import http.server, json, os, socket, socketserver, sys
@@ -194,6 +194,17 @@ def test_nothing_is_left_of_one_that_was_killed(local: Local, number: int) -> No
 
     until(looked)
     assert not processes_in(local.endpoints)
+
+
+def test_the_number_of_one_that_was_killed_is_nobody_elses_until_it_is_cleared_away(local: Local) -> None:
+    local.start("a")
+    assert local.spares.pattern
+    spare = Spare(local.spares.pattern, local.folder)
+    number = int((local.folder / "session").read_text())
+    os.kill(number, signal.SIGKILL)
+    until(lambda: not spare.is_kept())
+    assert Path(f"/proc/{number}").exists()
+    spare.end()
 
 
 def test_one_that_is_not_like_the_container_ends(local: Local) -> None:
