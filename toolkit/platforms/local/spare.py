@@ -25,7 +25,7 @@ from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.command import Command, spare_environment
 from toolkit.secret_values import secret_keys
 
-_BYTES = 600 * 1024**2  # vLLM 0.32 with PyTorch on a CPU: 550 MB
+_BYTES = 600 * 1024**2  # vLLM 0.32 with PyTorch on a CPU: 0.5 GB, measured
 _LEAST_FREE_BYTES = 2 * 1024**3
 _REQUEST_S = 2.0
 
