@@ -52,6 +52,9 @@ GROUPS = {f"{SERVING}{name}.py": group for group, names in TOGETHER.items() for 
 
 hypothesis_backend.set_up()
 
+# Each of the many local platforms would import vLLM once more when its last endpoint is gone.
+os.environ["TOOLKIT_LOCAL_SPARE_MINUTES"] = "0"
+
 # Collecting the tests makes nearly a million objects that stay: at Python's usual rate, the search for garbage among
 # them takes a fifth of a test's time on AWS's stand-in.
 gc.set_threshold(50_000, 20, 20)

@@ -155,12 +155,15 @@ def test_one_that_was_killed_is_told_of_once(tmp_path: Path, toolkit: Toolkit, m
     assert second.err == "Next: toolkit deploy tiny/p-eagle --platform local\n"
 
 
-@pytest.mark.parametrize("hours", ["soon", "-1", "inf", "nan"])
-def test_hours_that_are_no_number_are_refused_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: str
+@pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
+@pytest.mark.parametrize(
+    ("variable", "unit"), [("TOOLKIT_LOCAL_IDLE_HOURS", "hours"), ("TOOLKIT_LOCAL_SPARE_MINUTES", "minutes")]
+)
+def test_times_that_are_no_number_are_refused_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, unit: str, text: str
 ) -> None:
-    monkeypatch.setenv("TOOLKIT_LOCAL_IDLE_HOURS", hours)
-    with pytest.raises(UsageError, match=f"TOOLKIT_LOCAL_IDLE_HOURS={hours}: not a number of hours"):
+    monkeypatch.setenv(variable, text)
+    with pytest.raises(UsageError, match=f"{variable}={text}: not a number of {unit}"):
         start(tmp_path / "local", CONTAINERS)
 
 

@@ -29,6 +29,7 @@ NAMED = {
     "toolkit/children.py: subprocess",
     "toolkit/engines/vllm/answering.py: os.fork",
     "toolkit/engines/vllm/answering.py: runpy",
+    "toolkit/engines/vllm/spare.py: runpy",
     "toolkit/platforms/local/__main__.py: os.fork",
     "toolkit/platforms/local/keeper.py: subprocess",
     "toolkit/training/launch.py: torch.distributed.elastic.multiprocessing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from toolkit.findings import Finding
@@ -97,9 +98,14 @@ class MetricNames:
 
 
 class CpuBuild(Protocol):
-    """An engine's build for CPUs, which the local platform can start. `package` is its name in the package index."""
+    """An engine's build for CPUs, which the local platform can start. `package` is its name in the package index.
+
+    `spare` is a program that imports what a server does, and waits until it is told what to serve: it is given the
+    image's own program and a socket, as in `engines/vllm/spare.py`. Without one, every start is a fresh one.
+    """
 
     package: str
+    spare: Path | None = None
 
     def variables(
         self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int

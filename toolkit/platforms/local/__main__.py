@@ -11,13 +11,14 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.platforms.local import credentials
-from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours
+from toolkit.platforms.local.daemon import IDLE_HOURS, LocalDaemon, credentials_file, idle_hours, spare_minutes
 from toolkit.platforms.local.folders import endpoints_folder
 from toolkit.platforms.local.presence import Activity, Presence
 
@@ -49,6 +50,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     from toolkit.platforms.local.objects import with_large_objects
     from toolkit.platforms.local.service import SageMaker
     from toolkit.platforms.local.sigv4 import Guard
+    from toolkit.platforms.local.spare import Spares
 
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -60,7 +62,8 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
         client: S3Client = DaemonSession(daemon).client("s3")
         return client
 
-    sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3))
+    spares = Spares(endpoints_folder(home), spare_minutes() * 60)
+    sagemaker = SageMaker(HOME, ContainerHost(endpoints_folder(home), containers, s3, spares))
     activity = Activity()
     guard = Guard(credentials.create(credentials_file(home)))
     application = activity.count_wsgi(with_large_objects(control_application(lambda region: sagemaker), home))
@@ -94,7 +97,10 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     presence.announce(daemon)
     os.close(ready_fd)
 
-    why = _wait_for_end(asked_to_end, activity, presence)
+    def look_after_spare() -> None:
+        spares.look(is_idle=not sagemaker.endpoints.summaries())
+
+    why = _wait_for_end(asked_to_end, activity, presence, look_after_spare)
     if why:
         names = ", ".join(endpoint["EndpointName"] for endpoint in sagemaker.endpoints.summaries())
         why += f" Its endpoints went with it: {names}." if names else ""
@@ -102,6 +108,7 @@ def _serve(home: Path, containers: Path, ready_fd: int, presence: Presence) -> N
     runtime.should_exit = True
     control.shutdown()
     sagemaker.endpoints.close()
+    spares.close()
     for thread in serving:
         thread.join()
     presence.withdraw(why)
@@ -114,10 +121,13 @@ def _listening() -> socket.socket:
         sys.exit(f"no port of 127.0.0.1 is free ({error.strerror}): end a program that listens on one")
 
 
-def _wait_for_end(asked_to_end: threading.Event, activity: Activity, presence: Presence) -> str:
+def _wait_for_end(
+    asked_to_end: threading.Event, activity: Activity, presence: Presence, look_after_spare: Callable[[], None]
+) -> str:
     """Return when the daemon shall end, and why, where nobody has asked it to. Meanwhile mend its files."""
     hours, trouble = idle_hours(), ""
     while not asked_to_end.wait(_LOOK_S):
+        look_after_spare()
         try:
             presence.mend()
             trouble = ""

@@ -51,13 +51,15 @@ def _runs_here(repository: str) -> bool:
 class Command:
     """Serves in its folder, with exactly this environment. `removal` is a command that ends what it leaves behind.
 
-    `socket` is where it listens; None is the port.
+    `socket` is where it listens; None is the port. `spare` is the program that imports what this one does and waits to
+    become it, as far as a socket, which is its last argument; empty where there is none.
     """
 
     arguments: Sequence[str]
     environment: Mapping[str, str]
     removal: Sequence[str] = ()
     socket: Path | None = None
+    spare: Sequence[str] = ()
 
 
 Starter = Callable[[Path, int], Command]
@@ -69,7 +71,21 @@ def process(program: Path, variables: Mapping[str, str], folder: Path, port: int
     unix_socket = folders.temporary_folder(folder) / "serve.sock"
     unix_socket.unlink(missing_ok=True)  # of the process before it
     environment = _environment(variables, folder, port, unix_socket)
-    return Command(python_command(str(program)), environment, (), unix_socket)
+    return Command(python_command(str(program)), environment, (), unix_socket, _spare(program))
+
+
+def spare_environment(command: Command) -> dict[str, str]:
+    """What that command's container has, but for what is its own: its settings, which may hold keys, and its place."""
+    settings = [engine_registry.engine_rules(name).variable_prefix for name in engine_registry.engines()]
+    own = (*settings, "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
+    return {name: value for name, value in command.environment.items() if not name.startswith(own)}
+
+
+def _spare(program: Path) -> Sequence[str]:
+    repository = program.parent.name
+    known = repository in engine_registry.engines()
+    cpu = engine_registry.engine_rules(repository).cpu if known else None
+    return python_command(str(cpu.spare), str(program)) if cpu and cpu.spare else ()
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:

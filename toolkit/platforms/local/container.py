@@ -12,22 +12,21 @@ import random
 import re
 import select
 import socket
-import subprocess
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 from moto.logs.exceptions import ResourceAlreadyExistsException, ResourceNotFoundException
 from moto.logs.models import LogsBackend, logs_backends
 
-from toolkit.children import python_command, start_process
 from toolkit.platforms.local import folders, keeper
 from toolkit.platforms.local.aws import ACCOUNT, HOME, log_group
 from toolkit.platforms.local.command import Starter
 from toolkit.platforms.local.host import Address
 from toolkit.platforms.local.log_store import open_stream
+from toolkit.platforms.local.spare import Pattern, Spares, kept
 
 _KEEPER_S = 5.0  # beyond the grace time, for the keeper to end
 _PING_TIMEOUT_S = 2.0  # SageMaker's own
@@ -86,18 +85,23 @@ class Container:
     It runs until `stop()`, until it ends by itself, or until the daemon is gone, whichever comes first.
     """
 
-    def __init__(self, starter: Starter, folder: Path, log: LogStream, grace_s: float) -> None:
+    def __init__(
+        self, starter: Starter, folder: Path, log: LogStream, grace_s: float, spares: Spares | None = None
+    ) -> None:
         port = free_port()
         self._folder = folder
         self._log = log
         self._grace_s = grace_s
         self._ended = threading.Event()
-        command = starter(folder, port)
+        with spares.taken(folder) if spares else nullcontext() as spare:
+            command = starter(folder, port)
+            if command.removal:
+                keeper.write_removal(folder, command.removal)
+            process = spare.become(command, folder, grace_s) if spare else None
+            self._process = process or kept(command.arguments, command.environment, folder, grace_s)
+        if spares:
+            spares.pattern = Pattern(command, grace_s)
         self.address: Address = command.socket or port
-        if command.removal:
-            keeper.write_removal(folder, command.removal)
-        program = python_command("-I", keeper.__file__, str(grace_s), *command.arguments)
-        self._process = start_process(program, folder, command.environment, stdin=subprocess.PIPE)
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
         try:
             folders.write_session(folder, self._process.pid)

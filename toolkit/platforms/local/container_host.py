@@ -17,6 +17,7 @@ from toolkit.platforms.local.command import Starter, entrypoint, process, runnab
 from toolkit.platforms.local.deployment import ContainerDeployment, Model
 from toolkit.platforms.local.folders import endpoint_folder
 from toolkit.platforms.local.host import EndpointSpec, Request, StartQueue, Variant
+from toolkit.platforms.local.spare import Spares
 from toolkit.platforms.sagemaker.keys import ANY_TYPE
 from toolkit.recipe.unsafe import CODE_VARIABLES
 
@@ -41,10 +42,11 @@ class ContainerHost:
         "ProductionVariant": ("ServerlessConfig",),
     }
 
-    def __init__(self, folder: Path, containers: Path, s3: Callable[[], S3Client]) -> None:
+    def __init__(self, folder: Path, containers: Path, s3: Callable[[], S3Client], spares: Spares) -> None:
         self._folder = folder
         self._containers = containers
         self._s3 = s3
+        self._spares = spares
         self._generations = itertools.count(1)
         self._queue = StartQueue(max(1, machine.cores() // _CORES_OF_A_START))
 
@@ -72,6 +74,7 @@ class ContainerHost:
             starter=self._starter(container, placement.instance_type),
             data=_model_data(container),
             startup_timeout_s=variant.asked.get("ContainerStartupHealthCheckTimeoutInSeconds", _STARTUP_TIMEOUT_S),
+            spares=self._spares,
         )
 
     def _starter(self, container: Mapping[str, Any], instance_type: str = "") -> Starter:

@@ -8,7 +8,7 @@ Its home, private to the user, holds:
     daemon.ended  why the last one ended by itself
     start.lock    locked by whoever starts or stops it
     daemon.log    its own log
-    endpoints/    a folder for each running container
+    endpoints/    a folder for each running container, and for what waits to become the next one
 
 A living daemon writes daemon.json and daemon.lock again when they are lost or spoilt (`presence`).
 The daemon's process is `__main__.py`.
@@ -37,7 +37,11 @@ from toolkit.platforms.local import credentials, folders, keeper
 IDLE_HOURS = "TOOLKIT_LOCAL_IDLE_HOURS"
 """After so many hours without a request the daemon ends by itself; 0 is never."""
 
+SPARE_MINUTES = "TOOLKIT_LOCAL_SPARE_MINUTES"
+"""For so many minutes after the last endpoint a process waits that has imported what the next one needs; 0 is none."""
+
 _IDLE_HOURS = 12.0
+_SPARE_MINUTES = 15.0
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 30.0  # containers get ten seconds of grace
 _MENDED_WITHIN_S = 3.0  # the daemon looks after its files every second
@@ -94,6 +98,7 @@ def start(home: Path, containers: Path | None = None) -> LocalDaemon:
     """
     home = home.resolve()
     idle_hours()
+    spare_minutes()
     # One that is being started, by the command beside this one, is awaited below.
     if not folders.is_locked(home / "start.lock") and (daemon := running(home)):
         return daemon
@@ -152,15 +157,24 @@ def why_gone(home: Path) -> str:
 
 def idle_hours() -> float:
     """After how many hours without a request the daemon ends; 0 is never. Raises UsageError."""
-    text = os.environ.get(IDLE_HOURS) or str(_IDLE_HOURS)
+    return _number(IDLE_HOURS, "hours", _IDLE_HOURS, "never")
+
+
+def spare_minutes() -> float:
+    """How long a process may wait to become the next container; 0 is none. Raises UsageError."""
+    return _number(SPARE_MINUTES, "minutes", _SPARE_MINUTES, "none")
+
+
+def _number(variable: str, unit: str, usual: float, zero: str) -> float:
+    text = os.environ.get(variable) or str(usual)
     try:
-        hours = float(text)
+        number = float(text)
     except ValueError:
-        hours = -1
-    if 0 <= hours < float("inf"):
-        return hours
-    hint = f"Write for example {IDLE_HOURS}=12; 0 is never."
-    raise UsageError(f"{IDLE_HOURS}={text}: not a number of hours", hint=hint)
+        number = -1
+    if 0 <= number < float("inf"):
+        return number
+    hint = f"Write for example {variable}={usual:g}; 0 is {zero}."
+    raise UsageError(f"{variable}={text}: not a number of {unit}", hint=hint)
 
 
 def _must_be_ours(home: Path) -> None:

@@ -19,6 +19,7 @@ from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import Starter
 from toolkit.platforms.local.container import Container, LogStream
 from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant, Watcher
+from toolkit.platforms.local.spare import Spares
 
 if TYPE_CHECKING:
     from types_boto3_s3 import S3Client
@@ -49,6 +50,7 @@ class Model:
     startup_timeout_s: float
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL."""
+    spares: Spares | None = None
 
 
 class StartError(Exception):
@@ -196,7 +198,7 @@ class _Instance:
             if self._stopping:
                 raise StartError("The endpoint is being deleted.")
             try:
-                self._container = Container(model.starter, self._folder, self._log, model.grace_s)
+                self._container = Container(model.starter, self._folder, self._log, model.grace_s, model.spares)
             except OSError as exc:
                 raise StartError(f"The container of {self.variant.name} could not be started: {exc}.") from exc
             self._deadline = time.monotonic() + model.startup_timeout_s

@@ -11,6 +11,7 @@ from toolkit.catalog import lookup
 from toolkit.errors import PlatformError
 from toolkit.platforms.local.container_host import ContainerHost
 from toolkit.platforms.local.engine import command, gpu_options, limits_of
+from toolkit.platforms.local.spare import Spares
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("value", ["one line", "two\nlines"])
 def test_variables_of_any_number_of_lines_reach_the_container(tmp_path: Path, value: str) -> None:
     nothing: Any = None  # no model data, no S3
-    host = ContainerHost(tmp_path, tmp_path, lambda: nothing)
+    host = ContainerHost(tmp_path, tmp_path, lambda: nothing, Spares(tmp_path, 0))
     container = {"Image": "localhost/toolkit/tiny:1", "Environment": {"TEMPLATE": value}}
     host.examine("CreateModel", {"PrimaryContainer": container})
     (tmp_path / "opt" / "ml").mkdir(parents=True)
