@@ -99,7 +99,7 @@ def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_other
 def test_a_text_is_one_that_the_parser_of_the_version_takes(
     tmp_path: Path, args: str, version: str, told: bool
 ) -> None:
-    assert [item.code for item in findings(tmp_path, args, version)] == ["engine.flag-value"] * told
+    assert ("engine.flag-value" in [item.code for item in findings(tmp_path, args, version)]) is told
 
 
 def test_devices_of_the_platform_that_was_asked_are_no_choices() -> None:
@@ -153,6 +153,23 @@ TREE = {
     "model_executor/layers/fused_moe/oracle/fp8.py": (
         "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
     ),
+    "config/quantization.py": "_ONLINE_SHORTHANDS: dict = {'both': 1}",
+    "model_executor/layers/quantization/__init__.py": (
+        "def get_quantization_config(name):\n"
+        "    method_to_config = {'own': Own, 'above': Below, 'both': Own, 'none': None_, 'gguf': Own}"
+    ),
+    "model_executor/layers/quantization/all.py": """
+class Own(Base):
+    def get_config_filenames(self):
+        return ["quantize_config.json"]
+
+class Below(Own):
+    pass
+
+class None_(Own):
+    def get_config_filenames(self):
+        return []
+""",
     "engine/arg_utils.py": """
 def get_kwargs(name):
     some = {"a_b", "c"}
@@ -179,5 +196,6 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
         "moe_backend_fp8": {"triton"},
         "moe_backend_mxfp4": set(),
         "moe_backend_unquantized": set(),
+        "quantized_before": {"own", "above"},
         "suffixed": {"a-b", "c", "d"},
     }
