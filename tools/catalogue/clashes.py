@@ -123,10 +123,13 @@ class _Settings:
                     of_whole = name == _WHOLE and (item.name in calls or _RUNNER_OF.search(item.name))
                     if of_whole or _refuses(item):
                         yield name, item
-        for tree in (self._engine_args, self._serving):
-            for item in ast.walk(tree):
-                if isinstance(item, ast.FunctionDef) and item.name in _VALIDATORS[1:]:
-                    yield "", item
+        for found in self._of_flags():
+            if isinstance(found, ast.FunctionDef) and found.name in _VALIDATORS[1:]:
+                yield "", found
+
+    def _of_flags(self) -> Iterator[ast.AST]:
+        yield from ast.walk(self._engine_args)
+        yield from ast.walk(self._serving)
 
     def name(self, owner: str, keys: list[str]) -> str:
         """The setting that an attribute is, `self.eplb_config.use_async` of a class's own; empty where it is none."""
@@ -149,26 +152,21 @@ class _Settings:
             for item in node.body:
                 if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
                     yield from ((f"{owner}.{item.target.id}", value) for value in _constant(item.value))
-        for item in ast.walk(self._engine_args):
-            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                flag = item.target.id.replace("_", "-")
+        for found in self._of_flags():
+            if isinstance(found, ast.AnnAssign) and isinstance(found.target, ast.Name):
+                flag = found.target.id.replace("_", "-")
                 if flag not in self._fields:
-                    yield from ((f"--{flag}", value) for value in _constant(item.value))
-        for item in ast.walk(self._serving):
-            if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
-                yield from ((f"--{item.target.id.replace('_', '-')}", value) for value in _constant(item.value))
+                    yield from ((f"--{flag}", value) for value in _constant(found.value))
 
     def _changed_on_the_way(self) -> Iterator[str]:
         """Settings that are not in their class what the flag says."""
         owners = {name.lower(): name for name in self.source.configs}
         for item in ast.walk(self._engine_args):
-            for target in item.targets if isinstance(item, ast.Assign) else []:
-                if not isinstance(target, ast.Attribute):
-                    continue
-                flag = target.attr.replace("_", "-")
+            for target in _targets(item):
+                flag, value = target.attr.replace("_", "-"), getattr(item, "value", None)
                 if _is_own(target):
                     yield str(self._fields.get(flag, f"--{flag}"))
-                elif not (isinstance(item.value, ast.Constant) and item.value.value is True):  # where the flag is
+                elif not (isinstance(value, ast.Constant) and value.value is True):  # where the flag is
                     yield f"{owners.get(name_of(target.value).replace('_', ''))}.{target.attr}"
             if isinstance(item, ast.Call) and (owner := name_of(item)) in self.source.configs:
                 for given in item.keywords:

@@ -181,7 +181,8 @@ def _spec(source: Source, node: ast.expr) -> Spec:
     parts = [*_alternatives(source, node)]
     types = sorted({kind for part in parts for kind in part.get("types", ())})
     choices = [text for part in parts for text in part.get("choices", ())]
-    others = {key: value for part in parts for key, value in part.items() if key in (*_BOUNDS, "enum", "dotted")}
+    kinds = (*_BOUNDS, "enum", *(("dotted",) if choices else ()))  # without choices vLLM takes any text at first
+    others = {key: value for part in parts for key, value in part.items() if key in kinds}
     return {"types": types, **({"choices": choices} if choices else {}), **others}
 
 

@@ -1,8 +1,8 @@
 """engines/vllm/names.json: names that vLLM looks up in its own tables, by version, read statically in its source.
 
-Parsers of reasoning, of tool calls and of config files, architectures of models that take more than text, and of those
-that take text alone, the kernels of experts for each type of weights, the ways of quantizing that are for weights which
-are so quantized already, and the flags whose whole numbers may end in `k`.
+Parsers of reasoning, of tool calls and of config files; architectures of models that take more than text, of those that
+take text alone, and of those that `use-replayssm` is for; the kernels of experts for each type of weights; the ways of
+quantizing that are for weights which are so quantized already; and the flags whose whole numbers may end in `k`.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ def read_names(package: Path) -> dict[str, set[str]]:
     """The names by what they are for."""
     found = {kind: _keys(package / file, name) for kind, (file, name) in _REGISTRIES.items()}
     found["text"] = set(_text_models(package))
+    found["replayssm"] = set(_with_replay(package))
     for method, oracle in _ORACLES.items():
         file = package / "model_executor" / "layers" / "fused_moe" / "oracle" / f"{oracle}.py"
         found[f"moe_backend_{method}"] = _keys(file, "mapping", f"map_{oracle}_backend") if file.is_file() else set()
@@ -90,6 +91,16 @@ def _with_file(folder: Path) -> set[str]:
     while more := {name: True for name in bases if name not in names_some and any(map(names_some.get, bases[name]))}:
         names_some |= more
     return {name for name, some in names_some.items() if some}
+
+
+def _with_replay(package: Path) -> Iterator[str]:
+    """Architectures of models whose states may be computed anew."""
+    able = supporting("SupportsReplaySSM", (package / "model_executor" / "models", package / "models"))
+    for name in ("_TEXT_GENERATION_MODELS", "_MULTIMODAL_MODELS"):
+        registry = _dictionary(package / _REGISTRIES["multimodal"][0], name)
+        for key, value in zip(registry.keys, registry.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Tuple) and ast.literal_eval(value)[1] in able:
+                yield str(key.value)
 
 
 def _keys(file: Path, name: str, function: str = "") -> set[str]:

@@ -117,6 +117,9 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
         ("{enable-expert-parallel: true}", {}, "engine.experts"),
         ("{enable-expert-parallel: true}", EXPERTS, ""),
         ("{enable-expert-parallel: false}", {}, ""),
+        ("{use-replayssm: true}", {"architectures": ["LlamaForCausalLM"]}, "engine.combination"),
+        ("{use-replayssm: true}", {"architectures": ["NemotronHForCausalLM"]}, ""),
+        ("{use-replayssm: true}", {"architectures": ["UnlistedForCausalLM"]}, ""),
         ("{moe-backend: flashinfer_cutedsl}", {**EXPERTS, **FP8}, "engine.experts"),
         ("{moe-backend: marlin}", {**EXPERTS, **FP8}, ""),
         ("{moe-backend: marlin}", EXPERTS, "engine.experts"),
@@ -149,7 +152,7 @@ TREE = {
     "transformers_utils/config.py": "_CONFIG_FORMAT_TO_CONFIG_PARSER: dict = {'three': Class}",
     "model_executor/models/registry.py": "_MULTIMODAL_MODELS = {'Sees': ('file', 'Class')}\n"
     "_TEXT_GENERATION_MODELS = {'Reads': ('file', 'Plain'), 'SeesToo': ('file', 'Seeing')}",
-    "models/file.py": "class Plain(SupportsPP): ...\nclass Seeing(Plain, SupportsMultiModal): ...",
+    "models/file.py": "class Plain(SupportsPP): ...\nclass Seeing(Plain, SupportsMultiModal, SupportsReplaySSM): ...",
     "model_executor/layers/fused_moe/oracle/fp8.py": (
         "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
     ),
@@ -193,6 +196,7 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
         "config_format": {"three"},
         "multimodal": {"Sees"},
         "text": {"Reads"},
+        "replayssm": {"SeesToo"},
         "moe_backend_fp8": {"triton"},
         "moe_backend_mxfp4": set(),
         "moe_backend_unquantized": set(),

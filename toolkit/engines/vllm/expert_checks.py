@@ -13,7 +13,7 @@ from toolkit.recipe.recipe import Recipe
 
 # Keys of a config.json that count experts (vLLM 0.33.0, transformers_utils/model_arch_config_convertor.py).
 EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
-_PARALLEL, _BACKEND = "enable-expert-parallel", "moe-backend"
+_PARALLEL, _BACKEND, _REPLAY = "enable-expert-parallel", "moe-backend", "use-replayssm"
 _ROUNDING, _STATE, _STATE_KEYS = (
     "enable-mamba-cache-stochastic-rounding",
     "mamba-ssm-cache-dtype",
@@ -22,8 +22,13 @@ _ROUNDING, _STATE, _STATE_KEYS = (
 
 
 def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """Findings on flags of experts, and on the type of recurrent states."""
+    """Findings on flags of experts, and on those of recurrent states."""
     args, config = recipe.engine.args, {**target.config, **target.text_config}
+    architecture = next(iter(target.config.get("architectures") or ()), "")
+    able = names("replayssm", recipe.engine.version)
+    if args.get(_REPLAY) is True and able and architecture in {*names("text", recipe.engine.version)} - {*able}:
+        message = f"`{_REPLAY}` is not for models such as {architecture}"
+        yield Finding("engine.combination", message, f"engine.args.{_REPLAY}", hint="Remove the flag.")
     if "num_hidden_layers" not in config:  # a part of it is known, which may lack the experts
         return
     has_experts = any(config.get(key) for key in (*EXPERT_KEYS, "block_configs"))

@@ -36,6 +36,7 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from check_multimodal(recipe, models.target)
     yield from _stages(recipe, models)
     yield from _window(recipe, models.target)
+    yield from _heads(recipe, models)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -86,12 +87,28 @@ def _stages(recipe: Recipe, models: Lock) -> Iterator[Finding]:
             yield Finding("engine.pipeline", message, f"engine.args.{STAGES}", hint=hint)
 
 
+def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """On a CPU, where no memory model tells that attention heads cannot be divided."""
+    flag = "tensor-parallel-size"
+    size = recipe.engine.args.get(flag)
+    if recipe.platform_rules.facts.has_instance_types or not isinstance(size, int) or size < 2:
+        return
+    for part, model in (("target", models.target), ("drafter", models.drafter)):
+        heads = model.text_config.get("num_attention_heads") if model else None
+        if isinstance(heads, int) and heads % size:
+            message = f"{heads} attention heads of the {part} cannot be divided by {size}"
+            hint = f"Set one that divides {heads}, or remove it."
+            yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
+
+
 def _window(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Without its sliding window, a model reaches no further than that (config/model.py, _get_and_verify_max_len)."""
     window, length = target.text_config.get("sliding_window"), recipe.engine.max_model_len
-    slides = isinstance(window, int) and target.text_config.get("use_sliding_window") is not False
+    slides = target.text_config.get("use_sliding_window") is not False
     allowed = recipe.engine_rules.length_variable in recipe.engine.env
-    if recipe.engine.args.get("disable-sliding-window") is True and slides and not allowed and (length or 0) > window:
+    if not isinstance(window, int) or not length or not slides or allowed:
+        return
+    if recipe.engine.args.get("disable-sliding-window") is True and length > window:
         message = f"without its sliding window the target takes no more than {window} tokens"
         hint = f"Remove the flag, or set `max_model_len: {window}` or less."
         yield Finding("engine.max-model-len", message, "engine.args.disable-sliding-window", hint=hint)
