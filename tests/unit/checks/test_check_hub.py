@@ -204,7 +204,7 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("ubatch-size: 2")], {},
          "engine.combination", "error", "engine.args.ubatch-size", "needs `all2all-backend`"),
         ([("ml.g6.xlarge", "ml.g4dn.xlarge"), args("dtype: bfloat16")], {},
-         "engine.combination", "error", "engine.args.dtype", "compute capability 8.0, and ml.g4dn.xlarge has"),
+         "memory.does-not-fit", "error", "platform.instance_types.0", "needs a GPU of compute capability 8.0"),
         ([args("disable-sliding-window: true")], {"target": config(sliding_window=512)},
          "engine.max-model-len", "error", "engine.args.disable-sliding-window", "no more than 512 tokens"),
         ([args("quantization: gptq_marlin")], {},

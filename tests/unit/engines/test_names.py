@@ -117,6 +117,8 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
         ("{enable-expert-parallel: true}", {}, "engine.experts"),
         ("{enable-expert-parallel: true}", EXPERTS, ""),
         ("{enable-expert-parallel: false}", {}, ""),
+        ("{default-mm-loras: {image: x}}", {"architectures": ["LlamaForCausalLM"]}, "engine.flag-value"),
+        ("{default-mm-loras: {image: x}}", {"architectures": ["Qwen3VLForConditionalGeneration"]}, ""),
         ("{use-replayssm: true}", {"architectures": ["LlamaForCausalLM"]}, "engine.combination"),
         ("{use-replayssm: true}", {"architectures": ["NemotronHForCausalLM"]}, ""),
         ("{use-replayssm: true}", {"architectures": ["UnlistedForCausalLM"]}, ""),
@@ -136,6 +138,15 @@ def test_flags_of_experts_and_states_fit_the_target(
     tmp_path: Path, args: str, config: dict[str, object], code: str
 ) -> None:
     assert [item.code for item in findings(tmp_path, args, **config)] == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("version", "config", "told"), [("0.31.0", {}, ["engine.experts"]), ("0.31.0", EXPERTS, []), ("0.30.0", {}, [])]
+)
+def test_experts_are_told_of_where_there_are_some(
+    tmp_path: Path, version: str, config: dict[str, object], told: list[str]
+) -> None:
+    assert [item.code for item in findings(tmp_path, "{enable-return-routed-experts: true}", version, **config)] == told
 
 
 def test_the_file_has_what_the_installed_version_has() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolkit.catalog.lookup import older
 from toolkit.engines.vllm.facts import names
 from toolkit.engines.vllm.fields import unlike
 from toolkit.findings import Finding
@@ -14,6 +15,8 @@ from toolkit.recipe.recipe import Recipe
 # Keys of a config.json that count experts (vLLM 0.33.0, transformers_utils/model_arch_config_convertor.py).
 EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 _PARALLEL, _BACKEND, _REPLAY = "enable-expert-parallel", "moe-backend", "use-replayssm"
+# "AuxOutput Connector only supports MoE models" (config/vllm.py).
+_ROUTED, _ROUTED_CHECKED_SINCE = "enable-return-routed-experts", "0.31.0"
 _ROUNDING, _STATE, _STATE_KEYS = (
     "enable-mamba-cache-stochastic-rounding",
     "mamba-ssm-cache-dtype",
@@ -36,6 +39,9 @@ def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = "expert parallelism is for models with experts, and the target's config.json has none"
         hint = "Remove the flag; `tensor-parallel-size` divides a dense model."
         yield Finding("engine.experts", message, f"engine.args.{_PARALLEL}", hint=hint)
+    if args.get(_ROUTED) is True and not has_experts and not older(recipe.engine.version, _ROUTED_CHECKED_SINCE):
+        message = f"`{_ROUTED}` is for models with experts, and the target's config.json has none"
+        yield Finding("engine.experts", message, f"engine.args.{_ROUTED}", hint="Remove the flag.")
     backend = args.get(_BACKEND, "auto")
     if has_experts and backend != "auto" and "quantization" not in args:
         yield from _backend(recipe, config, str(backend))

@@ -35,7 +35,6 @@ _NEEDS = {
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
 _NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
-_BFLOAT16 = 8.0  # vLLM 0.32.0: platforms/cuda.py, check_if_supports_dtype
 # Until that version any other value than their default of one is refused (engine/arg_utils.py).
 _PARTIAL_PREFILLS, _PARTIAL_PREFILLS_SINCE = ("max-num-partial-prefills", "max-long-partial-prefills"), "0.27.0"
 # Release notes of 0.25.0: "Model Runner V2 is now the default for all dense models" (pull request 44443).
@@ -88,19 +87,7 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         for flag in (flag for flag in _PARTIAL_PREFILLS if str(args.get(flag, 1)) != "1"):
             message, hint = f"vLLM before {_PARTIAL_PREFILLS_SINCE} has no `{flag}` but 1", "Remove it."
             yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
-    older = older_gpus(recipe, _BFLOAT16) if args.get("dtype") == "bfloat16" else []
-    if older:
-        message = f"`dtype: bfloat16` needs a GPU of compute capability {_BFLOAT16}, and {older[0]} has an older one"
-        yield Finding("engine.combination", message, "engine.args.dtype", hint="Set `dtype: float16`, or remove it.")
     yield from _alone(recipe)
-
-
-def older_gpus(recipe: Recipe, capability: float) -> list[str]:
-    """The instance types whose GPUs have a lower compute capability."""
-    if not recipe.platform_rules.facts.has_instance_types:
-        return []
-    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
-    return [one.name for one in instances if one and 0 < float(one.compute_capability or 0) < capability]
 
 
 def _alone(recipe: Recipe) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, fewer_accepted, older_gpus, runs_on_v1
+from toolkit.engines.vllm.setting_checks import RUNNER_VARIABLE, fewer_accepted, runs_on_v1
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.recipe.facts import Lock, ModelFacts
@@ -119,11 +119,17 @@ def _whole_blocks(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
         yield Finding("pair.block", message, "speculation.num_speculative_tokens", hint=hint, severity="warning")
 
 
+def _older_gpus(recipe: Recipe, capability: float) -> list[str]:
+    """The instance types whose GPUs have a lower compute capability."""
+    instances = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
+    return [one.name for one in instances if one and 0 < float(one.compute_capability or 0) < capability]
+
+
 def _stored_scales(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """A checkpoint with scales for an FP8 KV cache turns that on, also where kernels lack it (issue 44879)."""
     quantization = target.config.get("quantization_config")
     scales = isinstance(quantization, Mapping) and quantization.get("kv_cache_scheme")
-    older = older_gpus(recipe, _HOPPER)
+    older = _older_gpus(recipe, _HOPPER)
     if scales and older and "kv-cache-dtype" not in recipe.engine.args:
         message = (
             f"the target stores scales for a KV cache in FP8; on {older[0]} speculation was reported to crash with it"
@@ -138,7 +144,7 @@ def _sinks(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     backend = by_flag or recipe.engine.env.get(_BACKEND_VARIABLE)
     if target.text_config.get("model_type") != "gpt_oss" or str(backend).upper() != "FLASHINFER":
         return
-    if older := older_gpus(recipe, _BLACKWELL):
+    if older := _older_gpus(recipe, _BLACKWELL):
         message = f"on {older[0]}, FlashInfer does not support the attention sinks of this target"
         path = f"engine.args.{_BACKEND}" if by_flag else f"engine.env.{_BACKEND_VARIABLE}"
         yield Finding("engine.attention-backend", message, path, hint="Remove it: the engine chooses one that does.")

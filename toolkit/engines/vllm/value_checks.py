@@ -51,6 +51,7 @@ _FORMS = {
 
 # The class of flags for images, audio and video, which vLLM makes for models that take them alone.
 _MULTIMODAL = "MultiModalConfig"
+_MODAL_LORAS = "default-mm-loras"
 
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
@@ -120,6 +121,9 @@ def check_multimodal(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     version = recipe.engine.version
     given = {flag: value for flag, value in recipe.engine.args.items() if class_of(flag, version) == _MULTIMODAL}
     architecture = next(iter(target.config.get("architectures") or ()), "")
+    if recipe.engine.args.get(_MODAL_LORAS) and architecture in names("text", version):
+        message, path = f"`{_MODAL_LORAS}` is refused: {architecture} takes text alone", f"engine.args.{_MODAL_LORAS}"
+        yield Finding(_CODE, message, path, hint="Remove it.")
     for flag, value in given.items():
         if architecture in names("text", version):
             message = f"`{flag}` has no effect: {architecture} takes text alone"
