@@ -56,9 +56,9 @@ def refused(root: Path, args: Mapping[str, Any], *types: str) -> list[tuple[str,
 
 
 ON_CPU: list[tuple[dict[str, Any], str, str]] = [
-    ({"hf-overrides": 5}, "hf-overrides", "Input should be a valid dictionary"),
-    ({"lora-modules": 4096}, "lora-modules", "Invalid fields for --lora-modules: 4096"),
-    ({"quantization": "awq"}, "quantization", "Cannot find the config file for awq"),
+    ({"long-prefill-token-threshold": 4096}, "long-prefill-token-threshold", "greater than the max_model_len (1024)"),
+    ({"sse-keep-alive-interval": -1}, "sse-keep-alive-interval", "must be a non-negative integer"),
+    ({"enable-batch-sharded-sampling": True}, "enable-batch-sharded-sampling", "V1 does not support"),
 ]
 
 
@@ -81,6 +81,9 @@ def test_what_vllm_refuses_is_found_at_its_flag(tmp_path: Path, args: dict[str, 
         ({"reasoning-parser": "nonsense"}, "engine.flag-value"),
         ({"enable-expert-parallel": True}, "engine.experts"),
         ({"enable-elastic-ep": True}, "engine.combination"),
+        ({"hf-overrides": 5}, "engine.flag-value"),
+        ({"lora-modules": 4096}, "engine.flag-value"),
+        ({"quantization": "awq"}, "engine.quantization"),
     ],
     ids=lambda value: next(iter(value)),
 )
@@ -99,11 +102,11 @@ def test_what_it_takes_has_no_finding(tmp_path: Path) -> None:
 
 def test_the_recipe_s_gpus_are_pretended(tmp_path: Path) -> None:
     old, several, one = "ml.g4dn.xlarge", "ml.g6e.12xlarge", "ml.g6e.2xlarge"
-    assert refused(tmp_path, {"dtype": "bfloat16"}, several) == []
-    ((path, message),) = refused(tmp_path, {"dtype": "bfloat16"}, old, several)
-    assert path == "engine.args.dtype"
+    assert refused(tmp_path, {"quantization": "experts_int8"}, several) == []
+    ((path, message),) = refused(tmp_path, {"quantization": "experts_int8"}, old, several)
+    assert path == "engine.args.quantization"
     assert (
-        f"refuses this on {old}: Bfloat16 is only supported on GPUs with compute capability of at least 8.0" in message
+        f"refuses this on {old}: The quantization method experts_int8 is not supported for the current GPU" in message
     )
     assert refused(tmp_path, {"tensor-parallel-size": 2}, several) == []
     ((path, message),) = refused(tmp_path, {"tensor-parallel-size": 2}, one)
@@ -123,11 +126,11 @@ def test_what_only_builds_for_gpus_have_is_not_missed_there(tmp_path: Path) -> N
 
 
 def test_the_answer_counts_from_then_on_and_costs_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path, {"hf-overrides": 5, "seed": 4})
+    path = write(tmp_path, {"long-prefill-token-threshold": 4096, "seed": 4})
     assert check(path)
     assert not check(path, ask=True)
     started = time.process_time()
     assert not check(path)
     assert time.process_time() - started < 5  # importing vLLM takes longer
-    with pytest.raises(RecipeError, match="hf-overrides"):
+    with pytest.raises(RecipeError, match="long-prefill-token-threshold"):
         plan(path, platform="local")

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.serving
 
 VERSION = "0.31.0"
 TYPE = "ml.g6e.2xlarge"
-SAYS, SAID = "Cannot find the config file for", "0.31.0 finds no config file for"
+SAYS, SAID = "Error: --sse-keep-alive-interval must be", "0.31.0 wants --sse-keep-alive-interval to be"
 
 
 @pytest.fixture(autouse=True)
@@ -71,9 +71,9 @@ def why_not(report: Report) -> str:
 def test_what_is_fetched_is_asked_and_kept(tmp_path: Path, index: Path) -> None:
     assert why_not(check(recipe(tmp_path), ask=True)).endswith(" is installed here")
     add_wheel(index)
-    refused = check(recipe(tmp_path, quantization="awq"), ask="deep")
+    refused = check(recipe(tmp_path, sse_keep_alive_interval=-1), ask="deep")
     (finding,) = [one for one in refused.findings if one.code == "engine.refused"]
-    assert finding.path == "engine.args.quantization"
+    assert finding.path == "engine.args.sse-keep-alive-interval"
     assert finding.message.startswith(f"vLLM {VERSION} refuses this: {SAID}")
     kept = fetched.folder(VERSION)
     assert sorted(path.name for path in kept.parent.iterdir()) == [kept.name]

@@ -90,7 +90,10 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         limit = written
     # How far a model reaches that is scaled is the engine's to reckon.
     scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
-    scaled = scaled or _is_scaled(target)
+    kinds = _rope_kinds(target)
+    scaled = (
+        scaled or not kinds.isdisjoint(_SCALED) or (limit is written and "yarn" in kinds)
+    )  # which has its own limit
     if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
         return
     message = f"{wanted} tokens are more than the target supports ({limit} positions)"
@@ -104,14 +107,14 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("engine.max-model-len", message, path, hint=hint)
 
 
-def _is_scaled(target: ModelFacts) -> bool:
-    """Whether its rotary embedding reaches beyond `max_position_embeddings`, which newer kinds count in already."""
+def _rope_kinds(target: ModelFacts) -> set[str]:
+    """Kinds of its rotary embeddings with a factor. Newer ones count it in `max_position_embeddings` already."""
     config = target.text_config
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rope, Mapping) or "gemma3" in str(config.get("model_type")):
-        return False
+        return set()
     layers = [item for item in rope.values() if isinstance(item, Mapping)] or [rope]  # each kind of layers has its own
-    return any(item.get("factor") and item.get("rope_type", item.get("type")) in _SCALED for item in layers)
+    return {str(item.get("rope_type", item.get("type"))) for item in layers if item.get("factor")}
 
 
 def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:

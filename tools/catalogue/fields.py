@@ -17,13 +17,20 @@ from toolkit.catalog.lookup import FOLDER, version_key
 from tools.catalogue.documents import Documents
 
 Spec = dict[str, Any]
-"""`types` that a value may have, `choices` of its texts, bounds; `enum` where their case does not matter."""
+"""`types` that a value may have, `choices` of its texts, bounds; `enum` where their case does not matter, `dotted`
+where another text has to be the path of a class."""
 
 _FILE = FOLDER / "engines" / "vllm" / "fields.json"
 # Where the classes are, and the names that their annotations use.
 _FILES = ("config/**/*.py", "engine/*.py", "v1/attention/**/*.py", "model_executor/layers/quantization/__init__.py")
 _PLAIN = {"int", "float", "str", "bool", "list", "dict", "None"}
 _COLLECTIONS = {"list": "list", "set": "list", "tuple": "list", "Sequence": "list", "dict": "dict", "Mapping": "dict"}
+# No recipe can hold these; of a class a text can say where it is.
+_WITHOUT_VALUE: Mapping[str, Spec] = {
+    "Callable": {"types": []},
+    "SupportsHash": {"types": []},
+    "type": {"types": [], "dotted": True},
+}
 _BOUNDS = ("ge", "gt", "le", "lt")
 _DECORATORS = {"config", "dataclass"}
 
@@ -43,7 +50,7 @@ def generate(documents: Documents) -> str:
 
 def read_fields(package: Path) -> dict[str, Spec | str]:
     """By flag the `Class.key` that it sets, and by `Class.key` what it takes, of all that a flag can reach."""
-    source = _Source(package)
+    source = Source(package)
     fields = {name: _fields(source, name) for name in source.configs}
     found: dict[str, Spec | str] = dict(_flags(package))
     pending = [*dict.fromkeys(str(field) for field in found.values())]
@@ -90,7 +97,7 @@ def _spans(specs: list[tuple[str, Spec | str | None]]) -> list[list[Any]]:
     return [[versions[0], end, spec] for (spec, versions), end in zip(runs, ends, strict=True) if spec is not None]
 
 
-class _Source:
+class Source:
     """The classes and type names of a package's source, by name; those of vllm/config come first."""
 
     def __init__(self, package: Path) -> None:
@@ -103,9 +110,9 @@ class _Source:
 
     def _add(self, node: ast.stmt, *, in_config: bool) -> None:
         if isinstance(node, ast.ClassDef):
-            if in_config and _DECORATORS & {_name(decorator) for decorator in node.decorator_list}:
+            if in_config and _DECORATORS & {name_of(decorator) for decorator in node.decorator_list}:
                 self.configs.setdefault(node.name, node)
-            elif any(_name(base).endswith("Enum") for base in node.bases):
+            elif any(name_of(base).endswith("Enum") for base in node.bases):
                 self.enums.setdefault(node.name, [*dict.fromkeys(_members(node))])
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             self.aliases.setdefault(node.targets[0].id, node.value)
@@ -114,27 +121,27 @@ class _Source:
 
 
 def _members(enum: ast.ClassDef) -> Iterator[str | int]:
-    """Names of an enumeration's members, and their values where it is one of texts or of whole numbers."""
-    has_values = {"str", "StrEnum", "IntEnum"} & {_name(base) for base in enum.bases}
+    """Names of an enumeration's members, their numbers, and their texts where it is one of texts."""
+    kinds = (str, int) if {"str", "StrEnum"} & {name_of(base) for base in enum.bases} else (int,)
     for node in enum.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             yield node.targets[0].id
-            if has_values and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str | int):
+            if isinstance(node.value, ast.Constant) and isinstance(node.value.value, kinds):
                 yield node.value.value
 
 
-def _name(node: ast.expr) -> str:
+def name_of(node: ast.expr) -> str:
     if isinstance(node, ast.Call):
-        return _name(node.func)
+        return name_of(node.func)
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _fields(source: _Source, name: str) -> dict[str, Spec]:
+def _fields(source: Source, name: str) -> dict[str, Spec]:
     """Every field that a user may set: None where nothing of its value can be said."""
     found: dict[str, Spec] = {}
     for base in source.configs[name].bases:
-        if _name(base) in source.configs:
-            found |= _fields(source, _name(base))
+        if name_of(base) in source.configs:
+            found |= _fields(source, name_of(base))
     for node in source.configs[name].body:
         if not isinstance(node, ast.AnnAssign) or not isinstance(node.target, ast.Name):
             continue
@@ -150,7 +157,7 @@ def _fields(source: _Source, name: str) -> dict[str, Spec]:
 
 def _is_hidden(field: ast.AnnAssign) -> bool:
     """Whether a field is not for users: `ClassVar[int]`, or `field(init=False)`."""
-    if isinstance(field.annotation, ast.Subscript) and _name(field.annotation.value) in ("ClassVar", "InitVar"):
+    if isinstance(field.annotation, ast.Subscript) and name_of(field.annotation.value) in ("ClassVar", "InitVar"):
         return True
     keywords = field.value.keywords if isinstance(field.value, ast.Call) else []
     return any(
@@ -160,7 +167,7 @@ def _is_hidden(field: ast.AnnAssign) -> bool:
 
 def _bounds(call: ast.expr | None) -> Spec:
     """The bounds in `Field(ge=1)`."""
-    if not isinstance(call, ast.Call) or _name(call) != "Field":
+    if not isinstance(call, ast.Call) or name_of(call) != "Field":
         return {}
     given = {item.arg: item.value for item in call.keywords if item.arg in _BOUNDS}
     try:
@@ -169,16 +176,17 @@ def _bounds(call: ast.expr | None) -> Spec:
         return {}
 
 
-def _spec(source: _Source, node: ast.expr) -> Spec:
+def _spec(source: Source, node: ast.expr) -> Spec:
     """What an annotation allows. Raises _Unreadable."""
     parts = [*_alternatives(source, node)]
     types = sorted({kind for part in parts for kind in part.get("types", ())})
     choices = [text for part in parts for text in part.get("choices", ())]
-    bounds = {key: value for part in parts for key, value in part.items() if key in _BOUNDS or key == "enum"}
-    return {"types": types, **({"choices": choices} if choices else {}), **bounds}
+    kinds = (*_BOUNDS, "enum", *(("dotted",) if choices else ()))  # without choices vLLM takes any text at first
+    others = {key: value for part in parts for key, value in part.items() if key in kinds}
+    return {"types": types, **({"choices": choices} if choices else {}), **others}
 
 
-def _alternatives(source: _Source, node: ast.expr) -> Iterator[Spec]:
+def _alternatives(source: Source, node: ast.expr) -> Iterator[Spec]:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield from _alternatives(source, ast.parse(node.value, mode="eval").body)
     elif isinstance(node, ast.Constant) and node.value is None:
@@ -187,10 +195,10 @@ def _alternatives(source: _Source, node: ast.expr) -> Iterator[Spec]:
         yield from _alternatives(source, node.left)
         yield from _alternatives(source, node.right)
     elif isinstance(node, ast.Subscript):
-        yield from _subscript(source, _name(node.value), _elements(node.slice))
+        yield from _subscript(source, name_of(node.value), _elements(node.slice))
     elif isinstance(node, ast.Name):
         yield from _named(source, node.id)
-    elif _name(node) == "dtype":  # torch's own, which no file can hold
+    elif name_of(node) == "dtype":  # torch's own, which no file can hold
         yield {"types": []}
     else:
         raise _Unreadable
@@ -200,13 +208,13 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
-def _subscript(source: _Source, name: str, inner: list[ast.expr]) -> Iterator[Spec]:
+def _subscript(source: Source, name: str, inner: list[ast.expr]) -> Iterator[Spec]:
     if name == "Literal":
         yield {"types": [], "choices": [item.value for item in inner if isinstance(item, ast.Constant)]}
         for item in inner:
             if not isinstance(item, ast.Constant):
                 yield from _alternatives(source, item)
-    elif name in ("Optional", "Union"):
+    elif name in ("Optional", "Union", "SkipValidation"):  # pydantic skips the last, and the parser does not
         yield from [{"types": ["None"]}] if name == "Optional" else []
         for item in inner:
             yield from _alternatives(source, item)
@@ -216,15 +224,19 @@ def _subscript(source: _Source, name: str, inner: list[ast.expr]) -> Iterator[Sp
             yield _bounds(item)
     elif name in _COLLECTIONS:
         yield {"types": [_COLLECTIONS[name]]}
+    elif name in _WITHOUT_VALUE:
+        yield _WITHOUT_VALUE[name]
     else:
         raise _Unreadable
 
 
-def _named(source: _Source, name: str) -> Iterator[Spec]:
+def _named(source: Source, name: str) -> Iterator[Spec]:
     if name in _PLAIN or name in source.configs:
         yield {"types": [name]}
     elif name in source.enums:
         yield {"types": [], "choices": source.enums[name], "enum": True}
+    elif name in _WITHOUT_VALUE:
+        yield _WITHOUT_VALUE[name]
     elif name in source.aliases:
         yield from _alternatives(source, source.aliases[name])
     else:
@@ -237,19 +249,19 @@ def _flags(package: Path) -> dict[str, str]:
     groups: dict[str, str] = {}
     found: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value) == "get_kwargs":
-            groups[_name(node.targets[0])] = _name(node.value.args[0])
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and name_of(node.value) == "get_kwargs":
+            groups[name_of(node.targets[0])] = name_of(node.value.args[0])
     passed_on = dict(_passed_on(tree))
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call) or _name(node) != "add_argument":
+        if not isinstance(node, ast.Call) or name_of(node) != "add_argument":
             continue
         flag = str(node.args[0].value) if node.args and isinstance(node.args[0], ast.Constant) else ""
-        if any(item.arg == "type" and _name(item.value) == "str" for item in node.keywords) and flag in passed_on:
+        if any(item.arg == "type" and name_of(item.value) == "str" for item in node.keywords) and flag in passed_on:
             found[flag[2:]] = passed_on[flag]
         taken = [item.value for item in node.keywords if item.arg is None and isinstance(item.value, ast.Subscript)]
         if len(taken) != 1 or any(item.arg in ("type", "choices", "action", "nargs") for item in node.keywords):
             continue
-        group, key = _name(taken[0].value), taken[0].slice
+        group, key = name_of(taken[0].value), taken[0].slice
         names = [str(item.value) for item in node.args if isinstance(item, ast.Constant)]
         if group in groups and isinstance(key, ast.Constant):
             found |= {name[2:]: f"{groups[group]}.{key.value!s}" for name in names if name.startswith("--")}

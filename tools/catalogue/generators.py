@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tools.catalogue import (
     aws_errors,
+    clashes,
     fields,
     heads,
     images,
@@ -27,6 +28,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "instances.json": instances.generate,
     "registries.json": registries.generate,
     "engines/neuron.json": neuron.generate,
+    "engines/vllm/clashes.json": clashes.generate,
     "engines/vllm/fields.json": fields.generate,
     "engines/vllm/flags.json": listings.generate_flags,
     "engines/vllm/libraries.json": libraries.generate,

@@ -8,7 +8,9 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,35 +87,86 @@ def installed_flags() -> set[str]:
 
 
 def installed_models() -> dict[str, set[str]]:
-    """The architectures of the installed vLLM's registry: targets, those that heads can read, and drafters."""
+    """The architectures of the installed vLLM's registry: targets, those that heads can read, and drafters.
+
+    Both are also among those that cannot be divided into the stages of a pipeline.
+    """
     import vllm
     from vllm.model_executor.models import registry
 
     package = Path(vllm.__file__).parent
-    heads = supporting("SupportsEagle3", [package / "model_executor" / "models", package / "models"])
+    folders = (package / "model_executor" / "models", package / "models")
+    heads, staged = supporting("SupportsEagle3", folders), pipelined(folders)
     targets = {
         **registry._TEXT_GENERATION_MODELS,
         **registry._MULTIMODAL_MODELS,
         **registry._TRANSFORMERS_SUPPORTED_MODELS,
     }
+    drafters = registry._SPECULATIVE_DECODING_MODELS
     return {
         "targets": set(targets),
         "eagle3_targets": {name for name, (_, implementation) in targets.items() if implementation in heads},
-        "drafters": set(registry._SPECULATIVE_DECODING_MODELS),
+        "drafters": set(drafters),
+        "unstaged": {
+            name for name, (_, implementation) in {**targets, **drafters}.items() if implementation not in staged
+        },
     }
 
 
-def supporting(interface: str, folders: Iterable[Path]) -> set[str]:
-    """Classes in those folders of vLLM's models that have the interface, such as that of targets of EAGLE-3."""
-    bases: dict[str, set[str]] = {}
-    for file in (file for folder in folders for file in folder.rglob("*.py")):
+@dataclass(frozen=True)
+class _Class:
+    """A class of vLLM's models. `takes` are the arguments of its own `forward`, `*` for any; None if it has none."""
+
+    name: str
+    bases: tuple[str, ...]
+    takes: Set[str] | None
+
+
+@cache
+def _classes(folders: tuple[Path, ...]) -> Mapping[str, tuple[_Class, ...]]:
+    """By name; several files may have a class of the same name."""
+    found: dict[str, tuple[_Class, ...]] = {}
+    for file in (file for folder in folders for file in sorted(folder.rglob("*.py"))):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                bases.setdefault(node.name, set()).update(base.id for base in node.bases if isinstance(base, ast.Name))
+                bases = tuple(base.id for base in node.bases if isinstance(base, ast.Name))
+                found[node.name] = (*found.get(node.name, ()), _Class(node.name, bases, _taken(node)))
+    return found
+
+
+def _taken(node: ast.ClassDef) -> Set[str] | None:
+    if any(ast.unparse(base).startswith("Protocol") for base in node.bases):  # which only says what others have
+        return None
+    for item in node.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "forward":
+            given = item.args
+            return {"*"} if given.kwarg else {one.arg for one in (*given.args, *given.kwonlyargs)}
+    return None
+
+
+def supporting(interface: str, folders: tuple[Path, ...]) -> set[str]:
+    """Classes in those folders of vLLM's models that have the interface, such as that of targets of EAGLE-3."""
+    bases = {name: {base for one in same for base in one.bases} for name, same in _classes(folders).items()}
     found = {interface}
     while more := {name for name, above in bases.items() if above & found} - found:
         found |= more
     return found - {interface}
+
+
+def pipelined(folders: tuple[Path, ...]) -> set[str]:
+    """Classes that vLLM divides into stages: its interface, and a `forward` that takes what the stage before made."""
+    classes = _classes(folders)
+
+    def takes(name: str) -> bool | None:
+        """None for a class elsewhere, or one whose `forward` is elsewhere."""
+        for one in classes.get(name, ()):
+            own = None if one.takes is None else not one.takes.isdisjoint(("intermediate_tensors", "*"))
+            inherited = (known for base in one.bases if (known := takes(base)) is not None)
+            if (known := next(inherited, None) if own is None else own) is not None:
+                return known
+        return None
+
+    return {name for name in supporting("SupportsPP", folders) if takes(name) is not False}
 
 
 def _has(span: list[str | None], version: str) -> bool:

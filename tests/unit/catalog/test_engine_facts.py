@@ -56,6 +56,10 @@ HELD: dict[str, Callable[[], bool]] = {
         since(FACTS.max_position_crash_until)
         == ("_maybe_override_draft_max_position_embeddings" in source("config/speculative.py"))
     ),
+    "drafter_stages_until": lambda: (
+        since(FACTS.drafter_stages_until)
+        == ("pipeline_parallel_size=target_parallel_config" not in source("config/speculative.py"))
+    ),
     "harmony_download_until": lambda: since(FACTS.harmony_download_until) == ("openai-harmony" not in requirements()),
     "multimodal_parallel_since": lambda: since(FACTS.multimodal_parallel_since) == ("_warn_if_multimodal" in PROPOSER),
     "speculators_peagle_since": lambda: since(FACTS.speculators_peagle_since) == ('"peagle"' in ALGORITHMS),

@@ -189,18 +189,30 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
         ([args("decode-context-parallel-size: 3")], {},
          "engine.combination", "error", "engine.args.decode-context-parallel-size", "3` does not divide"),
-        ([args("max-loras: 4, max-cpu-loras: 2")], {},
+        ([(_DRAFTER, "method: ngram"), args("enable-lora: true, max-loras: 4, max-cpu-loras: 2")], {},
          "engine.combination", "error", "engine.args.max-cpu-loras", "2` is below `max-loras: 4`"),
         ([args("data-parallel-size-local: 2")], {},
          "engine.combination", "error", "engine.args.data-parallel-size-local", "is more than `data-parallel-size: 1`"),
         ([args("enable-eplb: true")], {},
-         "engine.combination", "error", "engine.args.enable-eplb", "needs `enable-expert-parallel`"),
+         "engine.combination", "error", "engine.args.enable-eplb", "`enable-expert-parallel: false`"),
         ([args("data-parallel-rank: 0")], {},
          "engine.combination", "error", "engine.args.data-parallel-rank", "needs `data-parallel-size`"),
         ([args("enable-dbo: true")], {},
          "engine.combination", "error", "engine.args.enable-dbo", "needs `all2all-backend`"),
         ([args("enable-elastic-ep: true")], {},
-         "engine.combination", "error", "engine.args.enable-elastic-ep", "needs `enable-eplb`"),
+         "engine.combination", "error", "engine.args.enable-elastic-ep", "`enable-eplb: false`"),
+        ([args("ubatch-size: 2")], {},
+         "engine.combination", "error", "engine.args.ubatch-size", "needs `all2all-backend`"),
+        ([("ml.g6.xlarge", "ml.g4dn.xlarge"), args("dtype: bfloat16")], {},
+         "memory.does-not-fit", "error", "platform.instance_types.0", "needs a GPU of compute capability 8.0"),
+        ([args("disable-sliding-window: true")], {"target": config(sliding_window=512)},
+         "engine.max-model-len", "error", "engine.args.disable-sliding-window", "no more than 512 tokens"),
+        ([args("quantization: gptq_marlin")], {},
+         "engine.quantization", "error", "engine.args.quantization", "weights that are so quantized already"),
+        ([args("device-ids: 1k")], {},
+         "engine.flag-value", "error", "engine.args.device-ids", "has the value '1k'"),
+        ([args("show-hidden-metrics-for-version: -1")], {},
+         "engine.flag-value", "error", "engine.args.show-hidden-metrics-for-version", "has the value -1"),
         ([version("0.26.0"), args("max-num-partial-prefills: 2")], {}, "engine.combination", "error",
          "engine.args.max-num-partial-prefills", "vLLM before 0.27.0 has no `max-num-partial-prefills` but 1"),
         ([args("data-parallel-external-lb: true")], {}, "engine.combination", "error",
@@ -334,7 +346,7 @@ def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_ha
         ([("1024", "2048")], {"target": config(
             rope_parameters={"full_attention": {"rope_type": "dynamic", "factor": 2.0}})}),
         ([args("quantization: ours"), OWN_IMAGE], {}),
-        ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3"),
+        ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3"), (_DRAFTER, "method: ngram"),
           ("ml.g6.xlarge", "ml.g6.12xlarge")], {}),
         ([args("ray-workers-use-nsight: true, distributed-executor-backend: ray")], {}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
@@ -349,15 +361,37 @@ def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]
     [
         ("", "", ""),
         (", ml.g6.2xlarge",
-         "`enable-auto-tool-choice` needs `tool-call-parser`", "engine.args.enable-auto-tool-choice"),
+         "vLLM 0.30.0 refuses", "engine.args.enable-auto-tool-choice"),
         (", {type: ml.g6.2xlarge, args: {seed: 1}}",
-         "on ml.g6.2xlarge: `enable-auto-tool-choice` needs `tool-call-parser`", "platform.instance_types.1"),
+         "on ml.g6.2xlarge: vLLM 0.30.0 refuses", "platform.instance_types.1"),
     ],
 )  # fmt: skip
 def test_what_each_type_gets_counts(tmp_path: Path, others: str, message: str, path: str) -> None:
     own = ("[ml.g6.xlarge]", f"[{{type: ml.g6.xlarge, args: {{tool-call-parser: hermes}}}}{others}]")
     found = findings(tmp_path, args("enable-auto-tool-choice: true"), own)
-    assert [(one.message, one.path) for one in found] == ([(message, path)] if message else [])
+    told = " `enable-auto-tool-choice: true` with `tool-call-parser: null`: Error: --enable-auto-tool-choice requires"
+    assert [(one.message.partition(told)[0], one.path) for one in found] == ([(message, path)] if message else [])
+
+
+@pytest.mark.parametrize(
+    ("version_of_it", "architecture", "told"),
+    [
+        ("0.30.0", "LlamaForCausalLM", []),
+        ("0.30.0", "Phi4MMForCausalLM", ["the target (`Phi4MMForCausalLM`)"]),
+        ("0.30.0", "UnlistedForCausalLM", []),
+        ("0.29.0", "LlamaForCausalLM", ["the drafter (`LlamaForCausalLMEagle3`)"]),
+    ],
+)
+def test_models_that_are_not_divided_into_stages(
+    tmp_path: Path, version_of_it: str, architecture: str, told: list[str]
+) -> None:
+    models = {
+        "target": config(architectures=[architecture]),
+        "drafter": config(architectures=["LlamaForCausalLMEagle3"]),
+    }
+    found = findings(tmp_path, version(version_of_it), args("pipeline-parallel-size: 2"), **models)
+    errors = [one.message for one in found if one.code == "engine.pipeline" and one.severity == "error"]
+    assert [message.split("cannot divide ")[1].split(" into")[0] for message in errors] == told
 
 
 @pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])

@@ -159,9 +159,32 @@ def test_what_vllm_has_on_gpus_only(flag: str, platform: str, refused: bool, tmp
     assert (f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]) is refused
 
 
-def test_a_plugin_of_this_machine_may_bring_a_quantization(tmp_path: Path) -> None:
+def test_a_plugin_of_this_machine_may_bring_a_quantization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit = ("dtype: float32", "dtype: float32\n    quantization: ours")
+    assert [item.code for item in report(tmp_path, edit).findings] == ["engine.flag-value"]
+    brings = tmp_path / "packages" / "ours-1.0.dist-info"
+    brings.mkdir(parents=True)
+    (brings / "METADATA").write_text("Name: ours\nVersion: 1.0\n")
+    (brings / "entry_points.txt").write_text("[vllm.general_plugins]\nours = ours:register\n")
+    monkeypatch.syspath_prepend(brings.parent)
     assert report(tmp_path, edit).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "config", "told"),
+    [
+        ("", {}, ["error"]),
+        ("", {"quantization_config": {"quant_method": "awq"}}, []),
+        ("\n    hf-overrides: {quantization_config: {quant_method: awq}}", {}, []),
+    ],
+)
+def test_a_way_of_running_quantized_weights_needs_such(
+    more: str, config: dict[str, object], told: list[str], tmp_path: Path
+) -> None:
+    path = write_pair(tmp_path)
+    path.write_text(path.read_text().replace("dtype: float32", f"dtype: float32\n    quantization: awq_marlin{more}"))
+    edit_config(tmp_path / "target", **config)
+    assert [item.severity for item in check(path).findings if item.code == "engine.quantization"] == told
 
 
 def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:

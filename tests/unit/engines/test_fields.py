@@ -36,11 +36,21 @@ from tools.catalogue import fields
         ("compilation-config", {"cudagraph_mode": "SOMETIMES"}, "has the value 'SOMETIMES'"),
         ("compilation-config", {"cudagraph_mode": "full", "mode": 3, "cudagraph_capture_sizes": [1, 2]}, ""),
         ("compilation-config", {"mode": 9}, "has the value 9"),
+        ("attention-backend", 2, "has the value 2"),
+        ("compilation-config", {"cudagraph_mode": 2}, ""),
+        ("compilation-config", {"cudagraph_mode": 9}, "has the value 9"),
+        ("hf-overrides", 5, "It takes a mapping"),
         ("attention-backend", 0.5, "has the value 0.5"),
         ("data-parallel-backend", 16, "It takes one of ray, mp"),
         ("compilation-config", {"cudagraph_mod": "FULL"}, "Did you mean `cudagraph_mode`?"),
         ("compilation-config", '{"pass_config": {"fuse_norm_quant": "perhaps"}}', "has the value 'perhaps'"),
-        ("compilation-config", "3", ""),
+        ("compilation-config", "3", "has the value '3'"),
+        ("diffusion-config", 4096, "It takes a mapping"),
+        ("diffusion-config", {"canvas_length": 8}, ""),
+        ("distributed-executor-backend", "auto", "has the value 'auto'"),
+        ("distributed-executor-backend", 16, "has the value 16"),
+        ("distributed-executor-backend", "mp", ""),
+        ("distributed-executor-backend", "mine.Executor", ""),
         ("structured-outputs-config", {"backend": "grammar"}, "It takes one of auto, xgrammar"),
         ("kv-transfer-config", {"kv_role": "kv_nobody"}, "has the value 'kv_nobody'"),
         ("kv-transfer-config", {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_port": "14579"}, ""),
@@ -87,6 +97,8 @@ def test_of_a_class_that_is_not_made_only_the_parser_s_part_holds() -> None:
     assert [*misfits("video-pruning-rate", 1.5, "0.31.0", unmade)] == []
     assert [*misfits("video-pruning-rate", "much", "0.31.0", unmade)]
     assert [*misfits("mm-encoder-attn-backend", "NONSENSE", "0.31.0", unmade)] == []
+    assert [*misfits("mm-processor-kwargs", 3, "0.31.0", unmade)]
+    assert [*misfits("default-mm-loras", 3, "0.31.0", ("LoRAConfig",))] == []
 
 
 SOURCE = """
@@ -101,6 +113,8 @@ class Word(str, Enum):
 
 class Named(Enum):
     CALLED = auto()
+    NUMBERED = 4
+    BOTH = (CALLED, NUMBERED)
 
 @config
 class Base:
@@ -117,6 +131,9 @@ class Inner(Base):
     several: Optional[tuple[str, ...]] = None
     by_name: dict[str, int] = field(default_factory=dict)
     dtype: Role | torch.dtype = "one"
+    unchecked: SkipValidation[Role] = "one"
+    mapped: dict[str, Any] | Callable[[int], int] = field(default_factory=dict)
+    path: Role | str | type[Base] | None = None
     function: Callable | None = None
     hidden: int = field(init=False)
     _private: int = 0
@@ -165,13 +182,16 @@ def test_annotations_are_read_without_importing_them(tmp_path: Path) -> None:
         "Inner.kind": {"types": [], "choices": ["three", "one", "two"]},
         "Inner.level": {"types": ["None"], "choices": ["LOW", 0], "enum": True},
         "Inner.word": {"types": [], "choices": ["SAID", "spoken"], "enum": True},
-        "Inner.named": {"types": [], "choices": ["CALLED"], "enum": True},
+        "Inner.named": {"types": [], "choices": ["CALLED", "NUMBERED", 4, "BOTH"], "enum": True},
         "Inner.size": {"types": ["int"], "gt": 0},
         "Inner.share": {"types": ["float"], "ge": 0, "le": 1},
         "Inner.several": {"types": ["None", "list"]},
         "Inner.by_name": {"types": ["dict"]},
         "Inner.dtype": {"types": [], "choices": ["one", "two"]},
-        "Inner.function": {},
+        "Inner.unchecked": {"types": [], "choices": ["one", "two"]},
+        "Inner.mapped": {"types": ["dict"]},
+        "Inner.path": {"types": ["None", "str"], "choices": ["one", "two"], "dotted": True},
+        "Inner.function": {"types": ["None"]},
     }
 
 

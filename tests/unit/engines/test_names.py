@@ -99,7 +99,7 @@ def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_other
 def test_a_text_is_one_that_the_parser_of_the_version_takes(
     tmp_path: Path, args: str, version: str, told: bool
 ) -> None:
-    assert [item.code for item in findings(tmp_path, args, version)] == ["engine.flag-value"] * told
+    assert ("engine.flag-value" in [item.code for item in findings(tmp_path, args, version)]) is told
 
 
 def test_devices_of_the_platform_that_was_asked_are_no_choices() -> None:
@@ -117,6 +117,11 @@ FP8 = {"quantization_config": {"quant_method": "fp8"}}
         ("{enable-expert-parallel: true}", {}, "engine.experts"),
         ("{enable-expert-parallel: true}", EXPERTS, ""),
         ("{enable-expert-parallel: false}", {}, ""),
+        ("{default-mm-loras: {image: x}}", {"architectures": ["LlamaForCausalLM"]}, "engine.flag-value"),
+        ("{default-mm-loras: {image: x}}", {"architectures": ["Qwen3VLForConditionalGeneration"]}, ""),
+        ("{use-replayssm: true}", {"architectures": ["LlamaForCausalLM"]}, "engine.combination"),
+        ("{use-replayssm: true}", {"architectures": ["NemotronHForCausalLM"]}, ""),
+        ("{use-replayssm: true}", {"architectures": ["UnlistedForCausalLM"]}, ""),
         ("{moe-backend: flashinfer_cutedsl}", {**EXPERTS, **FP8}, "engine.experts"),
         ("{moe-backend: marlin}", {**EXPERTS, **FP8}, ""),
         ("{moe-backend: marlin}", EXPERTS, "engine.experts"),
@@ -135,6 +140,15 @@ def test_flags_of_experts_and_states_fit_the_target(
     assert [item.code for item in findings(tmp_path, args, **config)] == ([code] if code else [])
 
 
+@pytest.mark.parametrize(
+    ("version", "config", "told"), [("0.31.0", {}, ["engine.experts"]), ("0.31.0", EXPERTS, []), ("0.30.0", {}, [])]
+)
+def test_experts_are_told_of_where_there_are_some(
+    tmp_path: Path, version: str, config: dict[str, object], told: list[str]
+) -> None:
+    assert [item.code for item in findings(tmp_path, "{enable-return-routed-experts: true}", version, **config)] == told
+
+
 def test_the_file_has_what_the_installed_version_has() -> None:
     vllm = pytest.importorskip("vllm")
     version = vllm.__version__.partition("+")[0]
@@ -149,10 +163,27 @@ TREE = {
     "transformers_utils/config.py": "_CONFIG_FORMAT_TO_CONFIG_PARSER: dict = {'three': Class}",
     "model_executor/models/registry.py": "_MULTIMODAL_MODELS = {'Sees': ('file', 'Class')}\n"
     "_TEXT_GENERATION_MODELS = {'Reads': ('file', 'Plain'), 'SeesToo': ('file', 'Seeing')}",
-    "models/file.py": "class Plain(SupportsPP): ...\nclass Seeing(Plain, SupportsMultiModal): ...",
+    "models/file.py": "class Plain(SupportsPP): ...\nclass Seeing(Plain, SupportsMultiModal, SupportsReplaySSM): ...",
     "model_executor/layers/fused_moe/oracle/fp8.py": (
         "mapping = {'elsewhere': 1}\ndef map_fp8_backend(name):\n    mapping = {'triton': 1}"
     ),
+    "config/quantization.py": "_ONLINE_SHORTHANDS: dict = {'both': 1}",
+    "model_executor/layers/quantization/__init__.py": (
+        "def get_quantization_config(name):\n"
+        "    method_to_config = {'own': Own, 'above': Below, 'both': Own, 'none': None_, 'gguf': Own}"
+    ),
+    "model_executor/layers/quantization/all.py": """
+class Own(Base):
+    def get_config_filenames(self):
+        return ["quantize_config.json"]
+
+class Below(Own):
+    pass
+
+class None_(Own):
+    def get_config_filenames(self):
+        return []
+""",
     "engine/arg_utils.py": """
 def get_kwargs(name):
     some = {"a_b", "c"}
@@ -176,8 +207,10 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
         "config_format": {"three"},
         "multimodal": {"Sees"},
         "text": {"Reads"},
+        "replayssm": {"SeesToo"},
         "moe_backend_fp8": {"triton"},
         "moe_backend_mxfp4": set(),
         "moe_backend_unquantized": set(),
+        "quantized_before": {"own", "above"},
         "suffixed": {"a-b", "c", "d"},
     }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import check_flags
+from toolkit.engines.vllm.clashes import check_clashes
 from toolkit.engines.vllm.facts import facts, flag_known, flag_removed, flags, short_for, subtracts_draft_slots
 from toolkit.engines.vllm.flags import COMPILING_FLAGS, draft_slots
 from toolkit.engines.vllm.hidden_states import STATES_SINCE
@@ -31,6 +32,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from check_speculation(recipe)
     yield from check_settings(recipe)
     yield from check_combinations(recipe)
+    yield from check_clashes(recipe)
     yield from _warm_start(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return

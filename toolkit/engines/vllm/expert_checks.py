@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from toolkit.catalog.lookup import older
 from toolkit.engines.vllm.facts import names
 from toolkit.engines.vllm.fields import unlike
 from toolkit.findings import Finding
@@ -13,7 +14,9 @@ from toolkit.recipe.recipe import Recipe
 
 # Keys of a config.json that count experts (vLLM 0.33.0, transformers_utils/model_arch_config_convertor.py).
 EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
-_PARALLEL, _BACKEND = "enable-expert-parallel", "moe-backend"
+_PARALLEL, _BACKEND, _REPLAY = "enable-expert-parallel", "moe-backend", "use-replayssm"
+# "AuxOutput Connector only supports MoE models" (config/vllm.py).
+_ROUTED, _ROUTED_CHECKED_SINCE = "enable-return-routed-experts", "0.31.0"
 _ROUNDING, _STATE, _STATE_KEYS = (
     "enable-mamba-cache-stochastic-rounding",
     "mamba-ssm-cache-dtype",
@@ -22,8 +25,13 @@ _ROUNDING, _STATE, _STATE_KEYS = (
 
 
 def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """Findings on flags of experts, and on the type of recurrent states."""
+    """Findings on flags of experts, and on those of recurrent states."""
     args, config = recipe.engine.args, {**target.config, **target.text_config}
+    architecture = next(iter(target.config.get("architectures") or ()), "")
+    able = names("replayssm", recipe.engine.version)
+    if args.get(_REPLAY) is True and able and architecture in {*names("text", recipe.engine.version)} - {*able}:
+        message = f"`{_REPLAY}` is not for models such as {architecture}"
+        yield Finding("engine.combination", message, f"engine.args.{_REPLAY}", hint="Remove the flag.")
     if "num_hidden_layers" not in config:  # a part of it is known, which may lack the experts
         return
     has_experts = any(config.get(key) for key in (*EXPERT_KEYS, "block_configs"))
@@ -31,6 +39,9 @@ def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = "expert parallelism is for models with experts, and the target's config.json has none"
         hint = "Remove the flag; `tensor-parallel-size` divides a dense model."
         yield Finding("engine.experts", message, f"engine.args.{_PARALLEL}", hint=hint)
+    if args.get(_ROUTED) is True and not has_experts and not older(recipe.engine.version, _ROUTED_CHECKED_SINCE):
+        message = f"`{_ROUTED}` is for models with experts, and the target's config.json has none"
+        yield Finding("engine.experts", message, f"engine.args.{_ROUTED}", hint="Remove the flag.")
     backend = args.get(_BACKEND, "auto")
     if has_experts and backend != "auto" and "quantization" not in args:
         yield from _backend(recipe, config, str(backend))

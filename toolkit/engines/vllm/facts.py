@@ -41,6 +41,7 @@ class EngineFacts:
             budget of every step; later ones count the slots of scheduled requests only.
         max_position_crash_until: first version that serves a head whose `max_position_embeddings` is below
             `max_model_len`.
+        drafter_stages_until: first version that does not divide a drafter into the stages of the target's pipeline.
         full_vocabulary_map_until: first version that refuses a head which drafts from the whole vocabulary and stores
             a `d2t` all the same.
         harmony_download_until: first version that serves gpt-oss without downloading a vocabulary when it starts.
@@ -55,6 +56,7 @@ class EngineFacts:
     kv_group_factor_since: Mapping[str, float]
     token_budget_subtraction: Versions
     max_position_crash_until: str
+    drafter_stages_until: str
     full_vocabulary_map_until: str
     harmony_download_until: str
     multimodal_parallel_since: str
@@ -221,6 +223,14 @@ def supports_eagle3(version: str, architecture: str) -> bool | None:
 def drafter_known(version: str, architecture: str) -> bool | None:
     """Whether `architecture` is in that version's registry of drafters. `None`: version not in the data."""
     return _listed(read("engines/vllm/models.json"), "drafters", version, architecture)
+
+
+def divides(version: str, architecture: str) -> bool | None:
+    """Whether that version can divide such a model into the stages of a pipeline. `None`: not in the data."""
+    listing = read("engines/vllm/models.json")
+    if not any(_listed(listing, kind, version, architecture) for kind in ("targets", "drafters")):
+        return None
+    return not _listed(listing, "unstaged", version, architecture)
 
 
 def _at(changes: Mapping[str, _T], version: str) -> _T | None:

@@ -32,15 +32,22 @@ class Declared:
     """A field: of one of `types`, which may be classes, or one of `choices`; numbers within bounds.
 
     Of one without types and choices nothing is known. Upper and lower case are alike in the choices of an `enum`.
+    Another text than the choices of a `dotted` one is where a class is: `module.Class`.
     """
 
     types: tuple[str, ...] = ()
     choices: tuple[bool | int | float | str, ...] = ()
     enum: bool = False
+    dotted: bool = False
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
     lt: float | None = None
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """Those of the types that are classes of vLLM's."""
+        return [kind for kind in self.types if kind not in _KINDS and kind not in ("None", "dict")]
 
     def __str__(self) -> str:
         bounds = [f"{word} {bound:g}" for key, word in _BOUNDS.items() if (bound := getattr(self, key)) is not None]
@@ -68,13 +75,42 @@ def misfits(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -
     if isinstance(field, str) and not suffixed:
         declared = documents.fit(Declared, _at(field, version))
         if field.partition(".")[0] in unmade:
-            declared = Declared() if declared.enum else replace(declared, ge=None, gt=None, le=None, lt=None)
+            # Those for images pass through ModelConfig, which looks at their types.
+            unread = declared.enum or (field.startswith("LoRAConfig.") and "dict" in declared.types)
+            declared = Declared() if unread else replace(declared, ge=None, gt=None, le=None, lt=None)
         yield from _misfits(declared, value, version, "")
 
 
 def class_of(flag: str, version: str) -> str:
     """The configuration class that a flag sets a field of; empty where that is not known."""
     return str(_at(flag, version) or "").partition(".")[0]
+
+
+def settings(flag: str, value: Any, version: str) -> Iterator[tuple[str, str, Any]]:
+    """What a flag sets: the `Class.key`, else the flag itself; where in the flag it stands, such as `.mode`; the value.
+
+    Of a flag in JSON that is what stands in it; `no-` before one that is on or off is its opposite.
+    """
+    if flag.startswith("no-") and value is True:
+        flag, value = flag.removeprefix("no-"), False
+    field = _at(flag, version)
+    yield from _settings(field, value, version, "") if isinstance(field, str) else [(f"--{flag}", "", value)]
+
+
+def _settings(field: str, value: Any, version: str, key: str) -> Iterator[tuple[str, str, Any]]:
+    yield field, key, None if value == "None" else value
+    declared = documents.fit(Declared, _at(field, version) or {})
+    inner = _json(value) if isinstance(value, str) else value
+    if declared.classes and isinstance(inner, Mapping):
+        for name, one in inner.items():
+            yield from _settings(f"{declared.classes[0]}.{name}", one, version, f"{key}.{name}")
+
+
+def flag_of(setting: str, version: str) -> str:
+    """The flag that sets a `Class.key`; the key where there is none."""
+    fields = read("engines/vllm/fields.json")["fields"]
+    flags = (name for name in fields if "." not in name and _at(name, version) == setting)
+    return next(flags, setting.removeprefix("--").rpartition(".")[2])
 
 
 def listed(flag: str, version: str) -> tuple[Any, ...]:
@@ -92,7 +128,7 @@ def reads_as(flag: str, value: Any, version: str) -> bool:
         return True  # its form is another check's
     if value == "None":
         return known.or_none
-    made = value if not isinstance(value, str) else _number(value) if kind in ("int", "float") else _json(value)
+    made = value if not isinstance(value, str) else as_number(value) if kind in ("int", "float") else _json(value)
     if kind == "object":
         return isinstance(made, Mapping)
     if kind == "json":
@@ -115,14 +151,14 @@ def _listed(choices: Sequence[Any]) -> str:
 
 
 def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator[Misfit]:
-    classes = [kind for kind in declared.types if kind not in _KINDS and kind not in ("None", "dict")]
+    classes = declared.classes
     if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
         value = parsed
     if isinstance(value, Mapping) and classes and "dict" not in declared.types:
         for name, inner in value.items():
             yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
-    # A class may read `3`; and many keys of one may be null until vLLM fills them in (_skip_none_validation).
-    elif not (classes and isinstance(value, str | int)) and not (key and value is None) and not _fits(value, declared):
+    # Many keys of a class may be null until vLLM fills them in (_skip_none_validation).
+    elif not (key and value is None) and not _fits(value, declared):
         yield unlike(value, declared.choices, str(declared), key)
 
 
@@ -152,13 +188,13 @@ def _fits(value: Any, declared: Declared) -> bool:
         return _text_fits(value, declared)
     if value in declared.choices:
         return True
-    if declared.enum and isinstance(value, int):  # of members whose numbers are not known
-        return not any(isinstance(choice, int) for choice in declared.choices)
     if value is None:
         return "None" in declared.types
     if isinstance(value, bool):
         return not {"bool", "int", "float"}.isdisjoint(declared.types)
     if isinstance(value, int | float):
+        if declared.dotted:
+            return False
         kinds = {"float", "str", "bool", *(("int",) if value == int(value) else ())}
         return not kinds.isdisjoint(declared.types) and _in_bounds(value, declared)
     if isinstance(value, Mapping):
@@ -168,13 +204,15 @@ def _fits(value: Any, declared: Declared) -> bool:
 
 def _text_fits(text: str, declared: Declared) -> bool:
     same = str.lower if declared.enum else str
-    if "str" in declared.types or same(text) in {same(str(choice)) for choice in declared.choices}:
+    if same(text) in {same(str(choice)) for choice in declared.choices}:
         return True
+    if "str" in declared.types:
+        return "." in text or not declared.dotted
     if (text in ("None", "") and "None" in declared.types) or (text.lower() in _SWITCH and "bool" in declared.types):
         return True
     if declared.enum and "None" in declared.types and text.lower() == "auto":  # as in config/attention.py
         return True
-    parsed = _number(text) if {"int", "float"} & {*declared.types} else _json(text)
+    parsed = as_number(text) if {"int", "float"} & {*declared.types} else _json(text)
     if not isinstance(parsed, str):
         return _fits(parsed, declared)
     # A class may read a text in a way of its own, and one word is a list for the parser.
@@ -187,7 +225,7 @@ def _in_bounds(value: float, declared: Declared) -> bool:
     return not below and not above
 
 
-def _number(text: str) -> Any:
+def as_number(text: str) -> Any:
     """What a text says as JSON, or as a number in Python's way (`.9`, `4_096`, `+5`), or the text."""
     if not isinstance(said := _json(text), str):
         return said

@@ -57,16 +57,22 @@ def _architecture(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
     if "speculators_config" in head.config:
         yield from _speculators(engine, head)
         return
-    named = (head.config.get("architectures") or [None])[0]
-    if not isinstance(named, str):
-        return
-    architecture = named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
-    if drafter_known(engine.version, architecture) is False:
+    architecture = loaded_architecture(head)
+    if architecture and drafter_known(engine.version, architecture) is False:
+        named = head.config["architectures"][0]
         message = (
             f"{engine.name} {engine.version} does not know the drafter `{architecture}` (config.json names `{named}`)"
         )
         hint = _convert(head, "Set `architectures` to [LlamaForCausalLMEagle3]")
         yield Finding("pair.architecture", message, _DRAFTER, hint=hint)
+
+
+def loaded_architecture(head: ModelFacts) -> str:
+    """The class that vLLM looks up for it; empty where its config.json names none."""
+    named = (head.config.get("architectures") or [None])[0]
+    if not isinstance(named, str):
+        return ""
+    return named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
 
 
 def _speculators(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:

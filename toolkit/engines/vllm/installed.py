@@ -23,6 +23,12 @@ def is_for_cpu() -> bool:
     return version.partition("+")[2].startswith("cpu") if version else bool(version_of(_OF_CPU))
 
 
+def has_plugins() -> bool:
+    """Whether another package than vLLM adds to it, such as a way of quantizing."""
+    plugins = importlib.metadata.entry_points(group="vllm.general_plugins")
+    return any(not plugin.value.startswith("vllm.") for plugin in plugins)
+
+
 def version_of(distribution: str) -> str:
     """The version of an installed package; empty without one."""
     try:

@@ -12,9 +12,9 @@ from typing import Any
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.expert_checks import check_experts
-from toolkit.engines.vllm.facts import facts, kv_group_factor, mask_token_keys, supports_eagle3
-from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version
-from toolkit.engines.vllm.setting_checks import runs_on_v1
+from toolkit.engines.vllm.facts import divides, facts, kv_group_factor, mask_token_keys, supports_eagle3
+from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version, loaded_architecture
+from toolkit.engines.vllm.setting_checks import STAGES, runs_on_v1
 from toolkit.engines.vllm.value_checks import check_multimodal, check_quantization
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding
@@ -34,6 +34,9 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from check_experts(recipe, models.target)
     yield from check_quantization(recipe, models.target)
     yield from check_multimodal(recipe, models.target)
+    yield from _stages(recipe, models)
+    yield from _window(recipe, models.target)
+    yield from _heads(recipe, models)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -52,10 +55,9 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    engine, architectures = recipe.engine, target.config.get("architectures")
+    engine, named = recipe.engine, _named(target)
     if recipe.speculation is None:
         return
-    named = str(architectures[0]) if isinstance(architectures, list) and architectures else ""
     if recipe.speculation.facts.reads_layers and supports_eagle3(engine.version, named) is False:
         message = f"{engine.name} {engine.version} cannot pass the hidden states of a `{named}` to a head"
         newer = newest_with(recipe, lambda version: supports_eagle3(version, named) is True)
@@ -67,6 +69,55 @@ def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding
     if text_only and "vision_config" in target.config and lookup.older(engine.version, since):
         message = f"{engine.name} {engine.version} drafts with `{recipe.method}` for text-only targets only"
         yield Finding("engine.multimodal", message, "engine.version", hint=f"Set `version: {since}` or newer.")
+
+
+def _stages(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """Before 0.30 a drafter is divided as its target is (config/speculative.py, create_draft_parallel_config)."""
+    version, stages = recipe.engine.version, recipe.engine.args.get(STAGES)
+    if not isinstance(stages, int) or stages < 2:
+        return
+    parts = {"target": _named(models.target)}
+    if models.drafter and lookup.older(version, facts().drafter_stages_until):
+        is_head = recipe.speculation is not None and recipe.speculation.facts.format == HEAD_FORMAT
+        parts["drafter"] = loaded_architecture(models.drafter) if is_head else _named(models.drafter)
+    for part, architecture in parts.items():
+        if divides(version, architecture) is False:
+            message = f"vLLM {version} cannot divide the {part} (`{architecture}`) into stages of a pipeline"
+            hint = "Set `tensor-parallel-size` instead."
+            yield Finding("engine.pipeline", message, f"engine.args.{STAGES}", hint=hint)
+
+
+def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
+    """On a CPU, where no memory model tells that attention heads cannot be divided."""
+    flag = "tensor-parallel-size"
+    size = recipe.engine.args.get(flag)
+    if recipe.platform_rules.facts.has_instance_types or not isinstance(size, int) or size < 2:
+        return
+    for part, model in (("target", models.target), ("drafter", models.drafter)):
+        heads = model.text_config.get("num_attention_heads") if model else None
+        if isinstance(heads, int) and heads % size:
+            message = f"{heads} attention heads of the {part} cannot be divided by {size}"
+            hint = f"Set one that divides {heads}, or remove it."
+            yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
+
+
+def _window(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Without its sliding window, a model reaches no further than that (config/model.py, _get_and_verify_max_len)."""
+    window, length = target.text_config.get("sliding_window"), recipe.engine.max_model_len
+    slides = target.text_config.get("use_sliding_window") is not False
+    allowed = recipe.engine_rules.length_variable in recipe.engine.env
+    if not isinstance(window, int) or not length or not slides or allowed:
+        return
+    if recipe.engine.args.get("disable-sliding-window") is True and length > window:
+        message = f"without its sliding window the target takes no more than {window} tokens"
+        hint = f"Remove the flag, or set `max_model_len: {window}` or less."
+        yield Finding("engine.max-model-len", message, "engine.args.disable-sliding-window", hint=hint)
+
+
+def _named(model: ModelFacts) -> str:
+    """The first architecture that its config.json names; empty if it names none."""
+    listed = model.config.get("architectures")
+    return str(listed[0]) if isinstance(listed, list) and listed else ""
 
 
 def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]:

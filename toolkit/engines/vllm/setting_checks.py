@@ -18,21 +18,18 @@ from toolkit.findings import Finding, Severity
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 
-RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-_CAPTURE, _STAGES, _TOOLS = "max-cudagraph-capture-size", "pipeline-parallel-size", "enable-auto-tool-choice"
-# Flags that vLLM refuses without one of these (ParallelConfig, validate_parsed_serve_args, create_engine_config).
+RUNNER_VARIABLE, STAGES = "VLLM_USE_V2_MODEL_RUNNER", "pipeline-parallel-size"
+_CAPTURE, _TOOLS = "max-cudagraph-capture-size", "enable-auto-tool-choice"
+# Of 0 and 1 nothing is divided.
+_UBATCH = "ubatch-size"
+# Flags that vLLM refuses without one of these, as far as its validators do not say it themselves (clashes.py).
 _NEEDS = {
-    "enable-eplb": ("enable-expert-parallel",),
-    _TOOLS: ("tool-call-parser",),
-    "enable-log-outputs": ("enable-log-requests",),
-    "numa-bind-cpus": ("numa-bind",),
-    "numa-bind-nodes": ("numa-bind",),
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
     "data-parallel-hybrid-lb": ("data-parallel-size-local",),
     "data-parallel-multi-port-external-lb": ("data-parallel-size",),
     "data-parallel-rank": ("data-parallel-size",),
     "enable-dbo": ("all2all-backend",),
-    "enable-elastic-ep": ("enable-eplb",),
+    _UBATCH: ("all2all-backend",),
     "data-parallel-external-lb": ("data-parallel-size", "data-parallel-rank"),
 }
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
@@ -77,7 +74,7 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         hint = f"Set one that divides {ranks}, or another `{size}`."
         yield Finding("engine.combination", message, f"engine.args.{context}", hint=hint)
     at_once, kept = _whole(args.get("max-loras", 1)), _whole(args.get("max-cpu-loras"))
-    if at_once and kept and kept < at_once:
+    if args.get("enable-lora") and at_once and kept and kept < at_once:
         message = f"`max-cpu-loras: {kept}` is below `max-loras: {at_once}`"
         hint = f"Set it to {at_once} or more, or remove it."
         yield Finding("engine.combination", message, "engine.args.max-cpu-loras", hint=hint)
@@ -97,6 +94,7 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags without another that they need, or without a GPU."""
     args, no_gpu = recipe.engine.args, _is_without_gpu(recipe)
     given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
+    given = [flag for flag in given if flag != _UBATCH or (_whole(args[flag]) or 0) > 1]
     for flag in dict.fromkeys(given):
         needed = _NEEDS.get(flag, ())
         if flag in _ON_GPU and no_gpu:
@@ -110,6 +108,14 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
     if args.get(_NSIGHT) is True and args.get("distributed-executor-backend") in (None, "mp", "uni"):
         message, hint = f"`{_NSIGHT}` needs `distributed-executor-backend: ray`", "Add it, or remove this one."
         yield Finding("engine.combination", message, f"engine.args.{_NSIGHT}", hint=hint)
+
+
+def model_runner(recipe: Recipe) -> str:
+    """The model runner that is sure to serve the recipe: `V1`, `V2`, or empty where vLLM chooses one."""
+    written, only = recipe.engine.env.get(RUNNER_VARIABLE), only_runner(recipe)
+    if only or written:
+        return only or ("V1" if written in _OFF else "V2")
+    return "V1" if _is_without_gpu(recipe) else ""
 
 
 def _is_without_gpu(recipe: Recipe) -> bool:
@@ -134,11 +140,11 @@ def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:
 
 def _stages(recipe: Recipe) -> Iterator[Finding]:
     """Hidden states and KV caches of drafters do not reach other stages with every model (issues 30436, 49355)."""
-    stages = recipe.engine.args.get(_STAGES)
+    stages = recipe.engine.args.get(STAGES)
     if isinstance(stages, int) and not isinstance(stages, bool) and stages > 1:
         message = f"speculation was reported to fail with {stages} pipeline stages for several models and methods"
         hint = "Set `tensor-parallel-size` instead (vLLM issues 30436, 36643, 49355, 50098)."
-        yield Finding("engine.pipeline", message, f"engine.args.{_STAGES}", hint=hint, severity="warning")
+        yield Finding("engine.pipeline", message, f"engine.args.{STAGES}", hint=hint, severity="warning")
 
 
 def _runner(recipe: Recipe) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from toolkit.engines.vllm.facts import (
     variable_risk,
 )
 from toolkit.engines.vllm.fields import Misfit, class_of, listed, misfits, reads_as, unlike
+from toolkit.engines.vllm.installed import has_plugins
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
@@ -40,8 +41,17 @@ _PARSERS = {
 }
 """Flags that name a parser, by the flag of a plugin that may bring one."""
 
+# What vLLM reads in a text in a way of its own, of which no declaration tells: a pattern, and what it takes.
+_FORMS = {
+    "chat-template": (r"(?s).*[^-.\d].*", "a template, or the name of its file"),
+    "device-ids": (r"\d+|(GPU|MIG)-.*", "numbers of devices, or their ids"),
+    "lora-modules": (r'[^{\s][^=]*=.*|(?=.*"name")(?=.*"path")\{.*', "name=path, or a mapping with `name` and `path`"),
+    "show-hidden-metrics-for-version": (r"v?\d+(\.\d+)*([-._+a-z].*)?", "a version"),
+}
+
 # The class of flags for images, audio and video, which vLLM makes for models that take them alone.
 _MULTIMODAL = "MultiModalConfig"
+_MODAL_LORAS = "default-mm-loras"
 
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
@@ -55,12 +65,16 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
         else:
-            unmade = (_MULTIMODAL, *(() if recipe.engine.args.get("enable-lora") else ("LoRAConfig",)))
-            yield from _declared(flag, value, recipe.engine.version, unmade)
+            yield from _declared(flag, value, recipe.engine.version, unmade_classes(recipe))
     yield from _parsers(recipe)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
             yield Finding(_CODE, f"`{name}` has a NUL in it", f"engine.env.{name}", hint="Remove it.")
+
+
+def unmade_classes(recipe: Recipe) -> Collection[str]:
+    """Configuration classes that vLLM does not make for the recipe, or not for every target."""
+    return (_MULTIMODAL, *(() if recipe.engine.args.get("enable-lora") else ("LoRAConfig",)))
 
 
 def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -> Iterator[Finding]:
@@ -74,6 +88,8 @@ def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ())
     texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
     if known.choices and not set(map(str, texts)) <= {*known.choices}:
         wrong.append(unlike(value, known.choices))
+    elif flag in _FORMS and not all(re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
+        wrong.append(unlike(value, (), _FORMS[flag][1]))
     elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
         wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
     for one in wrong:
@@ -105,6 +121,9 @@ def check_multimodal(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     version = recipe.engine.version
     given = {flag: value for flag, value in recipe.engine.args.items() if class_of(flag, version) == _MULTIMODAL}
     architecture = next(iter(target.config.get("architectures") or ()), "")
+    if recipe.engine.args.get(_MODAL_LORAS) and architecture in names("text", version):
+        message, path = f"`{_MODAL_LORAS}` is refused: {architecture} takes text alone", f"engine.args.{_MODAL_LORAS}"
+        yield Finding(_CODE, message, path, hint="Remove it.")
     for flag, value in given.items():
         if architecture in names("text", version):
             message = f"`{flag}` has no effect: {architecture} takes text alone"
@@ -126,12 +145,22 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     value, container = recipe.engine.args.get("quantization"), recipe.container
     base = (container and container.base) or "vllm/vllm-openai:"
     own_image = container and (container.dockerfile or container.wheels or not base.startswith("vllm/vllm-openai:"))
-    here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe))  # whose packages may be plugins
+    here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe)) and has_plugins()
     known = listed("quantization", recipe.engine.version)
     if known and isinstance(value, str) and value.lower() not in (*known, "none") and not (own_image or here):
         wrong = unlike(value, known)
         message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
         yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)
+    elif value in names("quantized_before", recipe.engine.version) and not _may_be_quantized(recipe, target):
+        message = f"`{value}` is for weights that are so quantized already, and this config.json tells of none"
+        hint = "Remove it, or take a checkpoint that is quantized so."
+        yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
+
+
+def _may_be_quantized(recipe: Recipe, target: ModelFacts) -> bool:
+    """Whether a file, a setting or what is not known of the model may say that its weights are quantized."""
+    told = ("quant" in name for name in (*target.files, *target.others, str(recipe.engine.args.get("hf-overrides"))))
+    return target.partial or any(told) or any("scale" in name or "qweight" in name for name in target.tensors or ())
 
 
 def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:

@@ -1,0 +1,163 @@
+"""Settings that a version of vLLM refuses together, by the conditions in its own validators."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pairs import write_hub_pair
+
+from toolkit import check
+from toolkit.catalog.lookup import read
+from tools.catalogue import clashes
+from tools.catalogue.fields import with_versions
+
+RECIPE = """
+name: org
+target: {{model: org/target}}
+speculation: {{method: ngram, num_speculative_tokens: 3}}
+engine:
+  version: {version}
+  max_model_len: 64
+  args: {args}
+platform: {{name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}}
+"""
+
+
+def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, str]]:
+    report = check(write_hub_pair(folder, RECIPE.format(version=version, args=args)))
+    return [(item.path, item.message) for item in report.findings if item.code == "engine.combination"]
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "message"),
+    [
+        ("{enable-log-outputs: true}", "enable-log-outputs", "`enable-log-requests: false`"),
+        ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind: false` with `numa-bind-nodes: [0]`"),
+        ("{enable-eplb: true, no-enable-expert-parallel: true}", "enable-eplb", "must be True to use EPLB"),
+        ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector", "`kv_role: null`"),
+        ("{structured-outputs-config: '{\"disable_any_whitespace\": true}'}",
+         "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
+        ("{eplb-config: {num_redundant_experts: '2'}}", "eplb-config.num_redundant_experts", "EPLB is not enabled"),
+    ],
+)  # fmt: skip
+def test_settings_that_are_refused_together_are_named(tmp_path: Path, args: str, path: str, message: str) -> None:
+    ((where, what),) = told(tmp_path, args)
+    assert where == f"engine.args.{path}"
+    assert what.startswith("vLLM 0.30.0 refuses ")
+    assert message in what
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "{enable-log-outputs: true, enable-log-requests: true}",
+        "{enable-log-outputs: false}",
+        "{numa-bind-nodes: [0], numa-bind: true}",
+        "{kv-transfer-config: {kv_connector: NixlConnector, kv_role: kv_both}}",
+        "{structured-outputs-config: {disable_any_whitespace: true, backend: xgrammar}}",
+        "{eplb-config: {num_redundant_experts: 0}}",
+        "{eplb-config: {use_async: false, policy: nonsense}}",
+    ],
+)
+def test_settings_that_go_together_are_not(tmp_path: Path, args: str) -> None:
+    assert told(tmp_path, args) == []
+
+
+def test_each_version_has_its_own_conditions(tmp_path: Path) -> None:
+    args = "{engram-config: {use_thp: true, cpu_offload: false}}"
+    assert told(tmp_path, args, "0.33.0")
+    assert told(tmp_path, args, "0.29.0") == []
+
+
+CONFIGS = """
+@config
+class Inner:
+    size: int = 1
+    mode: str | None = None
+
+@config
+class Outer:
+    inner: Inner = Field(default_factory=Inner)
+    on: bool = False
+    least: int = Field(default=2, ge=0)
+    most: int = 8
+    passed: int = 0
+    here: int = 0
+
+    @field_validator("on", mode="before")
+    @classmethod
+    def _read(cls, value):
+        if value == 3:
+            raise ValueError("about a value")
+
+    @model_validator(mode="before")
+    def _before(self):
+        if self.on:
+            raise ValueError("before anything is made")
+
+    @model_validator(mode="after")
+    def _verify(self):
+        if platform.is_cuda() and self.on:
+            raise ValueError("needs no GPU")
+        if self.on or platform.is_cuda():
+            if not self.least <= 3:
+                raise ValueError(f"{self.least} is too much")
+        elif self.most < self.least:
+            raise ValueError("cannot be told: there may be a GPU")
+        assert self.inner.mode not in ("a", "b") or self.inner.size is not None, "no mode"
+        if self.passed:
+            raise ValueError("is not what the flag says")
+        if self.least == 5:
+            return self
+        for one in ():
+            raise ValueError("in a loop")
+        if self.most != 8:
+            raise ValueError("unless it has returned")
+        self.here = 1
+        if self.here > 0:
+            raise ValueError("was changed before")
+"""
+ARGUMENTS = """
+class EngineArgs:
+    plain: int | None = None
+
+    def create_engine_config(self):
+        Outer(on=self.on, least=self.least, most=self.most, here=self.here, passed=self.passed or 1, inner=self.inner)
+        if self.plain is not None and self.most > 4:
+            raise ValueError("not both")
+
+def add(parser):
+    outer = get_kwargs(Outer)
+    parser.add_argument("--on", **outer["on"])
+    parser.add_argument("--least", **outer["least"])
+    parser.add_argument("--most", **outer["most"])
+    parser.add_argument("--here", **outer["here"])
+    parser.add_argument("--passed", **outer["passed"])
+    parser.add_argument("--inner", **outer["inner"])
+"""
+
+
+def test_conditions_are_read_without_running_them_and_what_else_decides_is_left_out(tmp_path: Path) -> None:
+    for name, text in {"config/all.py": CONFIGS, "engine/arg_utils.py": ARGUMENTS}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    found = clashes.read_clashes(tmp_path)
+    assert {says: entry["ways"] for says, entry in found.items()} == {
+        "… is too much": [[["Outer.on", "on", None], ["Outer.least", ">", 3]]],
+        "no mode": [[["Inner.mode", "in", ["a", "b"]], ["Inner.size", "==", None]]],
+        "unless it has returned": [[["Outer.least", "!=", 5], ["Outer.most", "!=", 8]]],
+        "not both": [[["--plain", "!=", None], ["Outer.most", ">", 4]]],
+    }
+    assert found["no mode"]["defaults"] == {"Inner.mode": None, "Inner.size": 1}
+    assert found["not both"]["defaults"] == {"--plain": None, "Outer.most": 8}
+
+
+def test_the_file_has_what_the_installed_version_refuses() -> None:
+    vllm = pytest.importorskip("vllm")
+    shipped = read("engines/vllm/clashes.json")
+    version = vllm.__version__.partition("+")[0]
+    found = clashes.read_clashes(Path(vllm.__file__).parent)
+    assert found
+    assert with_versions(shipped, {version: found}, "clashes") == shipped
