@@ -185,12 +185,15 @@ def test_a_registry_that_cannot_be_reached_is_tried_again_by_who_waits_for_it(
 
 
 def test_a_registry_that_has_too_much_to_do_is_asked_again_by_who_does_not_wait_for_it_too() -> None:
-    answers = iter([httpx.Response(429), httpx.ReadTimeout("late"), httpx.Response(404)])
+    found: list[httpx.Response | httpx.ReadTimeout] = [
+        httpx.Response(429), httpx.ReadTimeout("late"), httpx.Response(404),
+    ]  # fmt: skip
 
     def answer(_request: httpx.Request) -> httpx.Response:
-        if isinstance(found := next(answers), Exception):
-            raise found
-        return found
+        next_one = found.pop(0)
+        if isinstance(next_one, httpx.ReadTimeout):
+            raise next_one
+        return next_one
 
     waits: list[float] = []
     transport = httpx.MockTransport(answer)
