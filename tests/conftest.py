@@ -48,6 +48,7 @@ TOGETHER = {
         "quickstart",
     ),
 }
+FOLDERS = {"tests/images/": "a Docker engine", "tests/kubernetes/": "a control plane"}
 GROUPS = {f"{SERVING}{name}.py": group for group, names in TOGETHER.items() for name in names}
 
 hypothesis_backend.set_up()
@@ -69,7 +70,8 @@ class Scheduler(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return "a Docker engine" if file.startswith("tests/images/") else GROUPS.get(file, file)
+        shared = next((what for folder, what in FOLDERS.items() if file.startswith(folder)), file)
+        return GROUPS.get(file, shared)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         with suppress(OSError):  # it has died, which is told next: what it was given then goes to another

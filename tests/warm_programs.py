@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from toolkit.platforms.local.container import free_port
@@ -77,11 +78,15 @@ class Program:
     def end(self) -> None:
         """As SageMaker ends it."""
         self.process.terminate()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self.process.wait(60)
-        except subprocess.TimeoutExpired:
+        self.kill()
+
+    def kill(self) -> None:
+        """At once, with all that it has started: a vLLM that compiles heeds no other signal before it is done."""
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        self.process.wait()
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 

@@ -1,4 +1,4 @@
-"""Killed at any point, the same command carries on, and `destroy` leaves nothing: real processes of the command."""
+"""Killed at any point, the same command carries on, and `destroy` leaves nothing. What is killed is a real process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from toolkit.cli.main import run
 from toolkit.platforms.local.clients import DaemonSession
 from toolkit.platforms.local.daemon import LocalDaemon, running, start, stop
 from toolkit.recipe.known import catalogue_dir
@@ -116,10 +119,11 @@ def _start(home: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def _run(home: Path, *arguments: str) -> Any:
-    command = _start(home, *arguments)
-    answer, said = command.communicate(timeout=60)
-    assert command.returncode == 0, said
-    return json.loads(answer)
+    """The answer of a command that nobody disturbs, in this process."""
+    with pytest.MonkeyPatch.context() as environment, redirect_stdout(StringIO()) as answer:
+        environment.setenv("TOOLKIT_HOME", str(home))
+        assert run([*arguments]) == 0
+    return json.loads(answer.getvalue())
 
 
 def _left(daemon: LocalDaemon | None) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -125,7 +126,7 @@ def test_a_template_with_a_text_beyond_all_bounds_is_ended() -> None:
 
 def test_a_template_that_fails_refuses_the_conversation_and_shows_none_of_it() -> None:
     cases = "".join(f"{{% if messages[0].role == '{n}' %}}{text}{{% endif %}}" for n, text in enumerate(FAILING))
-    chat = Chat(tokenizer("{% macro again() %}{{ again() }}{% endmacro %}" + cases), [0])
+    chat = Chat(tokenizer("{% macro again() %}{{ again() }}{% endmacro %}" + cases), [0], renderer=Renderer())
     for number in range(len(FAILING)):
         with pytest.raises(Unmaskable, match=r"^the chat template refuses it$") as error:
             chat.prompt([{"role": str(number), "content": "secret"}])
@@ -154,7 +155,7 @@ def test_the_marked_answers_are_those_of_transformers() -> None:
     talk = [dict(message) for message in TALK]
     encoded = found.apply_chat_template(talk, return_dict=True, return_assistant_tokens_mask=True)
     last = len(encoded["input_ids"]) - 1 - encoded["assistant_masks"][::-1].index(1)
-    (_, turn) = Chat(found, [int(found.convert_tokens_to_ids("<end>"))]).turns(TALK)
+    (_, turn) = Chat(found, [int(found.convert_tokens_to_ids("<end>"))], renderer=Renderer()).turns(TALK)
     assert turn.prompt + turn.answer == encoded["input_ids"][: last + 2]
     assert len(turn.answer) == len("Ochsen.") + 1
     assert encoded["assistant_masks"][len(turn.prompt) - 1 :] == [0, *[1] * 7, 0]
@@ -167,6 +168,18 @@ def test_several_threads_get_their_own_answers(others: set[int]) -> None:
         got = list(pool.map(lambda text: ours.render([{"role": "user", "content": text}]).text, asked))
     assert got == asked
     assert len(children() - others) == 1
+
+
+def test_a_fork_of_a_process_that_renders_has_its_own() -> None:
+    """Of one that both wrote to, neither would know which template it has."""
+    renderer = Renderer()
+    ours, others = (Template(text, {}, "x", renderer) for text in ("ours", "others"))
+    assert ours.render(TALK).text == "ours"
+    child = multiprocessing.get_context("fork").Process(target=others.render, args=(TALK,))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    assert ours.render(TALK).text == "ours"
 
 
 def test_an_interrupted_rendering_is_no_answer_to_the_next() -> None:
@@ -197,7 +210,7 @@ def test_the_file_of_a_hostile_template_is_named(tmp_path: Path, own_file: bool)
         config.write_text(json.dumps({**json.loads(config.read_text()), "chat_template": "{{ 'x' * 10 ** 10 }}"}))
     name = "chat_template.jinja" if own_file else "tokenizer_config.json"
     with pytest.raises(UnreadableModel, match=f"the chat template in {tmp_path}/target/{name} takes more than"):
-        load_chat(str(tmp_path / "target")).prompt(TALK)
+        load_chat(str(tmp_path / "target"), renderer=Renderer()).prompt(TALK)
 
 
 def test_a_process_that_renders_ends_with_the_one_that_was_killed() -> None:

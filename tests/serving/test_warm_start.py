@@ -58,7 +58,7 @@ def served(folder: Path, artifacts: Path, key: str, until: str, **env: str) -> s
     try:
         return program.log_with(until)
     finally:
-        program.end()
+        program.kill()
 
 
 def test_the_next_container_compiles_nothing(made: Path, tmp_path: Path, key: str) -> None:

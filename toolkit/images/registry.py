@@ -28,6 +28,7 @@ _CONNECT_SECONDS = 15
 # A registry reads the whole blob again before it confirms an upload.
 _UPLOAD_SECONDS = 600
 _READ_SECONDS = 60
+_UNREACHED = (httpx.ConnectError, httpx.ConnectTimeout)
 _NO_MOUNTS = (httpx.codes.FORBIDDEN, httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED)
 
 
@@ -63,7 +64,8 @@ class _Busy(Exception):
 class Registry:
     """One registry. Threads may share it.
 
-    `sleep` waits between two tries; `transport` carries the requests, httpx's own when None.
+    `sleep` waits between two tries; `transport` carries the requests, httpx's own when None. Where `awaited` is False,
+    one that cannot be reached is not tried again: from some networks none can.
     """
 
     def __init__(
@@ -73,11 +75,12 @@ class Registry:
         *,
         transport: httpx.BaseTransport | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        awaited: bool = True,
     ) -> None:
         self.host = host
         api = _HUB_API if host == DOCKER_HUB else host
         self._url = httpx.URL(f"http://{api}" if is_loopback(api) else f"https://{api}")
-        self._sleep = sleep
+        self._sleep, self._awaited = sleep, awaited
         self._client = httpx.Client(
             transport=transport,
             trust_env=not is_loopback(host),
@@ -203,6 +206,8 @@ class Registry:
                 continue
             except httpx.RequestError as error:
                 why = repr(error)
+                if isinstance(error, _UNREACHED) and not self._awaited:
+                    raise BuildError(f"{self.host} cannot be reached: {why}") from error
             failures += 1
             self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}", wait)
 

@@ -23,7 +23,7 @@ from toolkit.recipe.content import digest
 from toolkit.recipe.prompts import Message
 from toolkit.training.reading import reading
 from toolkit.training.samples import Sample
-from toolkit.training.template import Refused, Rendered, Renderer, Template
+from toolkit.training.template import Refused, Rendered, Renderer, Template, shared_renderer
 
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
 # What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
@@ -78,7 +78,7 @@ class Chat:
         if not template or not isinstance(template, str):
             hint = f"Train for a chat model, or add the chat template to {source}."
             raise UsageError("the target's tokenizer has no chat template", hint=hint)
-        self._template = Template(template, tokenizer.special_tokens_map, source, renderer or Renderer())
+        self._template = Template(template, tokenizer.special_tokens_map, source, renderer or shared_renderer())
         self._marks_answers = bool(_GENERATION.search(template))
 
     @property

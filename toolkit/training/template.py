@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -56,14 +58,14 @@ class Renderer:
     def __init__(self, bounds: Bounds = BOUNDS) -> None:
         self._bounds, self._lock = bounds, Lock()  # answers of a server come in several threads
         self._child: subprocess.Popen[bytes] | None = None
-        self._template = b""
+        self._template, self._started_by = b"", 0
 
     def ask(self, template: bytes, request: bytes) -> Any:
         """Its answer to a request about that template. Raises BoundPassed."""
         with self._lock:
             # Who is interrupted here leaves an answer behind, so the next one starts another process.
             child, self._child = self._child, None
-            if child is None:
+            if child is None or self._started_by != os.getpid():  # a fork leaves its parent's to that
                 child, self._template = self._start(), b""
                 request = _line(vars(self._bounds)) + template + request
             elif template != self._template:
@@ -79,7 +81,8 @@ class Renderer:
         command = python_command("-m", "toolkit.training.rendering")
         silent = subprocess.DEVNULL
         child = start_process(command, Path(__file__).parent, own_variables(), stdin=subprocess.PIPE, stderr=silent)
-        weakref.finalize(self, _end, child)
+        weakref.finalize(self, _end, child, os.getpid())
+        self._started_by = os.getpid()
         return child
 
     def _passed(self, code: int) -> str:
@@ -89,6 +92,12 @@ class Renderer:
             OUTPUT_EXIT: f"makes a text of more than {self._bounds.output:,} characters",
         }
         return passed.get(code, f"ends its process with exit code {code}")
+
+
+@cache
+def shared_renderer() -> Renderer:
+    """One for all models of this process: it takes a second to start."""
+    return Renderer()
 
 
 class Template:
@@ -164,6 +173,7 @@ def _answer(child: subprocess.Popen[bytes], request: bytes) -> bytes:
         return b""
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    child.communicate()
+def _end(child: subprocess.Popen[bytes], started_by: int) -> None:
+    if started_by == os.getpid():
+        child.kill()
+        child.communicate()

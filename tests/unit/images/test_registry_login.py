@@ -166,6 +166,42 @@ def test_a_busy_registry_is_asked_again() -> None:
         assert client.find_manifest("a", "1") is None
 
 
+@pytest.mark.parametrize(("awaited", "tries"), [(True, 6), (False, 1)])
+@pytest.mark.parametrize("error", [httpx.ConnectError, httpx.ConnectTimeout])
+def test_a_registry_that_cannot_be_reached_is_tried_again_by_who_waits_for_it(
+    error: type[httpx.TransportError], awaited: bool, tries: int
+) -> None:
+    waits: list[float] = []
+
+    def unreachable(_request: httpx.Request) -> httpx.Response:
+        raise error("no route")
+
+    client = Registry(
+        "registry.example.com", transport=httpx.MockTransport(unreachable), sleep=waits.append, awaited=awaited
+    )
+    with client, pytest.raises(BuildError, match="no route"):
+        client.find_manifest("a", "1")
+    assert len(waits) == tries - 1
+
+
+def test_a_registry_that_has_too_much_to_do_is_asked_again_by_who_does_not_wait_for_it_too() -> None:
+    found: list[httpx.Response | httpx.ReadTimeout] = [
+        httpx.Response(429), httpx.ReadTimeout("late"), httpx.Response(404),
+    ]  # fmt: skip
+
+    def answer(_request: httpx.Request) -> httpx.Response:
+        next_one = found.pop(0)
+        if isinstance(next_one, httpx.ReadTimeout):
+            raise next_one
+        return next_one
+
+    waits: list[float] = []
+    transport = httpx.MockTransport(answer)
+    with Registry("registry.example.com", transport=transport, sleep=waits.append, awaited=False) as client:
+        assert client.find_manifest("a", "1") is None
+    assert len(waits) == 2
+
+
 def test_ecr_hanging_up_is_told_with_what_it_means() -> None:
     def hang_up(_request: httpx.Request) -> httpx.Response:
         raise httpx.RemoteProtocolError("Server disconnected without sending a response.")

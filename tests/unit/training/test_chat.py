@@ -12,7 +12,6 @@ from transformers import PreTrainedTokenizerFast
 from toolkit.errors import UsageError
 from toolkit.recipe.model_files import read_folder
 from toolkit.training.chat import Chat, Turn, Unmaskable, load_chat, samples_of
-from toolkit.training.template import Renderer
 
 TARGET = Path(__file__).parents[3] / "recipes" / "tiny" / "models" / "target"
 
@@ -46,7 +45,6 @@ MARKED = (
     "{% else %}{{ m.content }}{% endif %}"
     "{{ '<|eot_id|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>!' }}{% endif %}"
 )
-RENDERER = Renderer()
 SPECIAL = (
     "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|im_start|>", "<|im_end|>",
     "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|end_of_text|>",
@@ -69,7 +67,7 @@ def chat(template: str | None, *ends: str) -> Chat:
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=ends[0] if ends else "<|eot_id|>")
     fast.add_special_tokens({"additional_special_tokens": list(SPECIAL)})
     fast.chat_template = template
-    return Chat(fast, [int(fast.convert_tokens_to_ids(end)) for end in ends], renderer=RENDERER)
+    return Chat(fast, [int(fast.convert_tokens_to_ids(end)) for end in ends])
 
 
 def texts(of: Chat, turn: Turn) -> tuple[str, str]:

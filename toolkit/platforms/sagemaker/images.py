@@ -58,7 +58,7 @@ def registry_digest(image: str) -> str:
     from toolkit.images.registry import Registry  # imports httpx
 
     reference = parse(image)
-    with Registry(reference.registry, docker_credentials) as registry:
+    with Registry(reference.registry, docker_credentials, awaited=False) as registry:
         manifest = registry.find_manifest(reference.repository, reference.selector)
     if manifest is None:
         raise BuildError(f"{reference.registry} has no image {image}", hint="Correct the engine's version or the base.")
@@ -75,7 +75,7 @@ def layer_bytes(clients: Clients, image: str) -> int | None:
     try:
         if ECR_HOST.fullmatch(reference.registry):
             return _layer_bytes(reference, partial(_manifest, clients, reference))
-        with Registry(reference.registry, docker_credentials) as registry:
+        with Registry(reference.registry, docker_credentials, awaited=False) as registry:
             return _layer_bytes(reference, partial(registry.find_manifest, reference.repository))
     except (BuildError, ClientError, BotoCoreError):  # not allowed, or not there: the build will say so
         return None
