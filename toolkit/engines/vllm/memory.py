@@ -12,7 +12,8 @@ from toolkit.engines.vllm.settings import LAYERS_VARIABLE, Settings, settings_of
 from toolkit.engines.vllm.stages import Stage, stages
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Lock
-from toolkit.recipe.recipe import INSTANCE_TYPES, Recipe
+from toolkit.recipe.recipe import Recipe
+from toolkit.recipe.values import INSTANCE_TYPES
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape
 from toolkit.sizing.shape import Shape, shape_of
