@@ -14,6 +14,7 @@ from pathlib import Path
 from toolkit.catalog import lookup
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import ToolkitError
+from toolkit.memory import free_bytes
 from toolkit.platforms.local.machine import runs_here
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
@@ -76,11 +77,9 @@ def _package(name: str, wanted: str | None) -> Examined:
 
 
 def _memory() -> Examined:
-    meminfo = Path("/proc/meminfo")
-    if not meminfo.is_file():
+    if not Path("/proc/meminfo").is_file():
         return Examined("memory", True, "unknown on this system")
-    fields = dict(line.split(":", 1) for line in meminfo.read_text(encoding="utf-8").splitlines())
-    free = int(fields["MemAvailable"].split()[0]) * 1024 / _GB
+    free = free_bytes() / _GB
     hint = f"An endpoint needs {_MEMORY_GB} GB: close other programs."
     return Examined("memory", free >= _MEMORY_GB, f"{free:.1f} GB available", hint)
 

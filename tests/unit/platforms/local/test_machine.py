@@ -14,12 +14,40 @@ from toolkit.platforms.local.machine import cores, cpu_features
 def test_what_the_kernel_says(tmp_path: Path) -> None:
     (tmp_path / "meminfo").write_text("MemTotal:       24000000 kB\nMemAvailable:   14000000 kB\n")
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu avx2 avx512_bf16\nbugs\t\t:\n")
-    assert free_bytes(tmp_path) == 14_000_000 * 1024
+    assert free_bytes(tmp_path, tmp_path) == 14_000_000 * 1024
     assert cpu_features(tmp_path) == {"fpu", "avx2", "avx512_bf16"}
 
 
+@pytest.mark.parametrize(
+    ("folder", "limit", "usage", "dropped_first"),
+    [
+        pytest.param(".", "memory.max", "memory.current", "inactive_file", id="version 2"),
+        pytest.param("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", id="version 1"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("limits", "free"),
+    [
+        pytest.param("4000000000", 1_750_000_000, id="a limit"),
+        pytest.param("2000000000", 0, id="used up"),
+        pytest.param("max", 14_000_000 * 1024, id="none"),
+        pytest.param("9223372036854771712", 14_000_000 * 1024, id="none of version 1"),
+    ],
+)
+def test_of_a_container_what_its_limit_leaves(
+    tmp_path: Path, folder: str, limit: str, usage: str, dropped_first: str, limits: str, free: int
+) -> None:
+    (tmp_path / "meminfo").write_text("MemAvailable:   14000000 kB\n")
+    group = tmp_path / folder
+    group.mkdir(exist_ok=True)
+    (group / limit).write_text(f"{limits}\n")
+    (group / usage).write_text("2500000000\n")
+    (group / "memory.stat").write_text(f"active_file 7\n{dropped_first} 250000000\n")
+    assert free_bytes(tmp_path, tmp_path) == free
+
+
 def test_a_kernel_that_says_nothing(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path) > 0
+    assert free_bytes(tmp_path, tmp_path) > 0
     assert not cpu_features(tmp_path)
     assert cores(tmp_path) == len(os.sched_getaffinity(0))
 
