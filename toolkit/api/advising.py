@@ -298,7 +298,7 @@ def _never_idle(speeds: Iterable[Speeds], choices: Sequence[Choice], slo: Slo) -
         rate = 0.3 / max(one.ttft + one.tpot[1] * one.answer_tokens for one in known)
         yield (
             "TTFT is as one request after the other found it; an engine that was idle may take longer. "
-            f"Measure with --rate {rate:.1g}, too"
+            f"Measure with --rate {rate:.1g} --time 30m, too"
         )
 
 

@@ -11,7 +11,8 @@ and how many seconds their TTFT strays is how many the reading does, of whatever
 were measured differ in length, that counts twice, and the advice errs to the safe side.
 
 One request after the other keeps an engine awake. Where an open loop was measured too, at a rate at which most requests
-came to an idle one, its median TTFT less that of one at a time is what an idle engine takes longer.
+came to an idle one, its median TTFT less that of one at a time is what an idle engine takes longer; at a K of which
+nobody measured it, as long as at the others of that instance type.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _BASELINE = "baseline"
 _SPECULATION = re.compile(r"(?P<method>\S+) K=(?P<k>\d+)")
 _TO_P90 = NormalDist().inv_cdf(0.9)
 _QUICKEST_STEP = 1e-6
+_FEWEST_AT_A_RATE = 8
 _MOSTLY_IDLE = 0.5  # requests in flight on average: exp(-0.5) = 61 % then come while there are none
 
 
@@ -106,7 +108,9 @@ def read_speeds(
         found.setdefault(instance, []).extend((name, one) for one in curves)
     speeds = []
     for instance, named in found.items():
-        latest = {(one.k, one.workload): one for _, one in named}  # of the same twice the last counts
+        waking = [one.waking for _, one in named if one.waking is not None]
+        of_all = [replace(one, waking=fmean(waking)) if waking and one.waking is None else one for _, one in named]
+        latest = {(one.k, one.workload): one for one in of_all}  # of the same twice the last counts
         sources = tuple(dict.fromkeys(name for name, _ in named))
         speeds.append(Speeds(instance, tuple(latest.values()), sources))
     return speeds, list(dict.fromkeys(notes))
@@ -180,7 +184,8 @@ def _waking(rows: Iterable[ArmReport], awake: float) -> float | None:
     idle = [
         (row.rate, row.ttft.p50)
         for row in rows
-        if row.rate and row.ttft and row.e2e and row.rate * row.e2e.p50 < _MOSTLY_IDLE
+        if row.rate and row.ttft and row.e2e
+        if row.ttft.samples >= _FEWEST_AT_A_RATE and row.rate * row.e2e.p50 < _MOSTLY_IDLE
     ]
     return max(min(idle)[1] - awake, 0.0) if idle else None
 

@@ -177,7 +177,7 @@ def test_more_requests_in_a_step_than_were_measured_are_told(tmp_path: Path, cap
     beyond, idle = document(capsys, "--rate", "6/s", "--speeds", few)["notes"]
     assert "more than were measured at a time" in beyond
     assert "Measure with --concurrency 1,4,16," in beyond
-    assert idle.endswith("an engine that was idle may take longer. Measure with --rate 0.1, too")
+    assert idle.endswith("an engine that was idle may take longer. Measure with --rate 0.1 --time 30m, too")
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,26 @@ def test_an_idle_engine_takes_as_much_longer_as_the_lowest_rate_showed() -> None
     assert waited.ttft.p50 == pytest.approx(step(7, 1) + READING + 0.02, rel=0.02)
 
 
-def test_a_rate_that_keeps_the_engine_busy_does_not_tell_what_an_idle_one_takes() -> None:
+@pytest.mark.parametrize(("rate", "samples"), [(5.0, 48), (0.1, 7)])
+def test_a_busy_engine_and_a_few_requests_do_not_tell_what_an_idle_one_takes(rate: float, samples: int) -> None:
     closed = report()
-    opened = [replace(row, concurrency=None, rate=5.0) for row in closed.arms if row.concurrency == 1]
+    opened = [
+        replace(row, concurrency=None, rate=rate, ttft=replace(row.ttft, samples=samples))
+        for row in closed.arms
+        if row.concurrency == 1 and row.ttft
+    ]
     assert [one.waking for one in speeds(replace(closed, arms=(*closed.arms, *opened))).curves] == [None, None]
+
+
+def test_what_an_idle_engine_takes_at_one_k_it_takes_at_the_others() -> None:
+    """Else the K that was measured more thoroughly would lose against the others, and the later report forget it."""
+    closed = report(k=3)
+    (alone,) = [row for row in closed.arms if (row.arm, row.concurrency) == ("speculative", 1)]
+    assert alone.ttft
+    later = replace(alone.ttft, p50=alone.ttft.p50 + 0.02)
+    thorough = replace(closed, arms=(*closed.arms, replace(alone, concurrency=None, rate=0.1, ttft=later)))
+    found = speeds(thorough, report(k=7), closed)
+    assert {one.k: one.waking for one in found.curves} == pytest.approx({0: 0.02, 3: 0.02, 7: 0.02})
 
 
 def test_a_k_between_two_measured_ones_is_on_their_line() -> None:
