@@ -41,20 +41,7 @@ _MODELS = ("model", "head", "start_from")
 
 @dataclass(frozen=True)
 class RecipeValues:
-    """All of a recipe that neither its engine nor its platform is asked for.
-
-    The fields down to `unlisted` are the file's keys, as the schema validated them. In them K, the engine's version and
-    limits and the instance types are filled in, folders are absolute, `speculation` is None for a baseline and
-    `container` None for AWS's image. `lines` gives the file's line of each key.
-    `lock.pinned` fills in revisions, time-outs, the size of the weights, the target's model type, the files of each
-    model that are staged, `image_digests` by address with tag, and `wheel_digests` by pin.
-    `baseline_of` is what a baseline leaves out: some engines need their flags to be alike. No recipe file can say
-    `candidate`, what `toolkit improve` tries beside `speculation`; `synthetic_acceptance_length`, with which the engine
-    accepts drafts by chance, that many tokens a step on average, so that answers are garbage at the speed of such a
-    drafter; `one_data_source`, with which target, drafter and settings are folders of one S3 prefix, for
-    CloudFormation; or `compared`, the methods of which one training job makes a head each. `left_open` are the keys
-    that the file leaves open, `chosen` says what was taken for them and why.
-    """
+    """What a recipe says, and what follows from that alone."""
 
     name: str
     description: str | None

@@ -72,12 +72,12 @@ def _class(cls: type) -> Iterator[str]:
             yield f"#### {cls.__name__}.{name}"
             yield from _documentation(member)
         elif inspect.isfunction(member):
-            yield from _function(f"#### {cls.__name__}.{name}", member)
+            yield from _function(f"#### {cls.__name__}.{name}", member, cls.__name__)
 
 
-def _function(title: str, function: Callable[..., Any]) -> Iterator[str]:
+def _function(title: str, function: Callable[..., Any], itself: str = "Self") -> Iterator[str]:
     yield title
-    yield code(f"{title.lstrip('# ')}{_signature(function)}", "python")
+    yield code(f"{title.lstrip('# ')}{_signature(function)}".replace("-> Self", f"-> {itself}"), "python")
     yield from _documentation(function)
 
 
