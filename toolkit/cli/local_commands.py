@@ -15,8 +15,8 @@ from toolkit.home import home
 _FIRST = ("deploy", "tiny/p-eagle", "--platform", "local")
 local = typer.Typer(
     help="Show or stop the local platform: AWS's APIs on this machine. "
-    "After its last endpoint a process stays that has imported vLLM, for the next one: 0.5 GB, for 15 minutes, while "
-    "2 GB are free. TOOLKIT_LOCAL_SPARE_MINUTES=0 keeps none, from the platform's next start on.",
+    "After its last endpoint a process stays that has imported the engine, for the next one: 0.5 GB, for 15 minutes, "
+    "while 2 GB are free. TOOLKIT_LOCAL_SPARE_MINUTES=0 keeps none, from the platform's next start on.",
     no_args_is_help=True,
 )
 

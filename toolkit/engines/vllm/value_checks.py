@@ -147,7 +147,9 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     own_image = container and (container.dockerfile or container.wheels or not base.startswith("vllm/vllm-openai:"))
     here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe)) and has_plugins()
     known = listed("quantization", recipe.engine.version)
-    if known and isinstance(value, str) and value.lower() not in (*known, "none") and not (own_image or here):
+    if not isinstance(value, str) or value.startswith("-"):  # a flag, as check_values tells
+        return
+    if known and value.lower() not in (*known, "none") and not (own_image or here):
         wrong = unlike(value, known)
         message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
         yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)
