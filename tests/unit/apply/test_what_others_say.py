@@ -31,11 +31,8 @@ LINES = [
     ("a:1:1 [0] transport/nvls.cc:1 NCCL WARN Cuda failure 2 'out of memory'", None),
     ("a:1:1 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_open_device failed", None),
     ("a:1:1 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_reg_mr failed", "nccl"),
-    ("a:1:1 [0] graph/xml.h:101 NCCL WARN Attribute arch of node cpu not found\nKeyError: 'a.weight'", "tensors"),
-    (
-        "a:1:1 [0] misc/socket.cc:1 NCCL WARN Call to bind failed\nRuntimeError: CUDA driver initialization failed",
-        "no-gpu",
-    ),
+    ("NCCL WARN Attribute arch of node cpu not found\n1 validation error for SpeculativeConfig", "speculation"),
+    ("NCCL WARN Call to bind failed\n1 validation error for SpeculativeConfig", "speculation"),
     (
         "RuntimeError: CUDA driver error (/a/csrc/jit/handle.hpp:154): 700 (CUDA_ERROR_ILLEGAL_ADDRESS, a)",
         "kernel-fault",
@@ -135,7 +132,6 @@ def test_every_code_of_a_node_group_s_issue_is_told_or_says_too_little() -> None
         "  Warning  FreeDiskSpaceFailed  2m  kubelet  Failed to garbage collect required amount of images.",
         "terminate called after throwing an instance of 'std::bad_alloc'",
         "(autoscaler +34s) Error: No available node types can fulfill resource request {'GPU': 1.0}.",
-        "Error response from daemon: Bind for 0.0.0.0:8000 failed: port is already allocated",
         "InsufficientFreeAddresses: a",
     ],
 )
