@@ -112,15 +112,22 @@ def _ended_with(lines: Sequence[str], known: Words) -> _Hit | None:
     """Why a start ended: where the server began to serve, the lines after that show it.
 
     A log whose beginning is not at hand shows by its requests that it did. What a server that answers raises is about
-    its end only after it has said that it dies.
+    its end only where it says that it dies.
     """
     table, raised = known.log, lines
     up = next((at for at, line in enumerate(lines) if known.answers.search(line)), None)
     if up is not None or _somewhere(known.answered, lines, False):
         table, lines = tuple(cause for cause in known.log if not cause.starting), lines[up or 0 :]
-        raised = lines[next((at for at, line in enumerate(lines) if known.dies.search(line)), len(lines)) :]
+        raised = _dying(lines, known)
     hit = _find(table, lines, known)
     return hit if hit and hit.known.rank <= _TELLS_LITTLE else (_exception(raised, known) or hit)
+
+
+def _dying(lines: Sequence[str], known: Words) -> Sequence[str]:
+    """What the engine says in one breath with its death: lines with the same time, process and line of code."""
+    at = next((at for at, line in enumerate(lines) if known.dies.search(line)), len(lines))
+    said = [(line, found[0].rstrip() if (found := known.prefix.match(line)) else "") for line in lines[at:]]
+    return [line for line, prefix in said if prefix == said[0][1]]
 
 
 def _exception(lines: Sequence[str], known: Words) -> _Hit | None:

@@ -24,13 +24,12 @@ _TRACEBACK = "Traceback (most recent call last)"
 # Between the two exceptions of a chain, as CPython writes it.
 _LED_TO = re.compile(r"During handling of the above exception, another|above exception was the direct cause of")
 # As glibc and others write it: the program's file in C++, its line, and what does not hold.
-_ASSERTED = re.compile(
-    r"(?P<file>/?(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? .*(?P<says>[Aa]ssertion .*\bfailed\b.*)"
-)
+_IN_C = re.compile(r"(?<![\w.@+/-])(?P<file>/*(?:[\w.@+-]+/)+[\w.@+-]+)\.(?:c|cc|cpp|cu|cuh|h|hpp):\d+:? (?P<says>.*)")
+_ASSERTED = re.compile(r"[Aa]ssertion .*\bfailed\b.*")
 _FRAME = re.compile(
     r"(?:^|\bFile )\"?(?P<file>[\w~/.@+-]+\.pyx?)(?:\"?, line \d+(?:, in )?|:\d+, in |\(\d+\): )(?P<function>\w*)"
 )
-_PACKAGES = re.compile(r".*/(?:site|dist)-packages/")
+_PACKAGES = "-packages/"
 _ARROW = re.compile(r"(-+> ?)?\d* ")
 _MOST_LINES = 40
 # What runs the code of others, and a command or a path that is quoted: none of them tells what is wrong.
@@ -38,6 +37,8 @@ _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
     r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading"
 )
+# Whose errors are about what a part was doing: others, which fetch files for one, have reasons of their own.
+_AT_WORK = re.compile(r"(?:^|/)(?:vllm|torch|transformers)\w*/")
 _PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
 _SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
 # Names of fewer words stand in sentences about other things, too.
@@ -58,6 +59,7 @@ _OF_THE_SYSTEM = frozenset(
 )
 _OUTSIDE = re.compile(
     r"Timeout|Expired|Connect(?!or)|Protocol|Network|HTTP|SSL|Proxy|ReadError|WriteError|Interrupt|Broken|Cancel"
+    r"|SystemExit"
 )
 _CUT_OFF = re.compile(r"\b(closed|reset) by (the )?(remote )?peer\b|\b[Cc]ancell?ed\b")
 
@@ -67,8 +69,8 @@ class Subject:
     """A part of an engine that an error may be about.
 
     `modules` matches the path of a module of that part, `settings` the names of flags that belong to it, `terms` the
-    words for it in a sentence that refuses something, `within` a frame of what only that part does: what is raised
-    anywhere below is about it.
+    words for it in a sentence that refuses something, `within` a frame of what only that part does: what the engine,
+    PyTorch or transformers raise anywhere below is about it.
     """
 
     code: str
@@ -108,8 +110,8 @@ def exceptions(lines: Sequence[str], prefix: re.Pattern[str]) -> Iterator[Raised
             frames = tuple(_frames(plain, at))
             module = frames[0].partition(":")[0] if frames else found[1].replace(".", "/")
             yield Raised(at, found[2], _sentence(found[3] or "", plain[at + 1 : at + 2]), module, frames)
-        elif found := _ASSERTED.search(line):
-            yield Raised(at, "Assertion", found["says"], found["file"])
+        elif (found := _IN_C.search(line)) and (asserted := _ASSERTED.search(found["says"])):
+            yield Raised(at, "Assertion", asserted[0], found["file"])
 
 
 def last_chain(raised: Sequence[Raised], lines: Sequence[str]) -> Iterator[Raised]:
@@ -142,7 +144,7 @@ def _frames(lines: Sequence[str], raised_at: int) -> Iterator[str]:
         if line.startswith(_TRACEBACK) or _RAISED.match(line.strip()):
             return
         if frame := _FRAME.search(line):
-            module = _PACKAGES.sub("", frame["file"]).removesuffix(".py")
+            module = frame["file"].rpartition(_PACKAGES)[2].removesuffix(".py")
             if not _PASSING.search(module):
                 yield f"{module}:{frame['function']}"
         elif line and not line[0].isspace() and not _ARROW.match(line):
@@ -174,7 +176,8 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
             if subject.terms and subject.terms.search(says):
                 return subject
     raised_it = (each for each in subjects if each.modules.search(raised.module))
-    at_work = (each for frame in raised.frames for each in subjects if each.within and each.within.search(frame))
+    working = raised.frames if _AT_WORK.search(raised.module) else ()
+    at_work = (each for frame in working for each in subjects if each.within and each.within.search(frame))
     return next(chain(raised_it, at_work), None)
 
 

@@ -71,11 +71,15 @@ def test_every_subject_has_its_module_here() -> None:
     [
         (["vllm/v1/spec_decode/eagle:propose", "vllm/model_executor/models/llama_eagle3:forward"], "speculation"),
         (["vllm/model_executor/models/qwen3:load_weights", "vllm/model_executor/layers/linear:narrow"], "tensors"),
+        (["vllm/model_executor/models/qwen3:load_weights", "torch/a:b"], "tensors"),
+        (["vllm/model_executor/models/qwen3:load_weights", "huggingface_hub/utils/_http:get_session"], None),
+        (["vllm/model_executor/models/qwen3:load_weights", "fastsafetensors/loader:a"], None),
+        (["vllm/tokenizers/registry:get_tokenizer", "httpx/_client:send"], None),
         (["vllm/model_executor/models/qwen3:forward", "vllm/model_executor/layers/linear:narrow"], None),
-        (["vllm/v1/core/kv_cache_utils:unify_kv_cache_spec_page_size", "somebody/else:a"], "kv-groups"),
-        (["vllm/v1/core/kv_cache_utils:check_enough_memory", "somebody/else:a"], None),
-        (["vllm/model_executor/layers/a:process_weights_after_loading", "somebody/else:a"], "quantization"),
-        (["vllm/tokenizers/registry:get_tokenizer", "somebody/else:a"], "tokenizer"),
+        (["vllm/v1/core/kv_cache_utils:unify_kv_cache_spec_page_size", "vllm/else:a"], "kv-groups"),
+        (["vllm/v1/core/kv_cache_utils:check_enough_memory", "vllm/else:a"], None),
+        (["vllm/model_executor/layers/a:process_weights_after_loading", "torch/else:a"], "quantization"),
+        (["vllm/tokenizers/registry:get_tokenizer", "transformers/else:a"], "tokenizer"),
         (["vllm/v1/spec_decode/eagle:propose", "vllm/lora/layers/base:forward"], "lora"),
     ],
 )
@@ -157,6 +161,7 @@ def test_the_last_error_of_a_start_tells_and_what_led_to_it(log: list[str], caus
         ("OSError: [Errno 116] Stale file handle: '/mnt/a'", "safetensors/torch"),
         ("PermissionError: [Errno 13] Permission denied: '/mnt/a'", "safetensors/torch"),
         ("httpx.RemoteProtocolError: Server disconnected without a response.", "transformers/tokenization_utils_base"),
+        ("SystemExit", "vllm/lora/utils"),
         ("httpx.ReadTimeout: The read operation timed out", "transformers/tokenization_utils_base"),
         ("TimeoutError: nobody came", "vllm/distributed/parallel_state"),
     ],
@@ -184,6 +189,16 @@ def test_a_module_tells_of_a_server_that_answers_only_where_it_dies(before: str,
     error = traceback("LookupError: nobody ever wrote this", "vllm/lora/utils")
     assert toolkit.explain(f"INFO: Application startup complete.\n{before}\n{error}").cause == cause
     assert toolkit.explain(f"INFO: Application startup complete.\n{error}\n{before}").cause is None
+
+
+@pytest.mark.parametrize("process", ["(EngineCore pid=7) ", ""])
+def test_of_what_is_raised_after_an_engine_s_death_only_its_own_error_tells(process: str) -> None:
+    said = f"EngineCore encountered a fatal error.\n{ELSE}"
+    dies = [f"{process}ERROR 11-27 10:00:00 [core.py:7] {line}" for line in said.splitlines()]
+    request = [f"ERROR 11-27 10:00:00 [serving.py:7] {line}" for line in LORA.splitlines()]
+    assert toolkit.explain(["INFO: Application startup complete.", *dies, *request]).cause is None
+    own = [line.replace("somebody/else", "vllm/v1/spec_decode/eagle") for line in dies]
+    assert toolkit.explain(["INFO: Application startup complete.", *own, *request]).cause == "speculation"
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,7 @@ import toolkit
 from toolkit.apply.causes import words
 from toolkit.apply.condense import ERROR_LINE
 from toolkit.apply.diagnose import diagnose
+from toolkit.apply.exceptions import exceptions
 from toolkit.recipe.assemble import json_schema
 from toolkit.registry import recipe_schema
 
@@ -181,6 +182,13 @@ ROUTINE_OF_GPUS = (
     "OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware limit:232448 Reducing block sizes or "
     "`num_stages` may help.. ",
     "E1017 09:16:01.123000 7 torch/_inductor/select_algorithm.py:3213] [1/0] Ignoring this choice.",
+    "conv.py:456: UserWarning: Plan failed with a cudnnException: CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR: "
+    "cudnnFinalizeDescriptor Failed cudnn_status: CUDNN_STATUS_NOT_SUPPORTED (Triggered internally at Conv_v8.cpp:9.)",
+    "linear.py:134: UserWarning: gemm_and_bias error: CUBLAS_STATUS_NOT_SUPPORTED when calling cublasLtMatmul. Will "
+    "attempt to recover by calling cublas instead. (Triggered internally at CUDABlas.cpp:1840.)",
+    "inotify_add_watch /var/log/pods/a: no space left on device",
+    'failed to watch file "/var/log/pods/ml_chat-5c9d/engine/0.log": no space left on device',
+    "(EngineCore pid=7) ERROR 11-27 10:00:00 [nixl_connector.py:123] NIXL transfer failure: retrying",
 )
 
 
@@ -529,6 +537,15 @@ def test_the_time_for_a_line_does_not_grow_with_its_square(part: str) -> None:
     def tried(length: int) -> float:
         line = part * (length // len(part))
         return seconds(lambda: (words().causes.matching(line), words().marks.matching(line), ERROR_LINE.search(line)))
+
+    assert tried(32_000) < 4 * 16 * max(tried(2_000), 0.000_1)
+
+
+@pytest.mark.parametrize("part", ["/", "/a", "a."])
+def test_the_time_for_a_traceback_does_not_grow_with_the_square_of_its_paths(part: str) -> None:
+    def tried(length: int) -> float:
+        frame = f'  File "{part * (length // len(part))}x.py", line 7, in a'
+        return seconds(lambda: list(exceptions([frame, "LookupError: a"], words().prefix)))
 
     assert tried(32_000) < 4 * 16 * max(tried(2_000), 0.000_1)
 
