@@ -37,8 +37,6 @@ _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
     r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading"
 )
-# Whose errors are about what a part was doing: others, which fetch files for one, have reasons of their own.
-_AT_WORK = re.compile(r"(?:^|/)(?:vllm|torch|transformers)\w*/")
 _PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
 _SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
 # Names of fewer words stand in sentences about other things, too.
@@ -154,8 +152,18 @@ def _frames(lines: Sequence[str], raised_at: int) -> Iterator[str]:
 @cache
 def _command() -> re.Pattern[str]:
     """A command that is quoted, such as an engine's, with all of its flags."""
-    names = "|".join(sorted({name.partition("-")[0] for name in engine_registry.engines()}))
+    names = _engines()
     return re.compile(rf"Command ['\[]|\b({names})['\", ]+serve\b|-m['\", ]+({names})\b|\bapi_server\b")
+
+
+@cache
+def _at_work() -> re.Pattern[str]:
+    """Modules whose errors are about what a part was doing: others, which fetch its files, have their own reasons."""
+    return re.compile(rf"(?:^|/)(?:{_engines()}|torch|transformers)\w*/")
+
+
+def _engines() -> str:
+    return "|".join(sorted({name.partition("-")[0] for name in engine_registry.engines()}))
 
 
 def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, str]) -> Subject | None:
@@ -176,7 +184,7 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
             if subject.terms and subject.terms.search(says):
                 return subject
     raised_it = (each for each in subjects if each.modules.search(raised.module))
-    working = raised.frames if _AT_WORK.search(raised.module) else ()
+    working = raised.frames if _at_work().search(raised.module) else ()
     at_work = (each for frame in working for each in subjects if each.within and each.within.search(frame))
     return next(chain(raised_it, at_work), None)
 
