@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 # Besides what becomes flags: where things are, which vLLM is not told by variables.
@@ -101,7 +102,7 @@ def _changed(paths: Iterable[str]) -> dict[str, int | None]:
 
 def _when_changed(path: str) -> int | None:
     try:
-        return os.stat(path).st_mtime_ns
+        return Path(path).stat().st_mtime_ns
     except OSError:
         return None
 
