@@ -21,7 +21,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 # Besides what becomes flags: where things are, which vLLM is not told by variables.
@@ -102,7 +101,7 @@ def _changed(paths: Iterable[str]) -> dict[str, int | None]:
 
 def _when_changed(path: str) -> int | None:
     try:
-        return Path(path).stat().st_mtime_ns
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - of thousands, a third of the time
     except OSError:
         return None
 
