@@ -223,6 +223,7 @@ def _too_much(proposal: Proposal, free_bytes: Callable[[], int]) -> str:
     except ToolkitError as error:
         return error.message
     free = free_bytes()
-    return (
-        f"they need about {needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} are free" if needed > free else ""
-    )
+    if needed <= free:
+        return ""
+    room = f"{free / 2**30:.0f} are free (toolkit local stop ends what is kept here)"
+    return f"they need about {needed / 2**30:.0f} GiB of memory, and {room}"

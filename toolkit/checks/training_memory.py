@@ -38,7 +38,8 @@ def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[
             f"the target needs about {needed / _GIB:.1f} GiB of this machine's memory as it answers ({of}the rest "
         )
         lower = ", lower what engine.args reserve" if cache else ""
-        hint = f"End other programs{lower}, or train elsewhere: add --platform sagemaker"
+        others = "other programs (of the local platform's: toolkit local stop)"
+        hint = f"End {others}{lower}, or train elsewhere: add --platform sagemaker"
         raise PlatformError(f"{message}for programs), and {room}", hint=hint)
     if trained > free:
         estimate = f"training may need {trained / _GIB:.1f} GiB (an estimate, for sequences of training.max_length)"

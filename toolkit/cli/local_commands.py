@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -11,6 +13,9 @@ from toolkit.cli.arguments import Json
 from toolkit.cli.output import answer, say
 from toolkit.cli.table import table
 from toolkit.home import home
+
+if TYPE_CHECKING:
+    from toolkit.platforms.local.spare import Waiting
 
 _FIRST = ("deploy", "tiny/p-eagle", "--platform", "local")
 local = typer.Typer(
@@ -35,16 +40,26 @@ def status(as_json: Json = False) -> None:
             say(why)
         answer({"running": False}, as_json, lambda: "the local platform is not running", then=_FIRST)
         return
+    from toolkit.platforms.local.folders import endpoints_folder
+    from toolkit.platforms.local.spare import waiting
+
     endpoints = [asdict(item) for item in toolkit.endpoints(platform="local")]
+    spare = waiting(endpoints_folder(home() / "local"))
     lines = [
         f"running, pid {running.pid}",
         f"AWS APIs        {running.control_url}",
         f"invocations     {running.runtime_url}",
         f"key             {running.credentials_file} (for other programs: AWS_SHARED_CREDENTIALS_FILE)",
         *[f"endpoint        {item['name']}: {item['status']}" for item in endpoints],
+        *([f"waiting         {_as_said(spare)}"] if spare else []),
     ]
-    document = {"running": True, **asdict(running), "endpoints": endpoints}
+    document = {"running": True, **asdict(running), "endpoints": endpoints, "waiting": spare and asdict(spare)}
     answer(document, as_json, lambda: "\n".join(lines), then=("status", "--platform", "local"))
+
+
+def _as_said(spare: Waiting) -> str:
+    until = time.strftime("%H:%M", time.localtime(spare.until))
+    return f"a process with vLLM's imports, for the next endpoint: {spare.bytes / 1e9:.1f} GB, until {until}"
 
 
 @local.command()

@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -70,17 +70,27 @@ def waiting(place: Path, **more: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def told(process: subprocess.Popen[str], place: Path, variables: Mapping[str, str]) -> tuple[str, str]:
-    """What it says, and its log, once it was told to serve."""
+def nothing() -> None:
+    pass
+
+
+def told(
+    process: subprocess.Popen[str], place: Path, variables: Mapping[str, str], meanwhile: Callable[[], None] = nothing
+) -> tuple[str, str]:
+    """What it says, and its log, once it was told to serve. `meanwhile` is between its imports and that."""
     with socket.socket(socket.AF_UNIX) as connection:
         until(lambda: connection.connect_ex(str(place / "socket")) == 0)
+        connection.sendall(b" " * 1024**2)  # more than is kept unread
+        meanwhile()
         connection.sendall(json.dumps({"environment": variables, "folder": str(place / "packages")}).encode())
     return process.communicate(timeout=30)
 
 
-def served(process: subprocess.Popen[str], place: Path, variables: Mapping[str, str]) -> tuple[dict[str, Any], str]:
+def served(
+    process: subprocess.Popen[str], place: Path, variables: Mapping[str, str], meanwhile: Callable[[], None] = nothing
+) -> tuple[dict[str, Any], str]:
     """What the stand-in says of itself, and the log."""
-    output, log = told(process, place, variables)
+    output, log = told(process, place, variables, meanwhile)
     said: dict[str, Any] = json.loads(output)
     return said, log
 
@@ -151,6 +161,40 @@ def test_a_server_is_executed_where_packages_were_installed_meanwhile(place: Pat
     with waiting(place) as process:
         until((place / "imported").exists)
         (place / "packages" / "vllm-1.0.dist-info").mkdir()
+        said, _ = served(process, place, environment(place, **MODEL))
+    assert said["orig"] == SERVER
+
+
+def test_a_server_is_executed_where_a_folder_of_its_imports_is_gone(place: Path) -> None:
+    gone = place / "gone"
+    gone.mkdir()
+    path = {"PYTHONPATH": f"{place / 'packages'}:{gone}"}
+    with waiting(place, **path) as process:
+        until((place / "imported").exists)
+        gone.rmdir()
+        said, _ = served(process, place, environment(place, **MODEL, **path))
+    assert said["orig"] == SERVER
+
+
+@pytest.mark.parametrize("name", ["vllm/__init__.py", "vllm/entrypoints/openai/api_server.py"])
+def test_a_server_is_executed_where_a_module_was_edited_meanwhile(place: Path, name: str) -> None:
+    module = place / "packages" / name
+
+    def edit() -> None:
+        module.write_text(f"{module.read_text()}\n# another\n")
+        os.utime(module, (0, 0))  # as of a package that is older than what was imported
+
+    with waiting(place) as process:
+        said, _ = served(process, place, environment(place, **MODEL), edit)
+    assert said["orig"] == SERVER
+
+
+def test_a_server_is_executed_where_a_module_was_edited_while_others_were_imported(place: Path, server: Path) -> None:
+    os.mkfifo(place / "import")
+    server.write_text(f"import os\nif __name__ != '__main__': open({str(place / 'import')!r}).read()\n{STAND_IN}")
+    with waiting(place) as process:
+        with (place / "import").open("w"):  # which waits until it imports, and lets it go on
+            (place / "packages" / "vllm" / "__init__.py").write_text("# another\n")
         said, _ = served(process, place, environment(place, **MODEL))
     assert said["orig"] == SERVER
 

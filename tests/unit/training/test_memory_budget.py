@@ -48,6 +48,7 @@ def test_a_target_that_cannot_answer_beside_others_is_an_error_before_the_job() 
     assert "0.2 of KV cache" in error.value.message
     assert "2.0 are free" in error.value.message
     assert "engine.args" in error.value.hint
+    assert "toolkit local stop" in error.value.hint
     require_memory(recipe, target, 2 * GIB + 2**27, said.append)  # `keep`: nothing is answered
     assert said == []
 

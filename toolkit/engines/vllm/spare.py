@@ -2,7 +2,8 @@
 
 SERVE is the program of vLLM's image. At SOCKET one request is taken, as JSON: the `environment` and the `folder` that
 SERVE is to have, which runs in this process from then on. vLLM's server does, too, where its modules have read what
-they would read now; else it is executed, as SERVE does by itself. Until then nothing is said.
+they would read now, and are the ones that would be read; else it is executed, as SERVE does by itself. Until then
+nothing is said.
 
 Modules read the home and the folder for temporary files when they are imported. So those must be the ones that are to
 come, or lead there.
@@ -17,9 +18,9 @@ import runpy
 import socket
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 # Besides what becomes flags: where things are, which vLLM is not told by variables.
@@ -28,6 +29,7 @@ _MAY_DIFFER = ("HOME", "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
 
 def main(serve: str, place: str) -> int:
     """The exit code, of an image's program."""
+    began = time.time_ns()
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(place)
     listener.listen(1)
@@ -36,10 +38,15 @@ def main(serve: str, place: str) -> int:
     program = runpy.run_path(serve)
     entrypoint = import_module("entrypoint")  # which SERVE has made findable
     imported = entrypoint.vllm_environment(os.environ)
-    folders = [Path(folder) for folder in sys.path if Path(folder).is_dir()]
-    installed = _changed(folders)
+    installed = _changed(sys.path)
     _set_environment(imported)
     said = _import(entrypoint.SERVER)
+    read = _changed({serve, *_module_files()})
+    # One that was changed meanwhile may have been read before that.
+    are_of_one_time = all(changed is None or changed < began for changed in read.values())
+    del sys.modules[entrypoint.SERVER]
+    gc.collect()
+    gc.freeze()  # what is here stays: to look at it again and again is half of what is left of a start
     by_imports = {name: value for name, value in os.environ.items() if imported.get(name) != value}
 
     request = _request(listener)
@@ -53,7 +60,8 @@ def main(serve: str, place: str) -> int:
         changed = {name for name, _ in started.env.items() ^ imported.items()}
         differing = {name for name in changed if not name.startswith(entrypoint.PREFIX)}
         is_server = arguments[:2] == ["-m", entrypoint.SERVER]
-        if not (is_server and differing.issubset(_MAY_DIFFER) and installed == _changed(folders)):
+        is_current = are_of_one_time and installed == _changed(installed) and read == _changed(read)
+        if not (is_server and differing.issubset(_MAY_DIFFER) and is_current):
             entrypoint.become_vllm(started)
         sys.stderr.buffer.write(said)
         _set_environment({**started.env, **by_imports})
@@ -65,7 +73,7 @@ def main(serve: str, place: str) -> int:
 
 
 def _import(module: str) -> bytes:
-    """Import what will be the main module; gives what was said meanwhile, as the first word is SERVE's."""
+    """Import it; gives what was said meanwhile, as the first word is SERVE's."""
     outputs = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as said:
         for number in outputs:
@@ -78,16 +86,24 @@ def _import(module: str) -> bytes:
             for number, output in outputs.items():
                 os.dup2(output, number)
                 os.close(output)
-        del sys.modules[module]
-        gc.collect()
-        gc.freeze()  # what is here stays: to look at it again and again is half of what is left of a start
         said.seek(0)
         return said.read()
 
 
-def _changed(folders: Sequence[Path]) -> list[int]:
-    """When entries of Python's folders were made or removed, as they are with each package that is installed."""
-    return [folder.stat().st_mtime_ns for folder in folders]
+def _module_files() -> set[str]:
+    return {file for module in [*sys.modules.values()] if isinstance(file := getattr(module, "__file__", None), str)}
+
+
+def _changed(paths: Iterable[str]) -> dict[str, int | None]:
+    """When each was changed, as Python's folders are with each package that is installed; None where it is not."""
+    return {path: _when_changed(path) for path in paths}
+
+
+def _when_changed(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - of thousands, in half the time
+    except OSError:
+        return None
 
 
 def _request(listener: socket.socket) -> dict[str, Any]:

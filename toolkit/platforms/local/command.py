@@ -19,9 +19,13 @@ from toolkit.memory import free_bytes
 from toolkit.platforms.local import folders, machine
 from toolkit.platforms.local.aws import ACCOUNT, REGION
 from toolkit.recipe.recipe import EngineRules
+from toolkit.secret_values import secret_keys
 
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
+# Of those that a request gives, the ones that may wait in a process for the next container: none of them is a secret,
+# unless it looks like one.
+_MAY_WAIT = ("HF_HUB_", "OMP_", "VLLM_")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
@@ -71,17 +75,25 @@ def process(program: Path, variables: Mapping[str, str], folder: Path, port: int
     unix_socket = folders.temporary_folder(folder) / "serve.sock"
     unix_socket.unlink(missing_ok=True)  # of the process before it
     environment = _environment(variables, folder, port, unix_socket)
-    return Command(python_command(str(program)), environment, (), unix_socket, _spare(program))
+    return Command(python_command(str(program)), environment, (), unix_socket, _spare(program, variables))
 
 
 def spare_environment(command: Command) -> dict[str, str]:
     """What that command's container has, but for what is its own: its settings, which may hold keys, and its place."""
+    return _without_own(command.environment)
+
+
+def _without_own(variables: Mapping[str, str]) -> dict[str, str]:
     settings = [engine_registry.engine_rules(name).variable_prefix for name in engine_registry.engines()]
     own = (*settings, "SAGEMAKER_BASE_DIR", "SAGEMAKER_BIND_TO_PORT")
-    return {name: value for name, value in command.environment.items() if not name.startswith(own)}
+    return {name: value for name, value in variables.items() if not name.startswith(own)}
 
 
-def _spare(program: Path) -> Sequence[str]:
+def _spare(program: Path, variables: Mapping[str, str]) -> Sequence[str]:
+    """Empty, too, where the process that waits would hold what may be a secret of the container that was."""
+    waiting = _without_own(variables).items()
+    if any(not name.startswith(_MAY_WAIT) or [*secret_keys(name, value)] for name, value in waiting):
+        return ()
     repository = program.parent.name
     known = repository in engine_registry.engines()
     cpu = engine_registry.engine_rules(repository).cpu if known else None

@@ -99,8 +99,7 @@ class Container:
                 keeper.write_removal(folder, command.removal)
             process = spare.become(command, folder, grace_s) if spare else None
             self._process = process or kept(command.arguments, command.environment, folder, grace_s)
-        if spares:
-            spares.pattern = Pattern(command, grace_s)
+        self.pattern = Pattern(command, grace_s)
         self.address: Address = command.socket or port
         threading.Thread(target=self._follow, name=f"log of {folder}", daemon=True).start()
         try:

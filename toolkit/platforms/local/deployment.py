@@ -207,6 +207,8 @@ class _Instance:
         """Whether the container serves; takes a moment when it does not. Raises StartError when it never will."""
         container = self._running()
         if container.answers_ping():
+            if spares := self._model.spares:
+                spares.pattern = container.pattern
             name, is_shadow = self.variant.name, self.variant.is_shadow
             self.target = Target(name, self._weight, container.address, self._log.arn, is_shadow)
             return True

@@ -8,8 +8,8 @@
         session     the session of its processes
         removal     the command that removes it, where an engine runs it
 
-`spare/0/spare/` is one, too: of the process that waits to become the next container (`spare`). Whoever takes it over
-has its `tmp` from then on, and the rest as `spare` in its own.
+`spare/0/spare/` is one, too: of the process that waits to become the next container (`spare`), until the `deadline`, in
+seconds of the monotonic clock. Whoever takes it over has its `tmp` from then on, and the rest as `spare` in its own.
 
 Standard library only: whoever starts the daemon clears away first.
 """

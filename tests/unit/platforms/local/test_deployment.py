@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from toolkit.platforms.local.command import entrypoint, process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
 from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant
 from toolkit.platforms.local.lifecycle import Lifecycle, Release
+from toolkit.platforms.local.spare import Spares
 
 SERVER = """
 import http.server, os, socketserver, sys, time
@@ -265,3 +267,16 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_copied(tmp_path: Pa
     ):
         modeldata.fetch(s3, "s3://b/m/", tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
+
+
+@pytest.mark.parametrize(("variables", "was_healthy"), [({}, True), ({"DIES": "1"}, False)])
+def test_the_next_container_is_expected_to_be_like_one_that_was_healthy(
+    tmp_path: Path, model: Callable[..., Model], variables: dict[str, str], was_healthy: bool
+) -> None:
+    spares, heard, stopped = Spares(tmp_path, 0), Heard(), threading.Event()
+    one = deployment(tmp_path, v=replace(model(**variables), spares=spares))
+    one.start(heard)
+    assert heard.over.wait(20)
+    assert bool(spares.pattern) == was_healthy
+    one.stop(stopped.set)
+    assert stopped.wait(20)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import resource
+import shutil
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +16,11 @@ import pytest
 from processes import processes_in, until
 
 from toolkit.children import python_command
+from toolkit.home import containers_dir
 from toolkit.platforms.local import folders
-from toolkit.platforms.local.command import Command
+from toolkit.platforms.local.command import Command, process
 from toolkit.platforms.local.container import Container, LogStream
-from toolkit.platforms.local.spare import Spare, Spares
+from toolkit.platforms.local.spare import Pattern, Spare, Spares, waiting
 
 SERVER = """
 import http.server, json, os, socket, socketserver, sys
@@ -58,10 +63,16 @@ class Local:
         self.endpoints = home / "endpoints"
         self.folder = self.endpoints / "spare" / "0" / "spare"
         self.free = 16 * GIGABYTES
-        self.spares = Spares(self.endpoints, 900, lambda: self.free)
+        self.spares = Spares(self.endpoints, 900, self.free_bytes)
         self.program = home / "server"
         self.program.write_text(SERVER)
         self.variables: dict[str, str] = {}
+
+    def free_bytes(self) -> int:
+        """Of memory; an error below zero."""
+        if self.free < 0:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return self.free
 
     def command(self, folder: Path, port: int) -> Command:
         temporary = folders.temporary_folder(folder)
@@ -83,6 +94,7 @@ class Local:
         log = Log(folder)
         container = Container(self.command, folder, log, grace_s, self.spares)
         until(container.answers_ping)
+        self.spares.pattern = container.pattern
         until(lambda: log.text.endswith(b"\n"))
         who, temporary, cwd, same_home = json.loads(log.text)
         assert (temporary, cwd, same_home) == (str(folders.temporary_folder(folder)), str(folder), True)
@@ -199,7 +211,7 @@ def test_nothing_is_left_of_one_that_was_killed(local: Local, number: int) -> No
 def test_the_number_of_one_that_was_killed_is_nobody_elses_until_it_is_cleared_away(local: Local) -> None:
     local.start("a")
     assert local.spares.pattern
-    spare = Spare(local.spares.pattern, local.folder)
+    spare = Spare(local.spares.pattern, local.folder, time.monotonic() + 900)
     number = int((local.folder / "session").read_text())
     os.kill(number, signal.SIGKILL)
     until(lambda: not spare.is_kept())
@@ -283,12 +295,72 @@ def test_none_is_made_after_the_end(local: Local) -> None:
     assert not local.folder.exists()
 
 
-@pytest.mark.parametrize("variable", ["HF_TOKEN", "VLLM_API_KEY"])
-def test_none_is_made_that_would_hold_a_secret(local: Local, variable: str) -> None:
-    local.variables = {variable: "of a container"}
-    local.start("a")
+@pytest.mark.parametrize(
+    "variable",
+    [
+        *("HF_TOKEN", "VLLM_API_KEY", "HF_HUB_TOKEN", "OPENAI_KEY", "MY_KEY", "GH_PAT", "WANDB_KEY"),
+        *("S3_ACCESS_KEY_ID", "TORCH_LOGS"),
+    ],
+)
+def test_there_is_none_for_variables_that_may_be_secrets(local: Local, variable: str) -> None:
+    variables = {"SM_VLLM_API_KEY": "of a container", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    folder, program = local.new("a"), containers_dir() / "vllm" / "serve"
+    assert process(program, variables, folder, 1).spare
+    assert not process(program, {**variables, variable: "of a container"}, folder, 1).spare
+
+
+def test_one_with_other_variables_ends(local: Local) -> None:
+    local.variables = {"OMP_NUM_THREADS": "2"}
+    local.wait()
+    local.variables = {}
+    assert local.start("next") == "fresh"
+    assert not processes_in(local.endpoints)
+
+
+def test_the_settings_of_the_next_container_may_differ(local: Local) -> None:
+    local.wait()
+    local.variables = {"SM_VLLM_DTYPE": "float32"}
+    assert local.start("next") == "waits"
+
+
+def test_a_container_starts_where_the_folder_for_temporary_files_of_what_waited_is_gone(local: Local) -> None:
+    local.wait()
+    shutil.rmtree(folders.temporary_folder(local.folder))
+    assert local.start("next") == "fresh"
+    assert not processes_in(local.endpoints)
+
+
+def test_one_ends_and_none_is_made_where_it_cannot_be_known_how_much_is_free(local: Local) -> None:
+    local.wait()
+    local.spares.pattern = Pattern(local.command(local.new("b"), 1), 0.5)
+    local.free = -1
+    local.spares.look(is_idle=True)
+    assert not processes_in(local.endpoints)
     local.spares.look(is_idle=True)
     assert not local.folder.exists()
+
+
+def test_one_ends_where_no_file_can_be_opened(local: Local) -> None:
+    local.wait()
+    local.free = 0
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        local.spares.look(is_idle=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert not processes_in(local.endpoints)
+
+
+def test_who_asks_learns_how_much_it_holds_and_until_when(local: Local) -> None:
+    assert waiting(local.endpoints) is None
+    local.wait()
+    found = waiting(local.endpoints)
+    assert found
+    assert 899 - 60 < found.until - time.time() < 901
+    assert 10e6 < found.bytes < 1e9, "of two processes of Python"
+    local.start("next")
+    assert waiting(local.endpoints) is None
 
 
 def test_one_knows_nothing_of_the_settings_of_the_container_before_it(local: Local) -> None:
