@@ -24,8 +24,8 @@ from toolkit.secret_values import secret_keys
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
 # Of those that a request gives, the ones that may wait in a process for the next container: none of them is a secret,
-# unless it looks like one.
-_MAY_WAIT = ("HF_HUB_", "OMP_", "VLLM_")
+# unless it looks like one. Two say to AWS's images that no code of a model is run.
+_MAY_WAIT = ("CUSTOM_SCRIPT_FILENAME", "HF_HUB_", "OMP_", "STANDARD_AUTO_INSTALL_REQ", "VLLM_")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 

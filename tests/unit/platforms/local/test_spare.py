@@ -17,6 +17,7 @@ from processes import processes_in, until
 
 from toolkit.children import python_command
 from toolkit.home import containers_dir
+from toolkit.loading import load
 from toolkit.platforms.local import folders
 from toolkit.platforms.local.command import Command, process
 from toolkit.platforms.local.container import Container, LogStream
@@ -303,7 +304,8 @@ def test_none_is_made_after_the_end(local: Local) -> None:
     ],
 )
 def test_there_is_none_for_variables_that_may_be_secrets(local: Local, variable: str) -> None:
-    variables = {"SM_VLLM_API_KEY": "of a container", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    recipe = load("tiny/p-eagle", "local")
+    variables = {**recipe.engine_rules.variables(recipe, recipe.flags), "SM_VLLM_API_KEY": "of a container"}
     folder, program = local.new("a"), containers_dir() / "vllm" / "serve"
     assert process(program, variables, folder, 1).spare
     assert not process(program, {**variables, variable: "of a container"}, folder, 1).spare
