@@ -19,7 +19,7 @@ from toolkit.recipe.schema import Evidence
 _DRAFTER = "speculation.model"
 # Kinds of rotary embeddings whose factor vLLM multiplies the positions by (0.33.0, _get_and_verify_max_len).
 _SCALED = ("linear", "dynamic", "ntk", "mrope")
-# Names that vLLM takes for how such weights are run (0.33.0, override_quantization_method), besides those that begin so.
+# Names that vLLM takes for such weights (0.33.0, override_quantization_method), besides those that begin so.
 _RUN_AS = {
     "awq": ("auto_awq", "marlin", "moe_wna16", "humming"),
     "gptq": ("auto_gptq", "marlin", "moe_wna16", "humming"),

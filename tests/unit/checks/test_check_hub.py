@@ -417,6 +417,13 @@ def test_models_that_are_not_divided_into_stages(
     assert [message.split("cannot divide ")[1].split(" into")[0] for message in errors] == told
 
 
+@pytest.mark.parametrize("more", ["model-impl: transformers", "hf-overrides: {architectures: [LlamaForCausalLM]}"])
+def test_a_model_that_other_code_runs_may_be_divided_into_stages(tmp_path: Path, more: str) -> None:
+    target = config(architectures=["Phi4MMForCausalLM"])
+    found = findings(tmp_path, args(f"pipeline-parallel-size: 2, {more}"), target=target)
+    assert [one.message for one in found if one.code == "engine.pipeline" and one.severity == "error"] == []
+
+
 @pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])
 def test_what_is_not_known_is_not_held_against_a_model(tmp_path: Path, missing: str) -> None:
     assert findings(tmp_path, target={missing: None}, drafter={missing: None}) == ()

@@ -35,7 +35,7 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
         ("{enable-log-outputs: true}", "enable-log-outputs", "`enable-log-requests: false`"),
         ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind: false` with `numa-bind-nodes: [0]`"),
         ("{enable-eplb: true, no-enable-expert-parallel: true}", "enable-eplb", "must be True to use EPLB"),
-        ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector", 
+        ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector",
          "with `kv-transfer-config.kv_role: null`"),
         ("{structured-outputs-config: '{\"disable_any_whitespace\": true}'}",
          "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
