@@ -119,7 +119,8 @@ def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
         "quant_method"
     )
-    wanted = str(recipe.engine.args.get("quantization", "none")).lower()
+    written = recipe.engine.args.get("quantization")
+    wanted = written.lower() if isinstance(written, str) else "none"
     if not stored or wanted == "none" or wanted.startswith(stored) or wanted in _RUN_AS.get(stored, _RUN_AS[""]):
         return
     if stored.startswith("modelopt"):  # its own algorithm decides, whatever the flag says
