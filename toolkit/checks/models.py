@@ -19,6 +19,13 @@ from toolkit.recipe.schema import Evidence
 _DRAFTER = "speculation.model"
 # Kinds of rotary embeddings whose factor vLLM multiplies the positions by (0.33.0, _get_and_verify_max_len).
 _SCALED = ("linear", "dynamic", "ntk", "mrope")
+# Names that vLLM takes for such weights (0.33.0, override_quantization_method), besides those that begin so.
+_RUN_AS = {
+    "awq": ("auto_awq", "marlin", "moe_wna16", "humming"),
+    "gptq": ("auto_gptq", "marlin", "moe_wna16", "humming"),
+    "mxfp4": (),
+    "": ("humming",),
+}
 
 
 def check_pair(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -90,7 +97,7 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         limit = written
     # How far a model reaches that is scaled is the engine's to reckon.
     scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
-    kinds = _rope_kinds(target)
+    kinds = target.rope_kinds
     scaled = (
         scaled or not kinds.isdisjoint(_SCALED) or (limit is written and "yarn" in kinds)
     )  # which has its own limit
@@ -107,23 +114,16 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("engine.max-model-len", message, path, hint=hint)
 
 
-def _rope_kinds(target: ModelFacts) -> set[str]:
-    """Kinds of its rotary embeddings with a factor. Newer ones count it in `max_position_embeddings` already."""
-    config = target.text_config
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    if not isinstance(rope, Mapping) or "gemma3" in str(config.get("model_type")):
-        return set()
-    layers = [item for item in rope.values() if isinstance(item, Mapping)] or [rope]  # each kind of layers has its own
-    return {str(item.get("rope_type", item.get("type"))) for item in layers if item.get("factor")}
-
-
 def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    """A flag that contradicts the checkpoint; names such as `awq_marlin` are ways to run `awq`."""
+    """A flag that contradicts the checkpoint; names such as `awq_marlin` and `auto_awq` are ways to run `awq`."""
     stored = (target.config.get("quantization_config") or target.text_config.get("quantization_config") or {}).get(
         "quant_method"
     )
-    wanted = recipe.engine.args.get("quantization")
-    if not stored or not isinstance(wanted, str) or wanted.startswith(stored):
+    written = recipe.engine.args.get("quantization")
+    wanted = written.lower() if isinstance(written, str) else "none"
+    if not stored or wanted == "none" or wanted.startswith(stored) or wanted in _RUN_AS.get(stored, _RUN_AS[""]):
+        return
+    if stored.startswith("modelopt"):  # its own algorithm decides, whatever the flag says
         return
     message = f"the target is quantized with `{stored}`, and the flag says `{wanted}`"
     hint = "Remove the flag: the engine reads it from the target's config.json."

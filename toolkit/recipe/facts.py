@@ -105,6 +105,15 @@ class ModelFacts:
         """Tokens that the embedding knows."""
         return int(self.text_config["vocab_size"])
 
+    @property
+    def rope_kinds(self) -> set[str]:
+        """Kinds of its rotary embeddings with a factor. Newer ones count it in `max_position_embeddings` already."""
+        rope = self.text_config.get("rope_parameters") or self.text_config.get("rope_scaling") or {}
+        if not isinstance(rope, Mapping) or "gemma3" in str(self.text_config.get("model_type")):
+            return set()
+        layers = [item for item in rope.values() if isinstance(item, Mapping)] or [rope]  # by kind of layers
+        return {str(item.get("rope_type", item.get("type"))) for item in layers if item.get("factor")}
+
     def to_dict(self) -> dict[str, Any]:
         """The facts as they stand in a lock file."""
         tensors = None if self.tensors is None else {name: str(tensor) for name, tensor in self.tensors.items()}

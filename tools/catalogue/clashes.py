@@ -35,6 +35,9 @@ _WHOLE = "VllmConfig"
 _RUNNER_OF = re.compile(r"_(v[12])_model_runner")
 RUNNER = "runner V2"
 """The setting in place of `use_v2_model_runner`, which vLLM finds out from more than settings."""
+PLATFORM = "CUDA or CPU"
+"""The setting in place of what platform it is not."""
+
 _ELSEWHERE = ("is_out_of_tree", "is_rocm", "is_tpu", "is_xpu")
 _COMPARISONS: Mapping[type[ast.cmpop], tuple[str, str]] = {
     ast.Eq: ("==", "!="),
@@ -283,7 +286,7 @@ class _Reader:
     def _atoms(self, node: ast.expr, *, negated: bool) -> Ways:
         always: Ways = [[]]
         if isinstance(node, ast.Call) and name_of(node) in _ELSEWHERE:
-            return always if negated else []
+            return [[[PLATFORM, "on", None]]] if negated else []
         if isinstance(node, ast.Attribute):
             name = self._setting(node)
             if not name and (inner := self._property(node)):

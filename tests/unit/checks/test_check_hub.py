@@ -209,6 +209,9 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "engine.max-model-len", "error", "engine.args.disable-sliding-window", "no more than 512 tokens"),
         ([args("quantization: gptq_marlin")], {},
          "engine.quantization", "error", "engine.args.quantization", "weights that are so quantized already"),
+        ([args("disable-sliding-window: true"), version("0.30.0")], {"target": config(
+            sliding_window=512, rope_scaling={"rope_type": "yarn", "factor": 4.0})},
+         "engine.max-model-len", "error", "engine.args.disable-sliding-window", "no more than 512 tokens"),
         ([args("device-ids: 1k")], {},
          "engine.flag-value", "error", "engine.args.device-ids", "has the value '1k'"),
         ([args("show-hidden-metrics-for-version: -1")], {},
@@ -340,6 +343,26 @@ def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_ha
         ([(_DRAFTER, "method: mtp\n  model: org/target")],
          {"target": config(model_type="glm5_next"), "drafter": {"model": "org/target", "revision": "abc"}}),
         ([args("quantization: awq_marlin")], {"target": config(quantization_config={"quant_method": "awq"})}),
+        ([args("quantization: auto_awq")], {"target": config(quantization_config={"quant_method": "awq"})}),
+        ([args("quantization: humming")], {"target": config(quantization_config={"quant_method": "fp8"})}),
+        ([args("quantization: fp8")],
+         {"target": config(quantization_config={"quant_method": "modelopt", "quant_algo": "FP8"})}),
+        ([args("quantization: 'None'")], {"target": config(quantization_config={"quant_method": "fp8"})}),
+        ([args("quantization: moe_wna16")], {"target": config(quantization_config={"quant_method": "gptq"})}),
+        ([args("disable-sliding-window: true")], {"target": config(
+            sliding_window=512, rope_scaling={"rope_type": "linear", "factor": 4.0})}),
+        ([args("disable-sliding-window: true"), version("0.29.0")], {"target": config(
+            sliding_window=512, rope_scaling={"rope_type": "yarn", "factor": 4.0})}),
+        ([args("disable-sliding-window: true")], {"target": config(sliding_window=512, model_max_length=4096)}),
+        ([args("disable-sliding-window: true, hf-overrides: {sliding_window: 2048}")],
+         {"target": config(sliding_window=512)}),
+        ([args("device-ids: '0,1'")], {}),
+        ([args("device-ids: GPU-5d4f")], {}),
+        ([args("show-hidden-metrics-for-version: 'None'")], {}),
+        ([args("show-hidden-metrics-for-version: V0.9")], {}),
+        ([args("show-hidden-metrics-for-version: 1!0.9")], {}),
+        ([args("distributed-executor-backend: 'None'")], {}),
+        ([args("media-io-kwargs: 'null'")], {"target": config(architectures=["UnlistedForCausalLM"])}),
         ([args("quantization: fp8")], {"target": GPT_OSS}),
         ([args("hf-overrides: {max_position_embeddings: 512}")],
          {"target": config(rope_scaling={"type": "linear", "factor": 2.0})}),
@@ -369,7 +392,7 @@ def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]
 def test_what_each_type_gets_counts(tmp_path: Path, others: str, message: str, path: str) -> None:
     own = ("[ml.g6.xlarge]", f"[{{type: ml.g6.xlarge, args: {{tool-call-parser: hermes}}}}{others}]")
     found = findings(tmp_path, args("enable-auto-tool-choice: true"), own)
-    told = " `enable-auto-tool-choice: true` with `tool-call-parser: null`: Error: --enable-auto-tool-choice requires"
+    told = " `enable-auto-tool-choice: true` with `tool-call-parser: null`: --enable-auto-tool-choice requires"
     assert [(one.message.partition(told)[0], one.path) for one in found] == ([(message, path)] if message else [])
 
 
@@ -392,6 +415,13 @@ def test_models_that_are_not_divided_into_stages(
     found = findings(tmp_path, version(version_of_it), args("pipeline-parallel-size: 2"), **models)
     errors = [one.message for one in found if one.code == "engine.pipeline" and one.severity == "error"]
     assert [message.split("cannot divide ")[1].split(" into")[0] for message in errors] == told
+
+
+@pytest.mark.parametrize("more", ["model-impl: transformers", "hf-overrides: {architectures: [LlamaForCausalLM]}"])
+def test_a_model_that_other_code_runs_may_be_divided_into_stages(tmp_path: Path, more: str) -> None:
+    target = config(architectures=["Phi4MMForCausalLM"])
+    found = findings(tmp_path, args(f"pipeline-parallel-size: 2, {more}"), target=target)
+    assert [one.message for one in found if one.code == "engine.pipeline" and one.severity == "error"] == []
 
 
 @pytest.mark.parametrize("missing", ["tensors", "tokenizer", "weight_bytes"])

@@ -187,6 +187,24 @@ def test_a_way_of_running_quantized_weights_needs_such(
     assert [item.severity for item in check(path).findings if item.code == "engine.quantization"] == told
 
 
+@pytest.mark.parametrize(
+    ("flags", "drafting", "told"),
+    [
+        ("", "", ["6 attention heads of the target", "2 attention heads of the drafter"]),
+        ("", "\n  draft_tensor_parallel_size: 1", ["6 attention heads of the target"]),
+        ("\n    hf-overrides: {num_attention_heads: 8}", "", ["2 attention heads of the drafter"]),
+    ],
+)
+def test_heads_that_a_cpu_cannot_divide(flags: str, drafting: str, told: list[str], tmp_path: Path) -> None:
+    path = write_pair(tmp_path, "eagle3")
+    text = path.read_text().replace("dtype: float32", f"dtype: float32\n    tensor-parallel-size: 4{flags}")
+    path.write_text(text.replace("method: eagle3", f"method: eagle3{drafting}"))
+    edit_config(tmp_path / "target", num_attention_heads=6)
+    edit_config(tmp_path / "drafter", num_attention_heads=2)
+    messages = [item.message for item in check(path).findings if "cannot be divided by" in item.message]
+    assert [message.partition(" cannot")[0] for message in messages] == told
+
+
 def test_positions_of_a_multimodal_target_stand_one_level_down(tmp_path: Path) -> None:
     recipe = write_pair(tmp_path)
     nested = {"hidden_size": 8, "vocab_size": 32, "max_position_embeddings": 512}

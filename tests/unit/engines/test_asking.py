@@ -115,6 +115,17 @@ def test_words_about_a_setting_of_the_toolkit_are_found_at_its_key(tmp_path: Pat
     )
 
 
+@pytest.mark.parametrize("config", [3, '{"method": "ngram"}'])
+def test_a_speculation_that_is_written_as_a_flag_is_not_asked_about(tmp_path: Path, config: Any) -> None:
+    speculation = RECIPE[RECIPE.index("speculation:") : RECIPE.index("engine:")]
+    made = recipe(
+        tmp_path, {"speculative-config": config}, RECIPE.replace(speculation, "speculation: {method: none}\n")
+    )
+    vllm = Scripted({"speculative-config": "unreadable"})
+    assert asked(tmp_path, made, vllm).findings == ()
+    assert vllm.asked
+
+
 def test_what_vllm_cannot_say_is_no_error(tmp_path: Path) -> None:
     made = recipe(tmp_path, {"chat-template": "/x.jinja", "seed": 1})
     answer = asked(tmp_path, made, Scripted({"seed": "no seed"}, {"chat-template": "OSError: /x.jinja is missing"}))

@@ -35,10 +35,15 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
         ("{enable-log-outputs: true}", "enable-log-outputs", "`enable-log-requests: false`"),
         ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind: false` with `numa-bind-nodes: [0]`"),
         ("{enable-eplb: true, no-enable-expert-parallel: true}", "enable-eplb", "must be True to use EPLB"),
-        ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector", "`kv_role: null`"),
+        ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector",
+         "with `kv-transfer-config.kv_role: null`"),
         ("{structured-outputs-config: '{\"disable_any_whitespace\": true}'}",
          "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
         ("{eplb-config: {num_redundant_experts: '2'}}", "eplb-config.num_redundant_experts", "EPLB is not enabled"),
+        ("{eplb-config: {use_async: 'yes', policy: nonsense}}", "eplb-config.use_async", "the default policy"),
+        ("{offload-num-in-group: '10', offload-group-size: '9'}", "offload-group-size", "must be <="),
+        ("{enable-auto-tool-choice: true}", "enable-auto-tool-choice", "null`: --enable-auto-tool-choice requires"),
+        ("{kda-prefill-backend: fused}", "kda-prefill-backend", "only available on ROCm"),
     ],
 )  # fmt: skip
 def test_settings_that_are_refused_together_are_named(tmp_path: Path, args: str, path: str, message: str) -> None:
@@ -58,10 +63,37 @@ def test_settings_that_are_refused_together_are_named(tmp_path: Path, args: str,
         "{structured-outputs-config: {disable_any_whitespace: true, backend: xgrammar}}",
         "{eplb-config: {num_redundant_experts: 0}}",
         "{eplb-config: {use_async: false, policy: nonsense}}",
+        "{eplb-config: {use_async: 'false', policy: nonsense}}",
+        "{structured-outputs-config: {disable_any_whitespace: 'false'}}",
+        "{offload-num-in-group: '9', offload-group-size: '10'}",
+        "{numa-bind-nodes: []}",
+        "{no-enable-auto-tool-choice: true, enable-auto-tool-choice: true}",
     ],
 )
 def test_settings_that_go_together_are_not(tmp_path: Path, args: str) -> None:
     assert told(tmp_path, args) == []
+
+
+def test_what_to_add_is_named_by_its_whole_key(tmp_path: Path) -> None:
+    args = "{kv-transfer-config: {kv_connector: NixlConnector}}"
+    report = check(write_hub_pair(tmp_path, RECIPE.format(version="0.30.0", args=args)))
+    hints = [item.hint for item in report.findings if item.code == "engine.combination"]
+    assert hints == ["Add `kv-transfer-config.kv_role`, or remove `kv-transfer-config.kv_connector`."]
+
+
+def test_an_image_of_ones_own_may_be_for_another_platform(tmp_path: Path) -> None:
+    text = RECIPE.format(version="0.32.0", args="{kda-prefill-backend: fused}")
+    text += "container: {base: 'vllm/vllm-openai-rocm:v0.32.0'}\n"
+    report = check(write_hub_pair(tmp_path, text))
+    assert [item for item in report.findings if item.code == "engine.combination"] == []
+
+
+@pytest.mark.parametrize(("version", "known"), [("0.34.0", "0.33.0"), ("0.32.1", "0.32.0")])
+def test_a_version_that_was_not_read_has_the_conditions_of_the_last_before_it(
+    tmp_path: Path, version: str, known: str
+) -> None:
+    ((_, what),) = told(tmp_path, "{enable-eplb: true}", version)
+    assert what.startswith(f"vLLM {known} (the last known before yours) refuses `enable-eplb: true`")
 
 
 def test_each_version_has_its_own_conditions(tmp_path: Path) -> None:
@@ -117,6 +149,11 @@ class Outer:
         self.here = 1
         if self.here > 0:
             raise ValueError("was changed before")
+
+    @model_validator(mode="after")
+    def _platform(self):
+        if self.on and not current_platform.is_rocm():
+            raise ValueError("for ROCm alone")
 """
 ARGUMENTS = """
 class EngineArgs:
@@ -147,6 +184,7 @@ def test_conditions_are_read_without_running_them_and_what_else_decides_is_left_
     assert {says: entry["ways"] for says, entry in found.items()} == {
         "… is too much": [[["Outer.on", "on", None], ["Outer.least", ">", 3]]],
         "no mode": [[["Inner.mode", "in", ["a", "b"]], ["Inner.size", "==", None]]],
+        "for ROCm alone": [[["Outer.on", "on", None], [clashes.PLATFORM, "on", None]]],
         "unless it has returned": [[["Outer.least", "!=", 5], ["Outer.most", "!=", 8]]],
         "not both": [[["--plain", "!=", None], ["Outer.most", ">", 4]]],
     }

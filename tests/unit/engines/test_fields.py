@@ -51,6 +51,8 @@ from tools.catalogue import fields
         ("distributed-executor-backend", 16, "has the value 16"),
         ("distributed-executor-backend", "mp", ""),
         ("distributed-executor-backend", "mine.Executor", ""),
+        ("distributed-executor-backend", "None", ""),
+        ("structured-outputs-config", {"disable_any_whitespace": "off"}, ""),
         ("structured-outputs-config", {"backend": "grammar"}, "It takes one of auto, xgrammar"),
         ("kv-transfer-config", {"kv_role": "kv_nobody"}, "has the value 'kv_nobody'"),
         ("kv-transfer-config", {"kv_connector": "NixlConnector", "kv_role": "kv_both", "kv_port": "14579"}, ""),

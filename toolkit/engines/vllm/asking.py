@@ -166,7 +166,9 @@ def _question(recipe: Recipe, instance: Instance | None, models: Lock) -> dict[s
     if recipe.nodes > 1:
         flags |= {"nnodes": recipe.nodes, "distributed-executor-backend": "mp"}
     flags["model"] = _TARGET
-    if "speculative-config" in flags:
+    if recipe.speculation is None:
+        flags.pop("speculative-config", None)  # which only the toolkit writes, as its own checks say
+    elif "speculative-config" in flags:
         config = {key: value for key, value in flags["speculative-config"].items() if key != "revision"}
         flags["speculative-config"] = {**config, "model": _DRAFTER} if models.drafter else config
     return {

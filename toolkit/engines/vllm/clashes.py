@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import json
 import operator
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from toolkit.catalog.lookup import read
+from toolkit.catalog.lookup import older, read
 from toolkit.engines.vllm.facts import entry
-from toolkit.engines.vllm.fields import as_number, flag_of, settings
+from toolkit.engines.vllm.fields import SWITCHES, as_number, flag_of, settings
 from toolkit.engines.vllm.setting_checks import model_runner
-from toolkit.engines.vllm.value_checks import unmade_classes
+from toolkit.engines.vllm.value_checks import has_own_image, unmade_classes
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 
 _FILE = "engines/vllm/clashes.json"
-# Not a setting: which of them vLLM takes, where that is sure.
-_RUNNER = "runner V2"
+# Not settings: which runner vLLM takes, where that is sure; and whether it is its build for NVIDIA's GPUs, or for CPUs.
+_RUNNER, _PLATFORM = "runner V2", "CUDA or CPU"
+_UNKNOWN = object()
 _Atom = Sequence[Any]
 """A setting, a comparison, and a constant or (`{"of": setting}`) another setting."""
 
+_ORDER = ("<", "<=", ">", ">=")
 _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "on": lambda value, _: bool(value),
     "off": lambda value, _: not value,
@@ -40,28 +43,51 @@ _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 def check_clashes(recipe: Recipe) -> Iterator[Finding]:
     """Findings on settings that are refused together, as they are given or by default."""
-    version, unmade = recipe.engine.version, unmade_classes(recipe)
-    set_by = {
-        name: (f"{flag}{key}", inner)
-        for flag, value in recipe.flags.items()
-        for name, key, inner in settings(flag, value, version)
-        if name.partition(".")[0] not in unmade
-    }
-    values = {name: value for name, (_, value) in set_by.items()}
-    if runner := model_runner(recipe):
-        values[_RUNNER] = runner == "V2"
+    version = _known(recipe.engine.version)
+    set_by, values = _given(recipe, version)
     for says in read(_FILE)["clashes"]:
         found = entry(_FILE, "clashes", says, version) or {"ways": (), "defaults": {}}
         all_values = {**found["defaults"], **values}
         for way in found["ways"]:
-            named = dict.fromkeys(name for atom in way for name in _named(atom))
+            named = [name for name in dict.fromkeys(name for atom in way for name in _named(atom)) if name != _PLATFORM]
             written = [set_by[name][0] for name in named if name in set_by]
             ours = [key for key in written if key.partition(".")[0] in recipe.engine.args]
             if ours and all(_holds(atom, all_values) for atom in way):
-                shown = [_shown(name, set_by, all_values, version) for name in named]
-                message = f"vLLM {version} refuses {' with '.join(shown)}: {says}"
-                yield Finding("engine.combination", message, f"engine.args.{ours[0]}", hint="Change one of them.")
+                shown = " with ".join(_shown(name, set_by, all_values, version) for name in named)
+                of = version if version == recipe.engine.version else f"{version} (the last known before yours)"
+                message = f"vLLM {of} refuses {shown}: {says.removeprefix('Error: ')}"
+                unset = (name for name in named if name not in set_by and name != _RUNNER)
+                absent = next((name for name in unset if all_values[name] is None or all_values[name] is False), "")
+                hint = "Change one of them."
+                if absent:
+                    hint = f"Add `{flag_of(absent, version)}`, or remove `{ours[0]}`."
+                yield Finding("engine.combination", message, f"engine.args.{ours[0]}", hint=hint)
                 break
+
+
+def _known(version: str) -> str:
+    """The version, or the last before it whose conditions were read; itself where there is none."""
+    return next((one for one in reversed(read(_FILE)["versions"]) if not older(version, one)), version)
+
+
+def _given(recipe: Recipe, version: str) -> tuple[Mapping[str, tuple[str, Any]], Mapping[str, Any]]:
+    """The recipe's settings, each with the key that sets it; and their values, with what else conditions are about."""
+    unmade = unmade_classes(recipe)
+    given = [
+        (name, f"{flag}{key}", inner)
+        for flag, value in recipe.flags.items()
+        if value != []  # which is no argument
+        for name, key, inner in settings(flag, value, version)
+        if name.partition(".")[0] not in unmade
+    ]
+    times = Counter(name for name, _, _ in given)
+    set_by = {name: (key, value) for name, key, value in given}
+    # Of one that is set twice, the order of variables decides.
+    values = {name: value if times[name] == 1 else _UNKNOWN for name, (_, value) in set_by.items()}
+    if runner := model_runner(recipe):
+        values[_RUNNER] = runner == "V2"
+    values[_PLATFORM] = _UNKNOWN if has_own_image(recipe) else True
+    return set_by, values
 
 
 def _shown(name: str, set_by: Mapping[str, tuple[str, Any]], values: Mapping[str, Any], version: str) -> str:
@@ -80,11 +106,13 @@ def _named(atom: _Atom) -> Iterator[str]:
 def _holds(atom: _Atom, values: Mapping[str, Any]) -> bool:
     """Whether it does; not where a value is not known, or is of another kind than what it is compared with."""
     name, comparison, other = atom
-    if not all(one in values for one in _named(atom)):
+    if any(values.get(one, _UNKNOWN) is _UNKNOWN for one in _named(atom)):
         return False
     value, other = values[name], values[other["of"]] if isinstance(other, Mapping) else other
-    if isinstance(value, str) and isinstance(other, int | float):
-        value = as_number(value)
+    if comparison in ("on", "off"):
+        value = SWITCHES.get(value.lower(), value) if isinstance(value, str) else value
+    elif comparison in _ORDER or isinstance(other, int | float):
+        value, other = (as_number(one) if isinstance(one, str) else one for one in (value, other))
     try:
         return _HOLDS[comparison](value, other)
     except TypeError:

@@ -19,7 +19,12 @@ from toolkit.engines.vllm.facts import entry, names, parsed_flag
 
 # For the whole numbers of a few flags vLLM's parser takes `32k` and `1M`, too (human_readable_int).
 _SUFFIXED_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
-_SWITCH = ("true", "false")
+SWITCHES = {
+    **dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True),
+    **dict.fromkeys(("false", "0", "no", "off", "f", "n"), False),
+}
+"""Texts that pydantic takes for what is on or off."""
+
 _KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text", "list": "a list"}
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 _MOST_SHOWN = 12
@@ -76,7 +81,9 @@ def misfits(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -
         declared = documents.fit(Declared, _at(field, version))
         if field.partition(".")[0] in unmade:
             # Those for images pass through ModelConfig, which looks at their types.
-            unread = declared.enum or (field.startswith("LoRAConfig.") and "dict" in declared.types)
+            unread = declared.enum or (
+                "dict" in declared.types and (value == "null" or field.startswith("LoRAConfig."))
+            )
             declared = Declared() if unread else replace(declared, ge=None, gt=None, le=None, lt=None)
         yield from _misfits(declared, value, version, "")
 
@@ -107,10 +114,14 @@ def _settings(field: str, value: Any, version: str, key: str) -> Iterator[tuple[
 
 
 def flag_of(setting: str, version: str) -> str:
-    """The flag that sets a `Class.key`; the key where there is none."""
+    """The flag that sets a `Class.key`, with the key if it sets others, too; the key where there is none."""
     fields = read("engines/vllm/fields.json")["fields"]
-    flags = (name for name in fields if "." not in name and _at(name, version) == setting)
-    return next(flags, setting.removeprefix("--").rpartition(".")[2])
+    if flag := next((name for name in fields if "." not in name and _at(name, version) == setting), ""):
+        return flag
+    owner, _, key = setting.removeprefix("--").rpartition(".")
+    declared = ((name, documents.fit(Declared, _at(name, version) or {})) for name in fields if "." in name)
+    holder = next((name for name, one in declared if owner in one.classes), "")
+    return f"{flag_of(holder, version)}.{key}" if holder else key
 
 
 def listed(flag: str, version: str) -> tuple[Any, ...]:
@@ -130,7 +141,7 @@ def reads_as(flag: str, value: Any, version: str) -> bool:
         return known.or_none
     made = value if not isinstance(value, str) else as_number(value) if kind in ("int", "float") else _json(value)
     if kind == "object":
-        return isinstance(made, Mapping)
+        return made is None or isinstance(made, Mapping)
     if kind == "json":
         return not isinstance(value, str) or made != value or value.startswith('"')
     if isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value):
@@ -206,10 +217,10 @@ def _text_fits(text: str, declared: Declared) -> bool:
     same = str.lower if declared.enum else str
     if same(text) in {same(str(choice)) for choice in declared.choices}:
         return True
+    if (text in ("None", "") and "None" in declared.types) or (text.lower() in SWITCHES and "bool" in declared.types):
+        return True
     if "str" in declared.types:
         return "." in text or not declared.dotted
-    if (text in ("None", "") and "None" in declared.types) or (text.lower() in _SWITCH and "bool" in declared.types):
-        return True
     if declared.enum and "None" in declared.types and text.lower() == "auto":  # as in config/attention.py
         return True
     parsed = as_number(text) if {"int", "float"} & {*declared.types} else _json(text)

@@ -102,7 +102,8 @@ class VllmMemory(MemoryModel):
             return replace(empty, reason=f"{method} weights need a GPU of compute capability {needs} or newer")
         asked = recipe is not None and INSTANCE_TYPES not in recipe.chosen  # else any is as good where nothing fits
         if asked and has_types and pair.settings.dtype == "bfloat16" and float(instance.compute_capability) < _BFLOAT16:
-            return replace(empty, reason=f"`dtype: bfloat16` needs a GPU of compute capability {_BFLOAT16} or newer")
+            why = f"`dtype: bfloat16` needs a GPU of compute capability {_BFLOAT16} or newer"
+            return replace(empty, reason=f"{why}; with `dtype: auto` this one takes float16")
         nodes = recipe.nodes if recipe else 1
         return _fit_by_size(pair, instance, replace(empty, nodes=nodes))
 

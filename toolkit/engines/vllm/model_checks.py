@@ -26,6 +26,9 @@ from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
 _GENERATION = "engine.args.override-generation-config"
+# Kinds of rotary embeddings by whose factor vLLM does not multiply how far a model reaches, the last ones since 0.30.
+_UNSCALED, _YARN = ("su", "longrope", "llama3"), ("yarn", "deepseek_yarn", "deepseek_llama_scaling")
+_YARN_UNSCALED_SINCE = "0.30.0"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -76,7 +79,8 @@ def _stages(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     version, stages = recipe.engine.version, recipe.engine.args.get(STAGES)
     if not isinstance(stages, int) or stages < 2:
         return
-    parts = {"target": _named(models.target)}
+    other_code = recipe.engine.args.get("model-impl") == "transformers" or "architectures" in _overrides(recipe)
+    parts = {} if other_code else {"target": _named(models.target)}
     if models.drafter and lookup.older(version, facts().drafter_stages_until):
         is_head = recipe.speculation is not None and recipe.speculation.facts.format == HEAD_FORMAT
         parts["drafter"] = loaded_architecture(models.drafter) if is_head else _named(models.drafter)
@@ -93,10 +97,13 @@ def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     size = recipe.engine.args.get(flag)
     if recipe.platform_rules.facts.has_instance_types or not isinstance(size, int) or size < 2:
         return
-    for part, model in (("target", models.target), ("drafter", models.drafter)):
+    own = recipe.speculation.settings.get("draft_tensor_parallel_size") if recipe.speculation else None
+    for part, model, ways in (("target", models.target, size), ("drafter", models.drafter, own or size)):
         heads = model.text_config.get("num_attention_heads") if model else None
-        if isinstance(heads, int) and heads % size:
-            message = f"{heads} attention heads of the {part} cannot be divided by {size}"
+        if part == "target" and "heads" in _overrides(recipe):
+            continue
+        if isinstance(heads, int) and heads % ways:
+            message = f"{heads} attention heads of the {part} cannot be divided by {ways}"
             hint = f"Set one that divides {heads}, or remove it."
             yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
 
@@ -106,12 +113,21 @@ def _window(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     window, length = target.text_config.get("sliding_window"), recipe.engine.max_model_len
     slides = target.text_config.get("use_sliding_window") is not False
     allowed = recipe.engine_rules.length_variable in recipe.engine.env
-    if not isinstance(window, int) or not length or not slides or allowed:
+    unscaled = _UNSCALED if lookup.older(recipe.engine.version, _YARN_UNSCALED_SINCE) else (*_UNSCALED, *_YARN)
+    # What else decides how far it reaches then.
+    scaled = not target.rope_kinds <= {*unscaled} or "model_max_length" in target.config
+    overridden = any(key in _overrides(recipe) for key in ("sliding_window", "rope_", "model_max_length"))
+    if not isinstance(window, int) or not length or not slides or allowed or scaled or overridden:
         return
     if recipe.engine.args.get("disable-sliding-window") is True and length > window:
         message = f"without its sliding window the target takes no more than {window} tokens"
         hint = f"Remove the flag, or set `max_model_len: {window}` or less."
         yield Finding("engine.max-model-len", message, "engine.args.disable-sliding-window", hint=hint)
+
+
+def _overrides(recipe: Recipe) -> str:
+    """What the recipe says in place of the target's config.json, as text."""
+    return str(recipe.engine.args.get("hf-overrides", ""))
 
 
 def _named(model: ModelFacts) -> str:

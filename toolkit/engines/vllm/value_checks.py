@@ -44,10 +44,12 @@ _PARSERS = {
 # What vLLM reads in a text in a way of its own, of which no declaration tells: a pattern, and what it takes.
 _FORMS = {
     "chat-template": (r"(?s).*[^-.\d].*", "a template, or the name of its file"),
-    "device-ids": (r"\d+|(GPU|MIG)-.*", "numbers of devices, or their ids"),
-    "lora-modules": (r'[^{\s][^=]*=.*|(?=.*"name")(?=.*"path")\{.*', "name=path, or a mapping with `name` and `path`"),
-    "show-hidden-metrics-for-version": (r"v?\d+(\.\d+)*([-._+a-z].*)?", "a version"),
+    "device-ids": (r"\s*(\d+|(GPU|MIG)-[^,]*)(,\s*(\d+|(GPU|MIG)-[^,]*))*\s*", "numbers of devices, or their ids"),
+    "lora-modules": (r'[^,]*=[^,]*|(?=.*"name")(?=.*"path")\{.*', "name=path, or a mapping with `name` and `path`"),
+    "show-hidden-metrics-for-version": (r"(?i)v?(\d+!)?\d+(\.\d+)*([-._+a-z].*)?", "a version"),
 }
+
+_NONE = ("None", "")  # as vLLM's parser reads them
 
 # The class of flags for images, audio and video, which vLLM makes for models that take them alone.
 _MULTIMODAL = "MultiModalConfig"
@@ -88,7 +90,7 @@ def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ())
     texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
     if known.choices and not set(map(str, texts)) <= {*known.choices}:
         wrong.append(unlike(value, known.choices))
-    elif flag in _FORMS and not all(re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
+    elif flag in _FORMS and not all(one in _NONE or re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
         wrong.append(unlike(value, (), _FORMS[flag][1]))
     elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
         wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
@@ -142,14 +144,12 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """
     if target.config.get("quantization_config") or target.text_config.get("quantization_config"):
         return
-    value, container = recipe.engine.args.get("quantization"), recipe.container
-    base = (container and container.base) or "vllm/vllm-openai:"
-    own_image = container and (container.dockerfile or container.wheels or not base.startswith("vllm/vllm-openai:"))
+    value = recipe.engine.args.get("quantization")
     here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe)) and has_plugins()
     known = listed("quantization", recipe.engine.version)
     if not isinstance(value, str) or value.startswith("-"):  # a flag, as check_values tells
         return
-    if known and value.lower() not in (*known, "none") and not (own_image or here):
+    if known and value.lower() not in (*known, "none") and not (has_own_image(recipe) or here):
         wrong = unlike(value, known)
         message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
         yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)
@@ -157,6 +157,15 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = f"`{value}` is for weights that are so quantized already, and this config.json tells of none"
         hint = "Remove it, or take a checkpoint that is quantized so."
         yield Finding("engine.quantization", message, "engine.args.quantization", hint=hint)
+
+
+def has_own_image(recipe: Recipe) -> bool:
+    """Whether its image may have another vLLM than the one that is published for NVIDIA's GPUs."""
+    container = recipe.container
+    if container is None:
+        return False
+    base = container.base or "vllm/vllm-openai:"
+    return bool(container.dockerfile or container.wheels) or not base.startswith("vllm/vllm-openai:")
 
 
 def _may_be_quantized(recipe: Recipe, target: ModelFacts) -> bool:
