@@ -59,7 +59,7 @@ def status(as_json: Json = False) -> None:
 
 def _as_said(spare: Waiting) -> str:
     until = time.strftime("%H:%M", time.localtime(spare.until))
-    return f"a process with vLLM's imports, for the next endpoint: {spare.bytes / 1e9:.1f} GB, until {until}"
+    return f"a process with the engine's imports, for the next endpoint: {spare.bytes / 1e9:.1f} GB, until {until}"
 
 
 @local.command()

@@ -102,10 +102,13 @@ class CpuBuild(Protocol):
 
     `spare` is a program that imports what a server does, and waits until it is told what to serve: it is given the
     image's own program and a socket, as in `engines/vllm/spare.py`. Without one, every start is a fresh one.
+    `spare_variables` are beginnings of names of variables that may wait in it: none of them is a secret, unless it
+    looks like one.
     """
 
     package: str
     spare: Path | None = None
+    spare_variables: Sequence[str] = ()
 
     def variables(
         self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int

