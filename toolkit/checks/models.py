@@ -98,9 +98,8 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     # How far a model reaches that is scaled is the engine's to reckon.
     scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
     kinds = target.rope_kinds
-    scaled = (
-        scaled or not kinds.isdisjoint(_SCALED) or (limit is written and "yarn" in kinds)
-    )  # which has its own limit
+    scaled = scaled or not kinds.isdisjoint(_SCALED)
+    scaled = scaled or (limit is written and "yarn" in kinds)  # which has a limit of its own
     if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
         return
     message = f"{wanted} tokens are more than the target supports ({limit} positions)"

@@ -106,6 +106,12 @@ class ModelFacts:
         return int(self.text_config["vocab_size"])
 
     @property
+    def architecture(self) -> str:
+        """The first that its config.json names; empty if it names none."""
+        listed = self.config.get("architectures")
+        return str(listed[0]) if isinstance(listed, list) and listed else ""
+
+    @property
     def rope_kinds(self) -> set[str]:
         """Kinds of its rotary embeddings with a factor. Newer ones count it in `max_position_embeddings` already."""
         rope = self.text_config.get("rope_parameters") or self.text_config.get("rope_scaling") or {}

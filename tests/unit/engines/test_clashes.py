@@ -5,23 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from flag_recipe import RECIPE
 from pairs import write_hub_pair
 
 from toolkit import check
 from toolkit.catalog.lookup import read
 from tools.catalogue import clashes
 from tools.catalogue.fields import with_versions
-
-RECIPE = """
-name: org
-target: {{model: org/target}}
-speculation: {{method: ngram, num_speculative_tokens: 3}}
-engine:
-  version: {version}
-  max_model_len: 64
-  args: {args}
-platform: {{name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}}
-"""
 
 
 def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, str]]:

@@ -5,23 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from flag_recipe import RECIPE
 from pairs import write_hub_pair
 
 from toolkit import check
 from toolkit.engines.vllm.facts import ParsedFlag, names, parsed_flag
 from toolkit.findings import Finding
 from tools.catalogue.names import read_names
-
-RECIPE = """
-name: org
-target: {{model: org/target}}
-speculation: {{method: ngram, num_speculative_tokens: 3}}
-engine:
-  version: {version}
-  max_model_len: 64
-  args: {args}
-platform: {{name: sagemaker, instance_types: [ml.g6.xlarge], health_check_timeout: 600}}
-"""
 
 
 def findings(folder: Path, args: str, version: str = "0.30.0", **config: object) -> list[Finding]:
@@ -214,3 +204,11 @@ def test_tables_are_read_without_importing_them(tmp_path: Path) -> None:
         "quantized_before": {"own", "above"},
         "suffixed": {"a-b", "c", "d"},
     }
+
+
+@pytest.mark.parametrize("architectures", [5, "Qwen3ForCausalLM", [], [None]])
+def test_a_config_that_names_its_architecture_in_another_form_is_no_traceback(
+    tmp_path: Path, architectures: object
+) -> None:
+    flags = "{use-replayssm: true, default-mm-loras: {image: ./a}}"
+    findings(tmp_path, flags, architectures=architectures)  # raises nothing

@@ -38,7 +38,7 @@ def check_neuron_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 def _target(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     generation = generation_of(recipe.engine)
     method = generation.methods.get(recipe.method) if generation else None
-    architecture = _architecture(target)
+    architecture = target.architecture
     if method is None or not method.targets or not architecture or architecture in method.targets:
         return
     if is_fork(recipe):
@@ -66,22 +66,17 @@ def _unverified(recipe: Recipe) -> Iterator[Finding]:
 
 def _same_architecture(recipe: Recipe, target: ModelFacts, drafter: ModelFacts) -> Iterator[Finding]:
     """The fork builds the draft model with the target's class (its neuronx_distributed.py, load_weights)."""
-    wanted, found = _architecture(target), _architecture(drafter)
+    wanted, found = target.architecture, drafter.architecture
     if recipe.method == "draft-model" and is_fork(recipe) and wanted and found and wanted != found:
         message = f"the engine loads the draft model as a `{wanted}`, which its target is, and this one is a `{found}`"
         hint = f"Use a small `{wanted}` of the same vocabulary."
         yield Finding("neuron.draft-model", message, "speculation.model", hint=hint)
 
 
-def _architecture(model: ModelFacts) -> str:
-    names = model.config.get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else ""
-
-
 def _drafter_class(recipe: Recipe, drafter: ModelFacts) -> Iterator[Finding]:
     """Of DFlash heads vllm-neuron's registry has the first kind alone (features guide)."""
     listed = lookup.head(drafter.model)
-    found = _architecture(drafter) or (listed.drafter_class if listed else "")
+    found = drafter.architecture or (listed.drafter_class if listed else "")
     if recipe.method == "dflash" and "DFlash2" in found:
         message = f"{recipe.engine.name} loads drafters of class `DFlashDraftModel`, and this one is a `{found}`"
         yield Finding("neuron.drafter", message, "speculation.model", hint="Use a DFlash head of the first kind.")

@@ -27,7 +27,7 @@ _ROUNDING, _STATE, _STATE_KEYS = (
 def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on flags of experts, and on those of recurrent states."""
     args, config = recipe.engine.args, {**target.config, **target.text_config}
-    architecture = next(iter(target.config.get("architectures") or ()), "")
+    architecture = target.architecture
     able = names("replayssm", recipe.engine.version)
     if args.get(_REPLAY) is True and able and architecture in {*names("text", recipe.engine.version)} - {*able}:
         message = f"`{_REPLAY}` is not for models such as {architecture}"

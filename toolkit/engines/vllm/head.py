@@ -69,10 +69,8 @@ def _architecture(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:
 
 def loaded_architecture(head: ModelFacts) -> str:
     """The class that vLLM looks up for it; empty where its config.json names none."""
-    named = (head.config.get("architectures") or [None])[0]
-    if not isinstance(named, str):
-        return ""
-    return named if named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
+    named = head.architecture
+    return named if not named or named.startswith("Eagle3") or named.endswith("Eagle3") else f"Eagle3{named}"
 
 
 def _speculators(engine: EngineSection, head: ModelFacts) -> Iterator[Finding]:

@@ -58,7 +58,7 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 
 def _target_architecture(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
-    engine, named = recipe.engine, _named(target)
+    engine, named = recipe.engine, target.architecture
     if recipe.speculation is None:
         return
     if recipe.speculation.facts.reads_layers and supports_eagle3(engine.version, named) is False:
@@ -80,10 +80,10 @@ def _stages(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     if not isinstance(stages, int) or stages < 2:
         return
     other_code = recipe.engine.args.get("model-impl") == "transformers" or "architectures" in _overrides(recipe)
-    parts = {} if other_code else {"target": _named(models.target)}
+    parts = {} if other_code else {"target": models.target.architecture}
     if models.drafter and lookup.older(version, facts().drafter_stages_until):
         is_head = recipe.speculation is not None and recipe.speculation.facts.format == HEAD_FORMAT
-        parts["drafter"] = loaded_architecture(models.drafter) if is_head else _named(models.drafter)
+        parts["drafter"] = loaded_architecture(models.drafter) if is_head else models.drafter.architecture
     for part, architecture in parts.items():
         if divides(version, architecture) is False:
             message = f"vLLM {version} cannot divide the {part} (`{architecture}`) into stages of a pipeline"
@@ -128,12 +128,6 @@ def _window(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
 def _overrides(recipe: Recipe) -> str:
     """What the recipe says in place of the target's config.json, as text."""
     return str(recipe.engine.args.get("hf-overrides", ""))
-
-
-def _named(model: ModelFacts) -> str:
-    """The first architecture that its config.json names; empty if it names none."""
-    listed = model.config.get("architectures")
-    return str(listed[0]) if isinstance(listed, list) and listed else ""
 
 
 def _mask_token(engine: EngineSection, drafter: ModelFacts) -> Iterator[Finding]:

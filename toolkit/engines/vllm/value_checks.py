@@ -122,7 +122,7 @@ def check_multimodal(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Findings on flags for images, audio and video, which models of text ignore, their bounds too."""
     version = recipe.engine.version
     given = {flag: value for flag, value in recipe.engine.args.items() if class_of(flag, version) == _MULTIMODAL}
-    architecture = next(iter(target.config.get("architectures") or ()), "")
+    architecture = target.architecture
     if recipe.engine.args.get(_MODAL_LORAS) and architecture in names("text", version):
         message, path = f"`{_MODAL_LORAS}` is refused: {architecture} takes text alone", f"engine.args.{_MODAL_LORAS}"
         yield Finding(_CODE, message, path, hint="Remove it.")
