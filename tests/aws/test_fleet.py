@@ -150,7 +150,7 @@ def until(there: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
     while not there():
         assert time.monotonic() < deadline
-        time.sleep(0.05)  # it is another process that is waited for
+        time.sleep(0.2)  # it is another process that is waited for
 
 
 def test_drift_is_told_for_cron(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
