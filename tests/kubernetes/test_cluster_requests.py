@@ -201,6 +201,13 @@ def test_metrics_are_the_sum_of_all_pods(answering: ScriptedNode, platform: Kube
     assert metrics.notes[0].startswith("Counted since the start of 2 containers, not over 10 minutes")
 
 
+def test_without_a_ready_pod_there_are_no_metrics(platform: KubernetesPlatform) -> None:
+    put(platform, namespace(), deployment(replicas=0))
+    with pytest.raises(PlatformError, match=f"{NAME} has no ready pod") as caught:
+        handle(platform).metrics(10)
+    assert caught.value.hint == f"See how it is: toolkit status {NAME} --platform kubernetes"
+
+
 @pytest.mark.parametrize(
     ("share", "buckets", "expected"),
     [
