@@ -268,7 +268,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         notes=notes,
     )
     if configs(replace(plan, actions=tuple(plan.changes)), rules.kinds):
-        last = record_of(recipe.name, Silent()).last_start(what_starts(recipe))
+        last = record_of(recipe.name, rules.name, deployment.account, Silent()).last_start(what_starts(recipe))
         plan = replace(plan, notes=(*plan.notes, *start_notes(recipe, last)))
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
@@ -291,7 +291,7 @@ def _apply(
     if parts.compilation:
         parts.compilation.require_compiled(plan)
     name = plan.endpoints[0]
-    record = record_of(name, progress)
+    record = record_of(name, platform.name, platform.account(), progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
         how = {"started": "did not end", "failed": "failed"}.get(last.step, f"was {last.step}")
