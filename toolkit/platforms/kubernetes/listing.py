@@ -47,7 +47,7 @@ def read_deployed(
     """
     found: list[Deployed] = []
     waiting: defaultdict[str, list[Document]] = defaultdict(list)
-    newest: dict[tuple[str, str], Document] = {}  # two are there while one goes from a node to several, or back
+    newest: dict[tuple[str, str], dict[str, Any]] = {}  # two are there while one goes from a node to several, or back
     for item in chain.from_iterable(_endpoints(cluster, kind, everywhere) for kind in ENDPOINTS):
         named = item["metadata"]["namespace"], item["metadata"]["name"]
         if is_wanted(named[1]):

@@ -13,8 +13,6 @@ from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS
 CHANGED = "Changed"
 """In the state of an endpoint: by it the newer of two is the greater."""
 
-_NAMED = ("Service", "LeaderWorkerSet")
-
 
 def group_of(service: str) -> str:
     """The set of groups that has a Service of that name for one of them; empty where none would."""
@@ -26,12 +24,12 @@ def require_free_names(desired: Sequence[Resource], observed: Observed) -> None:
     """Raise PlatformError for an endpoint that would have the Service by which workers find their leader, or lose it:
     LeaderWorkerSet makes `NAME-0` for the first group, and none where there is one.
     """
-    named = [item for item in desired if item.kind in _NAMED]
-    names = {(item.kind, item.name) for item in (*named, *observed.existing) if item.kind in _NAMED}
-    new = {(item.kind, item.name) for item in named if observed.get(item.kind, item.name) is None}
-    for kind, service in sorted(names):
+    there = {(item.kind, item.name) for item in observed.existing}
+    wanted = {(item.kind, item.name) for item in desired}
+    for kind, service in sorted(there | wanted):
         group = group_of(service)
-        if kind == "Service" and ("LeaderWorkerSet", group) in names and {(kind, service), (_NAMED[1], group)} & new:
+        clash = {(kind, service), ("LeaderWorkerSet", group)}
+        if kind == "Service" and clash <= there | wanted and clash & wanted - there:
             message = f"endpoints {group}, on several nodes, and {service} cannot be in one namespace"
             why = f"the nodes of {group} find each other by a Service {service} of its own"
             raise PlatformError(f"{message}: {why}", hint="Give the recipe another `name:`, or another namespace.")
