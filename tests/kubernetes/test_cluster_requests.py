@@ -203,9 +203,8 @@ def test_metrics_are_the_sum_of_all_pods(answering: ScriptedNode, platform: Kube
 
 def test_without_a_ready_pod_there_are_no_metrics(platform: KubernetesPlatform) -> None:
     put(platform, namespace(), deployment(replicas=0))
-    with pytest.raises(PlatformError, match=f"{NAME} has no ready pod") as caught:
+    with pytest.raises(PlatformError, match=f"no container of {NAME} is ready"):
         handle(platform).metrics(10)
-    assert caught.value.hint == f"See how it is: toolkit status {NAME} --platform kubernetes"
 
 
 @pytest.mark.parametrize(
