@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +39,7 @@ from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
+    from toolkit.planning.record import Record
     from toolkit.platforms.rules import AwsSession, Platform
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
@@ -273,12 +274,22 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         notes=notes,
     )
     if configs(replace(plan, actions=tuple(plan.changes)), rules.kinds):
-        last = record_of(recipe.name, rules.name, deployment.account, Silent()).last_start(what_starts(recipe))
-        plan = replace(plan, notes=(*plan.notes, *start_notes(recipe, last)))
+        record = record_of(recipe.name, rules.name, deployment.account, Silent())
+        last = record.last_start(what_starts(recipe))
+        plan = replace(plan, notes=(*plan.notes, *_of_another(plan, record), *start_notes(recipe, last)))
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
     unpinned = tuple(find_unpinned(recipe, deployment.account))
     return DeploymentPlan(**{**vars(plan), "unpinned": unpinned, "discount_percent": recipe.discount_percent})
+
+
+def _of_another(plan: Plan, record: Record) -> Iterator[str]:
+    """That the endpoint which the plan changes was deployed from another recipe, which may have its name by mistake."""
+    changed = [action for action in plan.changes if action.verb != "create"]
+    last = next((event.recipe for event in reversed(record.events()) if event.recipe), plan.recipe)
+    is_other = last != plan.recipe and Path(last).is_file()
+    if is_other and configs(replace(plan, actions=tuple(changed)), rules_of(plan.platform).kinds):
+        yield f"{plan.endpoints[0]} was deployed from {last}. If both shall serve, give one of them another `name:`"
 
 
 def _apply(

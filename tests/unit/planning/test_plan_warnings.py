@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from aws_in_memory import ON_AWS, aws_in_memory
+from pairs import write_pair
+
 import toolkit
+from toolkit.apply.progress import Silent
 
 
 def test_a_plan_tells_each_warning_of_check() -> None:
@@ -11,3 +17,17 @@ def test_a_plan_tells_each_warning_of_check() -> None:
     assert warned
     notes = [note for note in toolkit.plan(recipe).notes if note.startswith("Warning: ")]
     assert notes == [f"Warning: {item.path}: {item.message}. {item.hint} [{item.code}]" for item in warned]
+
+
+def test_an_endpoint_of_another_recipe_is_not_changed_without_a_word(tmp_path: Path) -> None:
+    """Who copies a recipe may forget its name."""
+    recipe = write_pair(tmp_path)
+    recipe.write_text(ON_AWS)
+    copied = recipe.with_name("copied.yaml")
+    copied.write_text(ON_AWS.replace("max_model_len: 1024", "max_model_len: 512"))
+    said = f"tiny was deployed from {recipe}. If both shall serve, give one of them another `name:`"
+    with aws_in_memory():
+        toolkit.deploy(recipe, progress=Silent())
+        assert said in toolkit.plan(copied).notes
+        recipe.write_text(copied.read_text())
+        assert said not in toolkit.plan(recipe).notes
