@@ -256,7 +256,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
-    notes += (f"Warning: {item.path}: {item.message}. {item.hint} [{item.code}]" for item in deployment.warnings)
+    notes += (f"Warning: {finding.sentence}" for finding in deployment.warnings)
     desired = {resource.kind for resource in resources}
     if stays := stays_in_words([kind.kept_as for kind in rules.kinds if kind.kind in desired and kind.kept_as]):
         notes.append(stays)

@@ -9,6 +9,7 @@ from pairs import write_pair
 
 import toolkit
 from toolkit.apply.progress import Silent
+from toolkit.findings import Finding
 
 
 def test_a_plan_tells_each_warning_of_check() -> None:
@@ -16,7 +17,13 @@ def test_a_plan_tells_each_warning_of_check() -> None:
     warned = [finding for finding in toolkit.check(recipe).findings if finding.severity == "warning"]
     assert warned
     notes = [note for note in toolkit.plan(recipe).notes if note.startswith("Warning: ")]
-    assert notes == [f"Warning: {item.path}: {item.message}. {item.hint} [{item.code}]" for item in warned]
+    assert notes == [f"Warning: {finding.sentence}" for finding in warned]
+    assert notes[0].startswith("Warning: platform.instance_types.0: nxd-inference ")
+    assert notes[0].endswith("Then write `kubernetes: {neuron_driver: 2.28.0.0}`. [neuron.driver]")
+
+
+def test_a_warning_on_the_whole_recipe_without_a_hint_is_a_sentence_too() -> None:
+    assert Finding("a.code", "all is odd").sentence == "all is odd [a.code]"
 
 
 def test_an_endpoint_of_another_recipe_is_not_changed_without_a_word(tmp_path: Path) -> None:
