@@ -44,6 +44,7 @@ types: .venv/installed
 		MYPYPATH=containers/on-vllm $(BIN)/mypy --scripts-are-modules $$program containers/on-vllm/*.py || exit 1; done
 	$(BIN)/mypy containers/benchmark/benchmark.py
 	$(BIN)/mypy .github/actions/toolkit/comment.py
+	$(BIN)/mypy tests/*.py
 
 imports: .venv/installed
 	$(BIN)/lint-imports

@@ -50,7 +50,7 @@ def wanted(recipe: Recipe, *kinds: str, account: Account = ACCOUNT) -> list[Reso
     """Those of some kinds alone."""
     deployment = Deployment(recipe, account)
     rules = [kind for kind in rules_of(recipe.platform.name).kinds if kind.kind in kinds]
-    return [item for rule in rules for item in rule.desired(deployment)]
+    return [item for rule in rules if isinstance(rule, AwsKind) for item in rule.desired(deployment)]
 
 
 def halved(recipe: Recipe) -> Recipe:

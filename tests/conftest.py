@@ -65,7 +65,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew instead of comparing")
 
 
-class Scheduler(LoadFileScheduling):
+class Scheduler(LoadFileScheduling):  # type: ignore[misc]  # which has no types
     """Gives all tests of a file to one process, and those of several files that share something costly."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -45,7 +45,7 @@ class Told:
 
     def stage(self, name: str) -> AbstractContextManager[None]:
         self.stages.append(name)
-        return nullcontext(lambda: None)
+        return nullcontext()
 
     def update(self, text: str, detail: str = "") -> None:
         self.updates.append(text)
@@ -138,8 +138,8 @@ class MemoryPlatform:
             raise PlatformError(f"{kind} {name} exists already")
         self._require_what_it_refers_to(kind, action.request)
         if kind == "Weights":
-            for there in range(len(action.request["Files"]) + 1):
-                self.resources[key] = {**action.request, "Source": "forgotten", "There": there}
+            for files in range(len(action.request["Files"]) + 1):
+                self.resources[key] = {**action.request, "Source": "forgotten", "There": files}
                 self._moment()
         elif kind == "Endpoint" and action.verb == "update":
             there = self.resources[key]

@@ -7,7 +7,8 @@ the examples of a test depend on which tests are collected beside it.
 from __future__ import annotations
 
 from hypothesis import Phase, settings
-from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Constants, HypothesisProvider
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, HypothesisProvider
+from hypothesis.internal.constants_ast import Constants
 
 NAME = "without-local-constants"
 WITHOUT_SHRINKING = tuple(phase for phase in Phase if phase not in (Phase.shrink, Phase.explain))

@@ -102,7 +102,7 @@ def write_hub_pair(root: Path, text: str = HUB_RECIPE, **facts: Mapping[str, Any
     path = write_recipe(root, text)
     lock = read_models(folders, open_files=_nowhere)
     assert lock.drafter
-    models = {"target": lock.target}
+    models: dict[str, Any] = {"target": lock.target}
     if "model:" in text.partition("speculation:")[2].partition("engine:")[0]:
         models["drafter"] = lock.drafter
     for name, model in models.items():

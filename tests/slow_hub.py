@@ -63,7 +63,7 @@ class _Session(boto3.Session):
         self._url = url
 
     def client(self, *args: Any, **options: Any) -> Any:
-        return super().client(*args, endpoint_url=self._url, **options)
+        return super().client(*args, endpoint_url=self._url, **options)  # type: ignore[call-overload]  # 300 of them
 
 
 @contextmanager
@@ -194,7 +194,7 @@ class _S3Handler(_Handler):
     def _body(self) -> None:
         left, buffer = int(self.headers["Content-Length"] or 0), memoryview(bytearray(_PIECE * 4))
         while left:
-            left -= self.rfile.readinto(buffer[: min(left, len(buffer))])  # type: ignore[attr-defined]
+            left -= self.rfile.readinto(buffer[: min(left, len(buffer))])
 
 
 def _main() -> None:

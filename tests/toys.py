@@ -57,6 +57,7 @@ class ToyMemory(MemoryModel):
 class ToyEngine(EngineRules):
     sections = ENGINE_SECTIONS
     memory = ToyMemory()
+    causes: Sequence[Path] = ()
     variable_prefix = "TOY_"
     own_flags: Mapping[str, str] = {"context-length": "`engine.max_model_len`"}
 

@@ -16,7 +16,7 @@ RATES = {"structured": 0.9, "open-ended": 0.5}
 def speedup(k: int, rate: float, concurrency: int = 1) -> float:
     """Each draft token makes a step longer, and more so for many requests; it is accepted with `rate`."""
     length = 1 + sum(rate**position for position in range(1, k + 1))
-    return length / (1.1 + 0.2 * concurrency**0.5 * k)
+    return float(length / (1.1 + 0.2 * concurrency**0.5 * k))
 
 
 def report_at(

@@ -29,6 +29,12 @@ class Finding:
         for name in ("message", "hint"):  # which may quote what a recipe says
             object.__setattr__(self, name, hide_secrets(getattr(self, name)))
 
+    @property
+    def sentence(self) -> str:
+        """The finding on one line, for where there is no recipe's line beside it: `key: message. Hint [code]`."""
+        said = ". ".join(filter(None, (self.message, self.hint)))
+        return f"{self.path}: {said} [{self.code}]" if self.path else f"{said} [{self.code}]"
+
     def line_for(self, recipe: str) -> str:
         """The finding as one verbatim: `recipe.yaml:14 key: message [code]`, and the hint below."""
         location = f"{recipe}:{self.line}" if self.line else recipe

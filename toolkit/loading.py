@@ -196,6 +196,8 @@ def _with_instance_type(recipe: Recipe, models: Lock | None) -> Recipe:
         return _choose(_on(recipe, recipe.platform_rules.instances()[0].name), INSTANCE_TYPES, why)
     hardware = recipe.engine_rules.hardware
     able = [item for item in runs if hardware is None or hardware.drafts_on(recipe, item)] or runs
+    if recipe.engine.args.get("dtype") == "bfloat16":
+        able = [item for item in able if item.has_bfloat16] or able
     fitting = _fitting(recipe, models, able)
     if not fitting:
         why = "nothing fits" if models else f"the size of {recipe.target} is not known; run: toolkit lock {recipe.path}"

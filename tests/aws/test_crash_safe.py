@@ -341,7 +341,7 @@ def test_expired_credentials_are_said_and_with_new_ones_the_same_command_carries
 def test_the_record_says_at_which_action_it_failed(road: Road) -> None:
     with pytest.raises(ApplyError, match="create Model hub-"):
         road.deploy(Once("create Model", road.standin.faults.expire_token))
-    last = Record(home() / "records" / "hub.jsonl", print).events()[-1]
+    last = Record(home() / "records" / "hub.jsonl", print, place=f"sagemaker/{ACCOUNT}/us-west-2").events()[-1]
     assert (last.verb, last.kind, last.step) == ("create", "Model", "failed")
     assert "expired" in last.detail
 

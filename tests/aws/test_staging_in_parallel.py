@@ -10,7 +10,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,8 @@ from toolkit.apply.progress import Silent
 from toolkit.errors import PlatformError
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.staging import stage_weights
-from toolkit.platforms.sagemaker.transfer import IN_FLIGHT_BYTES
-from toolkit.platforms.sagemaker.upload import RANGE_BYTES
+from toolkit.platforms.sagemaker.transfer import IN_FLIGHT_BYTES, Transfer
+from toolkit.platforms.sagemaker.upload import RANGE_BYTES, File, Target, Upload
 from toolkit.recipe.content import PART_BYTES, manifest
 from toolkit.recipe.hub import HubFiles, hub_client
 from toolkit.recipe.model_files import ModelFiles
@@ -195,6 +197,20 @@ def test_rate_and_time_left_are_shown(clients: Clients, server: Hub) -> None:
     stage_weights(clients, REQUEST, Told(), lambda source: files)
     half = next(text for text in told if text.startswith("25 of"))
     assert re.fullmatch(r"25 of 42 MB, \d+\.\d MB/s, \d:\d\d left", half)
+
+
+def test_there_are_no_more_threads_than_parts(clients: Clients) -> None:
+    workers = []
+
+    def read(start: int, end: int) -> Iterator[bytes]:
+        workers.extend(one for one in threading.enumerate() if one.name.endswith("(_work)") and one.is_alive())
+        yield b"{}"
+
+    upload = Upload(Target(clients, BUCKET, PREFIX, {}), File("config.json", 2, read, "config.json"))
+    arrived: list[str] = []
+    Transfer([upload], Silent(), lambda file, sha256: arrived.append(file.name)).run()
+    assert arrived == ["config.json"]
+    assert len(workers) == 2  # one reads it, the other one sends it
 
 
 def test_two_commands_may_send_the_same_file(clients: Clients, server: Hub, standin: StandIn) -> None:

@@ -201,6 +201,12 @@ def test_metrics_are_the_sum_of_all_pods(answering: ScriptedNode, platform: Kube
     assert metrics.notes[0].startswith("Counted since the start of 2 containers, not over 10 minutes")
 
 
+def test_without_a_ready_pod_there_are_no_metrics(platform: KubernetesPlatform) -> None:
+    put(platform, namespace(), deployment(replicas=0))
+    with pytest.raises(PlatformError, match=f"no container of {NAME} is ready"):
+        handle(platform).metrics(10)
+
+
 @pytest.mark.parametrize(
     ("share", "buckets", "expected"),
     [

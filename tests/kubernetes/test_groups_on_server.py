@@ -18,7 +18,7 @@ from test_every_key_on_server import PROMETHEUS, carry_out, config, deploy, name
 import toolkit
 from toolkit.apply.executor import make
 from toolkit.apply.progress import Silent
-from toolkit.errors import EndpointNotFound, UsageError
+from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.kinds import configs
 from toolkit.planning.record import Record
 from toolkit.platforms.kubernetes.cluster import path
@@ -330,6 +330,29 @@ def test_while_both_are_there_the_endpoint_is_the_one_that_was_deployed_last(
     wanted = plan(platform, recipe.name, wanted_of(of[3 - before], platform.cluster.namespace))
     make(wanted, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
     assert platform.status(recipe.name).config == configs(wanted, RULES.kinds)[recipe.name]
+    (listed,) = platform.endpoints()
+    assert listed.config == platform.status(recipe.name).config
+
+    # Given up: what serves still is wanted again.
+    back = plan(platform, recipe.name, wanted_of(of[before], platform.cluster.namespace))
+    made = {1: "LeaderWorkerSet", 2: "Deployment"}[before]
+    assert [str(action) for action in back.changes if action.kind == made] == [f"delete {made} {recipe.name}"]
+    make(back, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    assert platform.status(recipe.name).config == configs(back, RULES.kinds)[recipe.name]
+
+
+@pytest.mark.parametrize("first", [1, 2], ids=["its-name-is-taken", "it-takes-a-name"])
+def test_no_endpoint_has_the_name_of_a_group_s_own_service(
+    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, first: int
+) -> None:
+    """By which its nodes would find each other: LeaderWorkerSet makes none where there is one."""
+    recipes = [recipe_with(on_gpu(), name=f"{recipe.name}-0"), recipe]
+    before, after = recipes if first == 1 else reversed(recipes)
+    deploy(platform, before, tmp_path)
+    with pytest.raises(PlatformError, match=f"find each other by a Service {recipe.name}-0 of its own"):
+        plan(platform, after.name, wanted_of(after, platform.cluster.namespace))
+    deploy(platform, recipe_with(on_gpu(), name=f"{recipe.name}-one"), tmp_path)
+    plan(platform, before.name, wanted_of(before, platform.cluster.namespace))
 
 
 def next_second() -> None:

@@ -16,8 +16,10 @@ from toolkit.api.traffic import Attempt
 from toolkit.apply.progress import Silent
 from toolkit.catalog import updates
 from toolkit.home import home_folder
+from toolkit.planning.resources import Account as Place
 
 pytestmark = pytest.mark.usefixtures("_usual_umask")
+NOWHERE = Place("", "")
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_a_command_keeps_is_its_owners_alone(own: Path) -> None:
     Attempt("head", "traffic", "settings").write("chat")
     updates.write(updates.Update())
-    record_of("chat", Silent())._append("{}")
+    record_of("chat", "local", NOWHERE, Silent())._append("{}")
     assert len([path for path in own.rglob("*") if path.is_file()]) == 3
     assert open_to_others(own) == []
 

@@ -218,8 +218,9 @@ def _traffic(
         assert rate
         curves = [one for each in speeds for one in each.curves]
         lengths = ((prompt_tokens, "prompt"), (answer_tokens, "answer"))
-        if missing := next((name for given, name in lengths if given is None and not curves), None):
-            raise UsageError(f"the length of {missing}s is not known", hint=f"Add --{missing}-tokens N.")
+        if missing := [name for given, name in lengths if given is None and not curves]:
+            options = " ".join(f"--{name}-tokens N" for name in missing)
+            raise UsageError(f"the length of {'s and '.join(missing)}s is not known", hint=f"Add {options}.")
         prompt = prompt_tokens or round(sum(one.prompt_tokens for one in curves) / len(curves))
         answer = answer_tokens or round(sum(one.answer_tokens for one in curves) / len(curves))
         tpot = slo.tpot or max((one for each in curves for one in each.tpot.values()), default=0.0)

@@ -160,11 +160,12 @@ def in_service(platform: Platform, endpoint: str) -> bool:
         return False
 
 
-def record_of(endpoint: str, progress: Progress) -> Record:
-    """The history of what was done to an endpoint; what is wrong with it is said as progress."""
+def record_of(endpoint: str, platform: str, account: Account, progress: Progress) -> Record:
+    """The history of what was done to an endpoint there; what is wrong with it is said as progress."""
     from toolkit.planning.record import Record
 
-    return Record(home_folder("records") / f"{endpoint}.jsonl", progress.say)
+    place = "/".join(filter(None, (platform, account.id, account.location)))
+    return Record(home_folder("records") / f"{endpoint}.jsonl", progress.say, place=place)
 
 
 def recipe_or_none(name: RecipeLike) -> Recipe | None:

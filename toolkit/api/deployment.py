@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,12 +22,11 @@ from toolkit.api.context import (
     record_of,
 )
 from toolkit.apply.progress import Progress, Silent, default_progress
-from toolkit.catalog import lookup
 from toolkit.catalog.age import current_day
 from toolkit.checks.catalogue import old_facts, update_command
-from toolkit.checks.listed import cautions
 from toolkit.checks.run import require
 from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
+from toolkit.findings import Finding
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.kinds import configs
 from toolkit.planning.plan import Plan, differences, same_scope, unapproved
@@ -40,6 +39,7 @@ from toolkit.registry import endpoint_name, open_platform, rules_of, session_of
 
 if TYPE_CHECKING:
     from toolkit.api.endpoint import Endpoint
+    from toolkit.planning.record import Record
     from toolkit.platforms.rules import AwsSession, Platform
 
 # SageMaker allows a container at most an hour to become healthy, and downloads weights before that.
@@ -93,11 +93,15 @@ def _without_home(observed: Observed) -> list[Existing]:
 
 @dataclass(frozen=True)
 class _Deployment:
-    """A complete recipe on its way to an account; `is_new` where that has no endpoint of it yet."""
+    """A complete recipe on its way to an account; `is_new` where that has no endpoint of it yet.
+
+    `warnings` are those of its check.
+    """
 
     recipe: Recipe
     account: Account
     with_baseline: bool
+    warnings: Sequence[Finding]
     is_new: bool = False
 
     @property
@@ -122,11 +126,11 @@ def plan(
     holds nothing.
     """
     loaded = replace(load_named(recipe, platform, session), discount_percent=discount_percent)
-    require(loaded)
+    warnings = require(loaded).warnings
     opened = open_for_plan(loaded, session)
     if loaded.speculation and opened and not baseline:
         baseline = in_service(opened, loaded.baseline().name)  # one that exists is kept in step
-    return replace(_plan(_Deployment(*complete_recipe(loaded, opened), baseline), opened), session=session)
+    return replace(_plan(_Deployment(*complete_recipe(loaded, opened), baseline, warnings), opened), session=session)
 
 
 def deploy(
@@ -157,11 +161,11 @@ def deploy(
     progress = progress or default_progress()
     loaded = replace(load_named(recipe, platform, session), discount_percent=discount_percent)
     with progress.stage("check"):
-        require(loaded)
+        warnings = require(loaded).warnings
     with progress.stage(f"open platform {loaded.platform.name}"):
         opened = open_for(loaded, session)
     with progress.stage("plan"):
-        deployment = _prepare(loaded, opened, baseline, progress)
+        deployment = _prepare(loaded, warnings, opened, baseline, progress)
         plan = _plan(deployment, opened)
     if approve:
         approve(plan)
@@ -218,7 +222,9 @@ def rollback(
     return existing_endpoint(endpoint, opened, deployed)
 
 
-def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progress) -> _Deployment:
+def _prepare(
+    recipe: Recipe, warnings: Sequence[Finding], platform: Platform, baseline: bool, progress: Progress
+) -> _Deployment:
     """What is to be deployed, once the platform takes changes of it. A baseline that serves is kept in step."""
     exists = platform.exists_settled(endpoint_name(recipe), progress)
     if recipe.speculation and (exists or baseline):
@@ -232,6 +238,7 @@ def _prepare(recipe: Recipe, platform: Platform, baseline: bool, progress: Progr
         complete_one,
         account,
         baseline,
+        warnings,
         not exists and getattr(complete_one.platform, "inference_component", None) is None,
     )
 
@@ -249,8 +256,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
-    if listed := lookup.head(recipe.drafter.model) if recipe.drafter else None:
-        notes += [f"Drafter: {finding.message}" for finding in cautions(listed)]
+    notes += (f"Warning: {finding.sentence}" for finding in deployment.warnings)
     desired = {resource.kind for resource in resources}
     if stays := stays_in_words([kind.kept_as for kind in rules.kinds if kind.kind in desired and kind.kept_as]):
         notes.append(stays)
@@ -268,12 +274,22 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
         notes=notes,
     )
     if configs(replace(plan, actions=tuple(plan.changes)), rules.kinds):
-        last = record_of(recipe.name, Silent()).last_start(what_starts(recipe))
-        plan = replace(plan, notes=(*plan.notes, *start_notes(recipe, last)))
+        record = record_of(recipe.name, rules.name, deployment.account, Silent())
+        last = record.last_start(what_starts(recipe))
+        plan = replace(plan, notes=(*plan.notes, *_of_another(plan, record), *start_notes(recipe, last)))
     if recipe.candidate:  # a trial removes nothing, so that all can be as it was before
         plan = replace(plan, actions=tuple(action for action in plan.actions if action.verb != "delete"))
     unpinned = tuple(find_unpinned(recipe, deployment.account))
     return DeploymentPlan(**{**vars(plan), "unpinned": unpinned, "discount_percent": recipe.discount_percent})
+
+
+def _of_another(plan: Plan, record: Record) -> Iterator[str]:
+    """That the endpoint which the plan changes was deployed from another recipe, which may have its name by mistake."""
+    changed = [action for action in plan.changes if action.verb != "create"]
+    last = next((event.recipe for event in reversed(record.events()) if event.recipe), plan.recipe)
+    is_other = last != plan.recipe and Path(last).is_file()
+    if is_other and configs(replace(plan, actions=tuple(changed)), rules_of(plan.platform).kinds):
+        yield f"{plan.endpoints[0]} was deployed from {last}. If both shall serve, give one of them another `name:`"
 
 
 def _apply(
@@ -291,7 +307,7 @@ def _apply(
     if parts.compilation:
         parts.compilation.require_compiled(plan)
     name = plan.endpoints[0]
-    record = record_of(name, progress)
+    record = record_of(name, platform.name, platform.account(), progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
         how = {"started": "did not end", "failed": "failed"}.get(last.step, f"was {last.step}")

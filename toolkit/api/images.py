@@ -53,7 +53,7 @@ def build(
     # Nothing but these is asked for, so that nothing else is taken for superseded.
     plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
     with leased(opened, loaded.name) as held:
-        make(plan, rules.kinds, held, record_of(loaded.name, progress), progress)
+        make(plan, rules.kinds, held, record_of(loaded.name, opened.name, account, progress), progress)
     address = building.uri(complete, account)
     if key:
         opened.sign(address, key)

@@ -22,6 +22,7 @@ from toolkit.api.training import train_plan
 from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.display import card, facts
+from toolkit.endpoint.platform import EndpointPlatform
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
 from toolkit.loading import RecipeLike, load, on_platform
@@ -217,8 +218,8 @@ def improve(
 def _live(what: RecipeLike, platform: str | None, steps: Steps, progress: Progress) -> _Live:
     recipe = recipe_or_none(what)
     if recipe is None:
-        recipe = _find_recorded(str(what), progress)
-        platform = steps.connect(str(what), platform=platform).platform.name
+        running_on = steps.connect(str(what), platform=platform).platform
+        recipe, platform = _find_recorded(str(what), running_on, progress), running_on.name
     recipe = on_platform(recipe, platform)
     running = steps.connect(recipe, platform=platform)
     head, captured = _head(recipe), running.platform.captured_traffic(running.name)
@@ -258,9 +259,10 @@ def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
     return run
 
 
-def _find_recorded(name: str, progress: Progress) -> Recipe:
-    """The recipe that an endpoint of that name was last deployed from. Raises UsageError."""
-    deployed = (event.recipe for event in reversed(record_of(name, progress).events()))
+def _find_recorded(name: str, platform: EndpointPlatform, progress: Progress) -> Recipe:
+    """The recipe that an endpoint of that name was last deployed from there. Raises UsageError."""
+    record = record_of(name, platform.name, platform.account(), progress)
+    deployed = (event.recipe for event in reversed(record.events()))
     recipe = next((load(path) for path in deployed if Path(path).is_file()), None)
     if recipe is None or recipe.name != name:
         hint = "Give the recipe: toolkit improve RECIPE"

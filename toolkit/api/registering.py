@@ -94,7 +94,7 @@ def register(
     if approve:
         approve(plan)
     with leased(opened, owner) as held:
-        make(plan, rules.kinds, held, record_of(owner, progress), progress)
+        make(plan, rules.kinds, held, record_of(owner, opened.name, account, progress), progress)
     made = registry.newest(opened.observe(resources, ()), group)
     assert made, "it was made just now"
     verb = next(action.verb for action in plan.actions if (action.kind, action.name) == (made.kind, made.name))

@@ -81,8 +81,9 @@ def pause(
     progress = progress or default_progress()
     with leased(opened, endpoint) as held:
         planned = plan_of(str(name), names, opened.observe((), names), time.time())
-        make(planned, rules_of(opened.name).kinds, held, record_of(endpoint, progress), progress)
-        remove(planned, held, record_of(endpoint, progress), progress)
+        record = record_of(endpoint, opened.name, opened.account(), progress)
+        make(planned, rules_of(opened.name).kinds, held, record, progress)
+        remove(planned, held, record, progress)
     return planned
 
 
@@ -103,7 +104,7 @@ def destroy_on(
             planned = _spare(
                 _removal(name, platform, endpoints), may_go
             )  # what exists once nobody else changes it, bucket included
-            remove(planned, held, record_of(endpoints[0], progress), progress)
+            remove(planned, held, record_of(endpoints[0], platform.name, platform.account(), progress), progress)
         rest = _spare(_plan(name, platform, endpoints, platform.observe((), endpoints)), may_go).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")

@@ -84,9 +84,9 @@ def _needs_service(kinds: Sequence[Kind]) -> set[str]:
 
 
 def _without_last_deletes(plan: Plan) -> Sequence[Action]:
-    """The changes up to the last one that is not a deletion."""
-    kept = [position for position, action in enumerate(plan.changes, start=1) if action.verb != "delete"]
-    return plan.changes[: max(kept, default=0)]
+    """The changes up to the last action that is not a deletion."""
+    kept = [position for position, action in enumerate(plan.actions, start=1) if action.verb != "delete"]
+    return [action for action in plan.actions[: max(kept, default=0)] if action.verb != "reuse"]
 
 
 def _execute(plan: Plan, actions: Sequence[Action], platform: Writer, record: Record, progress: Progress) -> None:

@@ -12,6 +12,7 @@ _MIB = 2**20
 # (L40S), in published vLLM logs. All other GPUs that were measured are within 1 % of it, but the T4, whose error
 # correction takes some of the memory that EC2 counts (tests/unit/catalog/test_lookup.py).
 _CUDA_SHARE = 0.989
+_BFLOAT16_SINCE = 8.0
 # As in `cc-by-nc-4.0` (Creative Commons).
 _NO_COMMERCE = re.compile(r"(^|-)nc(-|$)")
 
@@ -111,6 +112,11 @@ class Instance:
     def usable_bytes(self) -> int:
         """Memory of one GPU as a program sees it, which is less than what EC2 reports."""
         return self.cuda_memory_mib * _MIB or int(self.memory_per_accelerator_mib * _MIB * _CUDA_SHARE)
+
+    @property
+    def has_bfloat16(self) -> bool:
+        """Whether it has arithmetic for bfloat16. Not so a T4 (7.5): NVIDIA's CUDA C++ Programming Guide."""
+        return float(self.compute_capability or "inf") >= _BFLOAT16_SINCE
 
     @property
     def processors(self) -> str:

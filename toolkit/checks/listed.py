@@ -38,7 +38,7 @@ def check_listed(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from _depth(recipe, drafter, listed)
     if listed is None:
         return
-    yield from cautions(listed)
+    yield from _cautions(listed)
     if recipe.engine.max_model_len is not None:
         yield from _context(listed, recipe.engine.max_model_len)
 
@@ -123,7 +123,7 @@ def _depth(recipe: Recipe, drafter: ModelFacts | None, listed: Head | None) -> I
         yield Finding("pair.trained-depth", message, _K, hint=f"Set it to {depth} or less.", severity="warning")
 
 
-def cautions(listed: Head) -> Iterator[Finding]:
+def _cautions(listed: Head) -> Iterator[Finding]:
     """What a user has to know of a public drafter, with whatever target and settings."""
     if listed.unverified:
         message, hint = f"{listed.repo}: {listed.note}", "Read its card, and measure it: toolkit prove."

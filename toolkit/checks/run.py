@@ -60,6 +60,11 @@ class Report:
         """The findings that stop a deployment."""
         return [finding for finding in self.findings if finding.severity == "error"]
 
+    @property
+    def warnings(self) -> Sequence[Finding]:
+        """What stops nothing, and should be known before money is spent."""
+        return [finding for finding in self.findings if finding.severity == "warning"]
+
     def __bool__(self) -> bool:
         return self.ok
 

@@ -10,13 +10,13 @@ from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.training_schema import TrainingSection
+from toolkit.sizing.fit import TENSOR_PARALLEL
 from toolkit.sizing.shape import shape_of
 from toolkit.sizing.weights import rank_bytes, serving_dtype
 from toolkit.training.plan import machines
 from toolkit.training.split import fewest, sizes, weights_room
 
 _GIB = 1024**3
-_SPLIT = "tensor-parallel-size"
 _OFFERED = 3
 
 
@@ -63,7 +63,7 @@ def split_of(recipe: Recipe, training: TrainingSection, target: ModelFacts, inst
 def _sizes(recipe: Recipe, training: TrainingSection, target: ModelFacts, instance: Instance) -> list[int]:
     if training.states == "transformers":
         return [1]
-    shape, least = shape_of(target), int(str(recipe.engine.args.get(_SPLIT, 1)))
+    shape, least = shape_of(target), int(str(recipe.engine.args.get(TENSOR_PARALLEL, 1)))
     return sizes(shape.heads, shape.layers[0].kv_heads, least, instance.accelerator_count)
 
 

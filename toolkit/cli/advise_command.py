@@ -13,6 +13,7 @@ from toolkit.cli.bench_options import slo_of
 from toolkit.cli.fleet import Discount
 from toolkit.cli.output import answer
 from toolkit.cli.table import paragraphs, table
+from toolkit.errors import UsageError
 
 if TYPE_CHECKING:
     from toolkit.api.advising import Advice
@@ -23,12 +24,12 @@ _SHOWN = 6
 def advise(
     recipe: Recipe,
     slo: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="90 % of the requests must be within these limits: seconds, or with `ms`.",
+            help="Required: 90 % of the requests must be within these limits: seconds, or with `ms`.",
             metavar="ttft=…,tpot=…,e2e=…",
         ),
-    ],
+    ] = None,
     traffic: Annotated[
         Path | None,
         typer.Option(help="A trace: a row for each request with `at` (seconds), `prompt_tokens`, `answer_tokens`."),
@@ -65,6 +66,10 @@ def advise(
 
     if traffic and (rate or prompt_tokens or answer_tokens):
         raise typer.BadParameter("--traffic tells the rate and the tokens: leave out --rate and the others")
+    if slo is None or not (traffic or rate):
+        needed = (("--slo ttft=0.5,tpot=30ms", slo), ("--rate 5/s (or --traffic trace.jsonl)", traffic or rate))
+        missing = " ".join(option for option, given in needed if not given)
+        raise UsageError("advise needs an SLO and the traffic", hint=f"Add {missing}.")
     advice = toolkit.advise(
         recipe,
         slo=slo_of(slo),

@@ -11,6 +11,7 @@ from toolkit.apply.progress import Progress
 from toolkit.apply.waiter import LogLine, Waitable
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.metrics import Figure, Metrics
+from toolkit.planning.resources import Account
 
 SdkKind = Literal["endpoint", "config", "model"]
 """Which of the SageMaker SDK's objects of an endpoint."""
@@ -24,6 +25,9 @@ VARIANT_MARK = "@"
 
 class EndpointPlatform(Waitable, Protocol):
     """What a handle needs of a platform. `endpoint` is a name, or `name/component` for an inference component of it."""
+
+    def account(self) -> Account:
+        """Account and region, or the part of a cluster, that it opens. Raises PlatformError."""
 
     def last_logs(self, endpoint: str, count: int) -> list[LogLine]:
         """The last lines of `logs`, read from its end where the platform can. Raises EndpointNotFound."""

@@ -30,6 +30,9 @@ Samples = Mapping[str, Sequence["Sample"]]
 
 def metrics_of_pages(endpoint: str, minutes: int, pages: Mapping[str, bytes]) -> Metrics:
     """What the pages of an endpoint's containers, by source, count together. Raises PlatformError."""
+    if not pages:
+        hint = f"See how it is: toolkit status {endpoint}"
+        raise PlatformError(f"no container of {endpoint} is ready, and only containers keep counts", hint=hint)
     samples: dict[str, list[Sample]] = defaultdict(list)
     for source, page in pages.items():
         for sample in parse(page, source):

@@ -166,6 +166,7 @@ def _show(action: Action) -> tuple[object, ...]:
 
 
 _TAG = ", request.Tags."
+_FOLLOWING = (", name: ", ", verb: ", "Name: ", "saved nothing", "derived nothing")
 
 
 def differences(saved: Plan, derived: Plan) -> list[str]:
@@ -176,7 +177,8 @@ def differences(saved: Plan, derived: Plan) -> list[str]:
     lines = [*_differ((), _scope(saved), _scope(derived))]
     for title, ours, theirs in _pairs(saved, derived):
         lines += _differ((title,), _done(ours), _done(theirs))
-    return sorted(lines, key=lambda line: _TAG in line)  # each resource has a tag that changes with the recipe
+    # Tags and names change with the recipe: the cause is what resources are asked to be.
+    return sorted(lines, key=lambda line: (_TAG in line, any(mark in line for mark in _FOLLOWING)))
 
 
 def unapproved(approved: Plan, now: Plan) -> list[Action]:

@@ -35,7 +35,8 @@ Step = Literal["started", "done", "failed", "interrupted"]
 class Event:
     """One line of a record. `time` is UTC, ISO 8601; `recipe` is a file.
 
-    `detail` holds the error of a failure, and of a start how long its stages took.
+    `detail` holds the error of a failure, and of a start how long its stages took. `place` is the platform with its
+    account and region, or its cluster's namespace; empty in lines of older versions, which told none.
     """
 
     time: str
@@ -46,16 +47,23 @@ class Event:
     step: Step
     detail: str = ""
     recipe: str = ""
+    place: str = ""
 
 
 _utc_now = partial(datetime.now, UTC)
 
 
 class Record:
-    """The history of one endpoint in a file. `warn` is called once if the file cannot be written or read."""
+    """The history of one endpoint in a file. `warn` is called once if the file cannot be written or read.
 
-    def __init__(self, path: Path, warn: Callable[[str], object], now: Callable[[], datetime] = _utc_now) -> None:
+    Endpoints of that name in other places share the file; only events of `place` are told.
+    """
+
+    def __init__(
+        self, path: Path, warn: Callable[[str], object], now: Callable[[], datetime] = _utc_now, *, place: str = ""
+    ) -> None:
         self.path = path
+        self._place = place
         self._warn = warn
         self._now = now
 
@@ -65,7 +73,7 @@ class Record:
 
     def _write(self, plan: Plan, kind: str, name: str, verb: str, step: Step, detail: str) -> None:
         time, made_from = self._now().isoformat(timespec="milliseconds"), plan.fingerprint[:12]
-        event = Event(time, made_from, kind, name, verb, step, detail, plan.recipe)
+        event = Event(time, made_from, kind, name, verb, step, detail, plan.recipe, self._place)
         try:
             self._append(json.dumps(asdict(event)))
         except OSError as error:
@@ -87,7 +95,10 @@ class Record:
         return None
 
     def events(self) -> list[Event]:
-        """All events, oldest first, without lines that are not events, such as a last line that a crash cut short."""
+        """All events of the place, oldest first.
+
+        Lines that are not events are left out, such as a last line that a crash cut short.
+        """
         try:
             with self.path.open("rb") as stream:
                 *lines, _unfinished = _newest(stream).split(b"\n")
@@ -102,7 +113,7 @@ class Record:
                 found.append(documents.parse(Event, line))
         if unread := len(lines) - len(found):
             self._say(f"{unread} of {len(lines)} lines of {self.path} are not events: they are ignored")
-        return found
+        return [event for event in found if event.place in ("", self._place)]
 
     def _append(self, line: str) -> None:
         """Write after the last whole line, and remove a partial one that a crash or a full disk caused."""

@@ -21,9 +21,6 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.sizing.fit import GIB, Fit, by_weights, fits, sizable
 from toolkit.sizing.weights import file_bytes
 
-# NVIDIA's CUDA C++ Programming Guide, arithmetic instructions by compute capability: T4 (7.5) has none for bfloat16.
-_BFLOAT16_SINCE = 8.0
-
 
 @dataclass(frozen=True)
 class Offer:
@@ -52,7 +49,7 @@ def groups(wishes: Wishes, target: ModelFacts) -> list[tuple[Instance, ...]]:
     engine = engine_registry.engine_rules(engine_for(wishes))
     able = tuple(item for item in _find_wished(wishes) if engine.runs_on(item))
     if not wishes.hardware and _stored_dtype(target) == "bfloat16":
-        able = tuple(item for item in able if _capability(item) >= _BFLOAT16_SINCE)
+        able = tuple(item for item in able if item.has_bfloat16)
     if not engine.hardware:
         return [able]
     families = sorted({family(item.name) for item in able}, key=lambda name: (-int(re.sub(r"\D", "", name) or 0), name))
@@ -62,11 +59,6 @@ def groups(wishes: Wishes, target: ModelFacts) -> list[tuple[Instance, ...]]:
 def _stored_dtype(target: ModelFacts) -> str:
     config = {**target.config, **target.text_config}
     return str(config.get("dtype") or config.get("torch_dtype"))
-
-
-def _capability(instance: Instance) -> float:
-    """An NVIDIA GPU's; of any other accelerator without a bound."""
-    return float(instance.compute_capability or "inf")
 
 
 def _find_wished(wishes: Wishes) -> tuple[Instance, ...]:

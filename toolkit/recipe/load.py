@@ -98,8 +98,8 @@ def _in_folder(folder: Path) -> str:
 
 def _suggest(written: str, path: Path) -> str:
     """The file beside it or the name that was probably meant, or what to do for a model."""
-    beside = {file.name: str(file) for file in path.parent.glob("*.y*ml")}
-    if files := difflib.get_close_matches(path.name, beside, n=1):
+    beside = {file.stem: str(file) for file in path.parent.glob("*.y*ml")}
+    if files := difflib.get_close_matches(path.stem, beside, n=1):
         return f"Did you mean {beside[files[0]]}?"
     if known_model(written):
         return f"It is a model; for a recipe of it: toolkit new {written}"

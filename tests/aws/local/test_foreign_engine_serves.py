@@ -39,9 +39,10 @@ def test_it_is_deployed_proved_and_removed(grove: Product, tmp_path: Path, monke
 
 
 def test_its_k_is_tuned(grove: Product) -> None:
-    """Which K is shown to win depends on how busy this machine is: the answer may be no."""
+    """Which K is shown to win, or measured to the end of a block, depends on how busy this machine is."""
     report = grove.json("tune", grove.recipe(), "--k", "2,4", "--time", "5s", status=[0, 1])
-    assert {row["setting"] for row in report["rows"]} == {"K=2", "K=4"}
+    assert report["measured"] == 2
+    assert {row["setting"] for row in report["rows"]} <= {"K=2", "K=4"}
     assert all(row["ratio"] > 0 for row in report["rows"])
 
 

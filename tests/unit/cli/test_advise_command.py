@@ -220,11 +220,12 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((*SLO,), "Write --traffic trace.jsonl, or --rate 5/s."),
+        ((*SLO,), "Add --rate 5/s (or --traffic trace.jsonl)."),
+        ((), "Add --slo ttft=0.5,tpot=30ms --rate 5/s (or --traffic trace.jsonl)."),
         ((*SLO, "--rate", "fast"), "Write --rate 5/s, 300/min or 1000/h."),
         ((*SLO, "--rate", "0.0000001/h"), "is no rate of one an hour or more"),
         ((*SLO, "--rate", "0/s"), "Write --rate 5/s, 300/min or 1000/h."),
-        ((*SLO, "--rate", "5/s"), "Add --prompt-tokens N."),
+        ((*SLO, "--rate", "5/s"), "Add --prompt-tokens N --answer-tokens N."),
         ((*SLO, "--rate", "5/s", "--prompt-tokens", "5"), "Add --answer-tokens N."),
         ((*SLO, "--rate", "5/s", "--traffic", "t.jsonl"), "leave out --rate and the others"),
         ((*SLO, "--traffic", "missing.jsonl"), "missing.jsonl cannot be read: No such file"),
@@ -232,7 +233,7 @@ def test_a_wrong_trace_is_told_with_its_line_and_the_edit(
         ((*SLO, "--rate", "5/s", "--speeds", "missing.json"), "missing.json cannot be read"),
         (("--slo", "tpot=fast", "--rate", "5/s"), "write ttft=0.5,tpot=50ms"),
         (("--slo", "ttft=1,share=0.99", "--rate", "5/s"), "Leave `share` out of the SLO"),
-        (("--rate", "5/s"), "--slo"),
+        (("--rate", "5/s"), "Add --slo ttft=0.5,tpot=30ms."),
     ],
 )
 def test_wrong_usage_says_what_to_write(arguments: tuple[str, ...], message: str, capsys: Captured) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from toolkit.endpoint.metrics import EngineMetrics, Metrics, Percentiles
 from toolkit.endpoint.prometheus import metrics_of_pages
+from toolkit.errors import PlatformError
 
 FULL = Metrics(
     endpoint="chat",
@@ -50,6 +53,12 @@ def test_as_a_document() -> None:
     assert document["engine"]["ttft"] == {"p50": 0.05, "p99": 0.2}
     assert document["engine"]["acceptance_length"] == 3.25
     assert Metrics("chat", 5).to_dict()["model_latency"] is None
+
+
+def test_without_a_container_there_are_none() -> None:
+    with pytest.raises(PlatformError, match="no container of chat is ready") as caught:
+        metrics_of_pages("chat", 5, {})
+    assert caught.value.hint == "See how it is: toolkit status chat"
 
 
 def test_health_checks_are_no_requests() -> None:

@@ -92,6 +92,18 @@ def test_of_an_unknown_model_the_plan_says_how_it_becomes_known(tmp_path: Path) 
     assert "lock.missing" in [finding.code for finding in check(found.path).errors]
 
 
+@pytest.mark.parametrize("platform", ["sagemaker", "kubernetes"])
+def test_where_no_type_is_known_to_fit_it_gets_one_with_arithmetic_for_its_dtype(platform: str, tmp_path: Path) -> None:
+    """A T4 is the cheapest of all, and has none for bfloat16."""
+    text = OPEN.replace("Qwen/Qwen3-32B}", "org/unknown}").replace("sagemaker", platform)
+    on_any, on_able = (
+        recipe(tmp_path, text.replace("max_model_len: 8192", f"args: {{dtype: {dtype}}}"))
+        for dtype in ("float16", "bfloat16")
+    )
+    assert "g4dn" in on_any.platform.types[0]
+    assert "g4dn" not in on_able.platform.types[0]
+
+
 def test_on_trainium_a_type_of_a_generation_with_the_method(tmp_path: Path) -> None:
     found = recipe(tmp_path, NEURON)
     assert (found.engine.name, found.platform.types) == ("nxd-inference", ("ml.trn1.32xlarge",))

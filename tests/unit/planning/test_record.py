@@ -55,6 +55,17 @@ def test_events_are_told_in_the_order_in_which_they_happened(record: Record) -> 
     )
 
 
+def test_endpoints_of_one_name_in_two_places_share_a_file_and_no_event(record: Record) -> None:
+    """Lines of older versions, which told no place, are everybody's."""
+    here, there = (Record(record.path, print, place=f"kubernetes/eks/{name}") for name in ("a", "b"))
+    record.write(PLAN, MODEL, "done")
+    here.write(PLAN, ENDPOINT, "failed")
+    there.write_start(PLAN, "e", MeasuredStart("x", {"loading the target": 60.0}))
+    assert steps(here) == [("Model", "done"), ("Endpoint", "failed")]
+    assert steps(there) == [("Model", "done"), ("Start", "done")]
+    assert here.last_start("x") is None
+
+
 def test_a_secret_in_an_error_is_not_recorded(record: Record) -> None:
     record.write(PLAN, MODEL, "failed", "refused: Bearer abcdefghijklmnopqrstuvwxyz")
     assert [event.detail for event in record.events()] == ["refused: …"]

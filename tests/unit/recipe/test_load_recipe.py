@@ -186,6 +186,17 @@ def test_a_near_miss_of_a_catalogue_name_is_answered_with_the_names_near_it() ->
     assert caught.value.hint.startswith("Did you mean tiny/p-eagle or ")
 
 
+@pytest.mark.parametrize(("written", "meant"), [("chta.yaml", "chat.yaml"), ("chat.yml", "chat.yaml"), ("no.yaml", "")])
+def test_a_file_beside_it_is_named_if_their_names_are_alike_without_the_ending(
+    tmp_path: Path, written: str, meant: str
+) -> None:
+    for name in ("chat.yaml", "one.yaml"):
+        (tmp_path / name).touch()
+    with pytest.raises(RecipeNotFound) as caught:
+        find(tmp_path / written)
+    assert caught.value.hint.startswith(f"Did you mean {tmp_path / meant}?" if meant else "`toolkit recipes` lists")
+
+
 def test_a_name_like_none_in_the_catalogue_is_answered_with_where_to_look() -> None:
     with pytest.raises(RecipeNotFound, match="`toolkit recipes` lists"):
         find("xyz")

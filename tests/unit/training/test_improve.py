@@ -24,6 +24,7 @@ from toolkit.loading import load, on_platform
 from toolkit.measure.measurement import Gain, Interval
 from toolkit.measure.report import BenchReport
 from toolkit.planning.plan import Action, Plan
+from toolkit.planning.resources import Account
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 from toolkit.recipe.training_schema import TrainingSection
@@ -76,6 +77,11 @@ class Running:
     deployed: int = 0
     name: str = "local"
     questions: list[str] = field(default_factory=QUESTIONS.copy)
+
+    scope: str = "prod/toolkit"
+
+    def account(self) -> Account:
+        return Account("", "", scope=self.scope)
 
     def captured_traffic(self, endpoint: str) -> str | None:
         return self.traffic
@@ -349,9 +355,15 @@ def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None
         improve("chat", progress=Silent(), _steps=road.steps)
     action = Action("Endpoint", "chat", "create", "", {})
     plan = Plan(str(recipe), "local", ("chat",), (action,), 0.0, "digest")
-    record_of("chat", Silent()).write(plan, action, "done")
-    improve("chat", progress=Silent(), _steps=road.steps)
-    assert road.done == ["connect chat", *TRIED, BACK]
+    there = Account("", "", scope="prod/toolkit")
+    record_of("chat", "local", there, Silent()).write(plan, action, "done")
+    other = recipe.with_name("other.yaml")
+    other.write_text(recipe.read_text())
+    elsewhere = record_of("chat", "local", Account("", "", scope="prod/others"), Silent())
+    elsewhere.write(replace(plan, recipe=str(other)), action, "done")
+    found = improve("chat", progress=Silent(), _steps=road.steps)
+    assert found.recipe == str(recipe), "and not that of an endpoint of the same name elsewhere"
+    assert road.done == ["connect chat", "connect chat", *TRIED, BACK]
 
 
 def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:

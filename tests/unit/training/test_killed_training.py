@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -49,24 +48,26 @@ def curve(text: str) -> list[tuple[int, bool, float | None]]:
     return [(line.done, line.held_out, line.loss) for line in found if line and line.stage == "train"]
 
 
-def kill_in_the_middle(jobs: Path) -> None:
-    """SIGKILL for the process that trains, once it has done some steps."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
+def kill_in_the_middle(jobs: Path, ended: threading.Event) -> None:
+    """SIGKILL for the process that trains, once it has done some steps; nothing where the training has ended."""
+    while not ended.wait(0.005):
         for log in jobs.glob("*/log.txt"):
             if any(done >= KILLED_AT for done, _, _ in curve(log.read_text())):
                 os.kill(int((log.parent / "pid").read_text()), signal.SIGKILL)
                 return
-        time.sleep(0.005)
 
 
 def test_killed_in_the_middle_it_goes_on_and_ends_as_if_nothing_had_been(
     recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jobs = tmp_path / "home" / "training"
-    killer = threading.Thread(target=kill_in_the_middle, args=(jobs,))
+    ended = threading.Event()
+    killer = threading.Thread(target=kill_in_the_middle, args=(jobs, ended))
     killer.start()
-    code = run(["train", str(recipe)])
+    try:
+        code = run(["train", str(recipe)])
+    finally:
+        ended.set()
     killer.join()
     assert code == 3
     assert "it was killed" in capsys.readouterr().err

@@ -13,7 +13,6 @@ from toolkit.engines.vllm.stages import Stage, stages
 from toolkit.errors import ToolkitError
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import Recipe
-from toolkit.recipe.values import INSTANCE_TYPES
 from toolkit.sizing import weights
 from toolkit.sizing.fit import GIB, Fit, MemoryModel, drafter_shape
 from toolkit.sizing.shape import Shape, shape_of
@@ -43,8 +42,6 @@ _CPU_PROCESS_BYTES = GIB
 
 # CUDA 13.0 release notes: compute capability below 7.5 (Maxwell, Pascal, Volta) is no longer supported.
 _OLDEST_GPU = 7.5
-# check_if_supports_dtype in vLLM 0.32.0's platforms/cuda.py.
-_BFLOAT16 = 8.0
 # get_min_capability in vLLM 0.32.0's model_executor/layers/quantization/ where it is above that.
 _OLDEST_GPU_OF = {"mxfp4": 8.0, "fbgemm_fp8": 8.0, "experts_int8": 8.0, "fp_quant": 10.0}
 
@@ -100,9 +97,9 @@ class VllmMemory(MemoryModel):
         method = pair.target.quant_method
         if has_types and float(instance.compute_capability) < (needs := _OLDEST_GPU_OF.get(method, 0.0)):
             return replace(empty, reason=f"{method} weights need a GPU of compute capability {needs} or newer")
-        asked = recipe is not None and INSTANCE_TYPES not in recipe.chosen  # else any is as good where nothing fits
-        if asked and has_types and pair.settings.dtype == "bfloat16" and float(instance.compute_capability) < _BFLOAT16:
-            why = f"`dtype: bfloat16` needs a GPU of compute capability {_BFLOAT16} or newer"
+        if has_types and pair.settings.dtype == "bfloat16" and not instance.has_bfloat16:
+            # check_if_supports_dtype in vLLM 0.32.0's platforms/cuda.py
+            why = "`dtype: bfloat16` needs a GPU of compute capability 8.0 or newer"
             return replace(empty, reason=f"{why}; with `dtype: auto` this one takes float16")
         nodes = recipe.nodes if recipe else 1
         return _fit_by_size(pair, instance, replace(empty, nodes=nodes))

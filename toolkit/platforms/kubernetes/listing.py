@@ -15,7 +15,16 @@ from toolkit.endpoint.platform import Deployed
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path, selector
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, is_ready
-from toolkit.platforms.kubernetes.rollout import Around, controller, event_time, is_group, judged, log_of, settled
+from toolkit.platforms.kubernetes.rollout import (
+    Around,
+    changed,
+    controller,
+    event_time,
+    is_group,
+    judged,
+    log_of,
+    settled,
+)
 from toolkit.platforms.kubernetes.rules.groups import SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, is_beside, nodes_of, pods_of
 from toolkit.platforms.kubernetes.rules.metadata import OURS
@@ -38,9 +47,12 @@ def read_deployed(
     """
     found: list[Deployed] = []
     waiting: defaultdict[str, list[Document]] = defaultdict(list)
+    newest: dict[tuple[str, str], dict[str, Any]] = {}  # two are there while one goes from a node to several, or back
     for item in chain.from_iterable(_endpoints(cluster, kind, everywhere) for kind in ENDPOINTS):
-        if not is_wanted(item["metadata"]["name"]):
-            continue
+        named = item["metadata"]["namespace"], item["metadata"]["name"]
+        if is_wanted(named[1]):
+            newest[named] = max(newest.get(named, item), item, key=changed)
+    for item in newest.values():
         if now := settled(item):
             found.append(_deployed(cluster, item, now))
         else:

@@ -26,6 +26,7 @@ from toolkit.platforms.kubernetes.pods import Document, condition, containers, t
 from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
+from toolkit.platforms.kubernetes.rules.several_nodes import group_of
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
 # What the API server and controllers write, which is no change of ours.
@@ -56,7 +57,20 @@ def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[s
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
+    existing += [
+        _existing(kind, current, users, {})
+        for (kind, name), current in ours.items()
+        if labels(current).get(INSTANCE) not in (None, *endpoints) and _is_in_the_way(kind, name, desired)
+    ]
     return Observed(tuple(existing), unseen)
+
+
+def _is_in_the_way(kind: str, name: str, desired: Sequence[Resource]) -> bool:
+    """Whether another endpoint's object keeps groups of pods from their own Services, or has such a Service."""
+    wanted = {(item.kind, item.name) for item in desired}
+    if kind == "LeaderWorkerSet":
+        return any(other == "Service" and group_of(service) == name for other, service in wanted)
+    return kind == "Service" and ("LeaderWorkerSet", group_of(name)) in wanted
 
 
 def _state(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> dict[str, Any]:

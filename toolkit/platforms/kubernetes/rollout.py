@@ -30,6 +30,7 @@ from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
+from toolkit.platforms.kubernetes.rules.several_nodes import CHANGED
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
@@ -368,7 +369,7 @@ def _is_complete(deployment: Document) -> bool:
 
 def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     """`History`, the newest version first; `Manifest`, the Deployment as it would be applied again but for
-    `Annotations`, which are the toolkit's.
+    `Annotations`, which are the toolkit's; `Changed`, when it was.
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
     kind = "LeaderWorkerSet" if is_group(deployment) else "Deployment"
@@ -378,7 +379,7 @@ def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     manifest = {**about, "metadata": head, "spec": applied}
     ours = {key: text for key, text in annotations_of(deployment).items() if key.startswith("toolkit/")}
     versions = [] if is_group(deployment) else _versions(cluster, deployment)
-    return {HISTORY: versions, "Manifest": manifest, "Annotations": ours}
+    return {HISTORY: versions, "Manifest": manifest, "Annotations": ours, CHANGED: list(changed(deployment))}
 
 
 def _versions(cluster: Cluster, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:

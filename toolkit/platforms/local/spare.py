@@ -69,7 +69,11 @@ class Pattern:
     grace_s: float
 
     def is_like(self, other: Pattern) -> bool:
-        """Whether what was imported for one is what the other imports."""
+        """Whether what was imported for one is what the other imports.
+
+        The program that waits compares, too, what it makes of the settings. What differs here already it is not asked:
+        its imports may take long still, or fail by what the other one has corrected.
+        """
         return self._of_imports() == other._of_imports()
 
     def _of_imports(self) -> tuple[object, ...]:

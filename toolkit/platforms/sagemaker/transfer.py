@@ -20,7 +20,7 @@ from toolkit.apply.progress import Progress
 from toolkit.platforms.sagemaker.upload import RANGE_BYTES, File, Upload
 
 CONNECTIONS = 16
-"""Of each kind: those that bring ranges, and those that take parts to S3."""
+"""The most of each kind: those that bring ranges, and those that take parts to S3."""
 IN_FLIGHT_BYTES = 24 * RANGE_BYTES
 """A range for each connection, and what waits for an earlier one."""
 
@@ -49,7 +49,8 @@ class Transfer:
 
         The threads are daemons: after Ctrl-C nothing waits for a slow connection.
         """
-        for jobs in [self._readers, self._senders] * CONNECTIONS:
+        workers = [self._readers, self._senders] * min(CONNECTIONS, sum(upload.parts for upload in self._uploads))
+        for jobs in workers:
             threading.Thread(target=self._work, args=(jobs,), daemon=True).start()
         try:
             for upload in self._uploads:
@@ -63,7 +64,7 @@ class Transfer:
                 self._step()
         finally:
             self._stop.set()
-            for jobs in [self._readers, self._senders] * CONNECTIONS:
+            for jobs in workers:
                 jobs.put(None)
 
     def _step(self) -> None:

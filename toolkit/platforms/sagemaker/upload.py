@@ -81,6 +81,11 @@ class Upload:
         self._digests: dict[int, bytes] = {}
         self._digest = _DigestInOrder(file)
 
+    @property
+    def parts(self) -> int:
+        """How many parts it is sent in."""
+        return max(1, -(-self.file.size // self._part))
+
     def ranges(self) -> Iterator[tuple[int, int]]:
         """What to read of it, each a number of whole parts."""
         size = self.file.size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from pairs import write_pair
 
 from toolkit.errors import UsageError
 from toolkit.loading import load
-from toolkit.planning.plan import Plan
+from toolkit.planning.plan import Plan, differences
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import Existing, Observed
 from toolkit.registry import rules_of
@@ -36,6 +37,18 @@ def test_a_saved_plan_holds_the_exact_requests(made: Plan, tmp_path: Path) -> No
     saved = json.loads((tmp_path / "plan.json").read_text())
     assert [action["request"] for action in saved["actions"]] == [action.request for action in made.actions]
     assert saved["actions"][-1]["request"] == {"ModelName": "tiny-<old>"}
+
+
+def test_of_the_differences_those_that_an_edit_made_come_before_the_names_that_follow(
+    made: Plan, tmp_path: Path
+) -> None:
+    recipe = load(write_pair(tmp_path))
+    longer = replace(recipe, engine=recipe.engine.edit(max_model_len=512))
+    resources = desired([longer], ACCOUNT)
+    edited = make_plan("recipe.yaml", rules_of("local"), ["tiny"], resources, Observed((OLD,)))
+    first, *rest = differences(made, edited)
+    assert "Environment.SM_VLLM_MAX_MODEL_LEN: saved " in first
+    assert any(", name: saved " in line for line in rest)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,16 @@ from toolkit.planning.plan import Plan
 from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_address
 from toolkit.platforms.kubernetes.keys import SECTIONS, ClusterPlatform, KubernetesSection, cluster
-from toolkit.platforms.kubernetes.rules import devices, manifests, notes, pausing, rollback, storage, train_job
+from toolkit.platforms.kubernetes.rules import (
+    devices,
+    manifests,
+    notes,
+    pausing,
+    rollback,
+    several_nodes,
+    storage,
+    train_job,
+)
 from toolkit.platforms.kubernetes.rules.checks import findings
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS, WEIGHTS, pods_of, position
 from toolkit.platforms.kubernetes.rules.pod import PULL_SECONDS
@@ -63,6 +72,8 @@ class KubernetesRules:
         )
         trial = Trial("The new head is tried on an endpoint of its own, because a Deployment has no variants")
         return PlatformParts(
+            require=several_nodes.require_free_names,
+            transition=several_nodes.transition,
             kept_for_rollback=rollback.kept_for_rollback,
             base_images=lambda recipe, account: (base_address(recipe, account),),
             training=lambda: training,

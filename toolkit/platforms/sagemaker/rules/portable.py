@@ -27,10 +27,10 @@ from toolkit.recipe.model_files import read_folder
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.source import ModelSource
 from toolkit.recipe.values import INSTANCE_TYPES, VERSION
+from toolkit.sizing.fit import TENSOR_PARALLEL
 
 RECIPE_FILE, REPORT_FILE = "recipe.yaml", "report.json"
 _DOCKERFILE, _WORKLOADS = "Dockerfile", "workloads"
-_TENSOR_PARALLEL = "tensor-parallel-size"
 
 
 def portable_files(recipe: Recipe, account: Account) -> dict[str, str]:
@@ -76,8 +76,8 @@ def _written(recipe: Recipe, staged: Mapping[str, str]) -> str:
         data["engine"]["version"] = recipe.engine.version
     if INSTANCE_TYPES in recipe.chosen:
         data["platform"]["instance_types"] = list(recipe.platform.types)
-    if f"engine.args.{_TENSOR_PARALLEL}" in recipe.chosen:
-        data["engine"].setdefault("args", {})[_TENSOR_PARALLEL] = recipe.engine.args[_TENSOR_PARALLEL]
+    if f"engine.args.{TENSOR_PARALLEL}" in recipe.chosen:
+        data["engine"].setdefault("args", {})[TENSOR_PARALLEL] = recipe.engine.args[TENSOR_PARALLEL]
     if recipe.container and recipe.container.dockerfile:
         data["container"]["dockerfile"] = f"./{_DOCKERFILE}"
     for name, path in recipe.workloads.items():
