@@ -271,6 +271,7 @@ LINES = [
     ("Error response from daemon: login attempt to https://a/v2/ failed with status: 400 Bad Request", None),
     ("denied: Your authorization token has expired. Reauthenticate and try again.", "image-access"),
     ("denied: requested access to the resource is denied", "image-access"),
+    ("OSError: Could not find model weights in /a", None),
     ("error: failed to solve: unexpected status: 404 Not Found", "image-missing"),
     ("OCI runtime create failed: runc create failed: namespace path: lstat /proc/0/ns/ipc: no such file", None),
     (
