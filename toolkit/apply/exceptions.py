@@ -60,6 +60,9 @@ _OUTSIDE = re.compile(
     r"|SystemExit"
 )
 _CUT_OFF = re.compile(r"\b(closed|reset) by (the )?(remote )?peer\b|\b[Cc]ancell?ed\b")
+# What a driver says is about whatever it did before, and a broken file about what reads it.
+_OF_A_DRIVER = re.compile(r"(CUDA|HIP|NCCL|cuDNN|CUBLAS)\w* (driver |runtime )?error\b")
+_OF_A_READER = "JSONDecodeError"
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,13 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
                 return subject
             if subject.terms and subject.terms.search(says):
                 return subject
-    raised_it = (each for each in subjects if each.modules.search(raised.module))
-    working = raised.frames if _at_work().search(raised.module) else ()
-    at_work = (each for frame in working for each in subjects if each.within and each.within.search(frame))
-    return next(chain(raised_it, at_work), None)
+    reader = raised.kind == _OF_A_READER
+    modules = [frame.partition(":")[0] for frame in raised.frames] if reader else [raised.module]
+    raised_it = (each for module in modules for each in subjects if each.modules.search(module))
+    at_work = (reader or _at_work().search(raised.module)) and not _OF_A_DRIVER.match(raised.says)
+    working = raised.frames if at_work else ()
+    worked = (each for frame in working for each in subjects if each.within and each.within.search(frame))
+    return next(chain(raised_it, worked), None)
 
 
 def named_settings(says: str) -> list[str]:

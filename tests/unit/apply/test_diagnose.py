@@ -238,6 +238,16 @@ REFUSALS = {
         "User: arn:aws:iam::123456789012:user/me is not authorized to perform: sagemaker:CreateModel on resource: "
         "arn:aws:sagemaker:us-west-2:123456789012:model/m (AccessDeniedException)"
     ],
+    "object-missing": ['FailedApply: Error from server (NotFound): services "chat" not found'],
+    "field-conflict": [
+        'FailedApply: Apply failed with 1 conflict: conflict with "kubectl" using apps/v1: .spec.replicas'
+    ],
+    "training-data": ["ClientError: Data download failed:Found directory and file with the same name"],
+    "training-time": ["MaxRuntimeExceeded: the training job exceeded MaxRuntimeInSeconds"],
+    "rolled-back": ["The deployment was rolled back because the alarm chat-errors went into ALARM."],
+    "docker-daemon": ["Cannot connect to the Docker daemon at unix:///var/run/docker.sock."],
+    "image-build": ['process "/bin/sh -c make" did not complete successfully: exit code: 2'],
+    "load-balancer": ["FailedBuildModel: Failed build model due to couldn't auto-discover subnets"],
 }  # sources: causes.json of the platforms; `subnets` and `download-timeout` are unverified there
 # What Kubernetes says begins with a reason: `ErrImagePull: …`. The messages of AWS's API may too.
 OF_KUBERNETES = re.compile(

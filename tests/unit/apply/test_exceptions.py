@@ -264,3 +264,46 @@ def test_a_documented_code_is_told_with_its_meaning(said: str, cause: str | None
     found = toolkit.explain(said)
     assert found.cause == cause
     assert meaning in found.hint
+
+
+MODEL = "vllm/model_executor/models/llama"
+FAILED_IN = (
+    'Traceback (most recent call last):\n  File "/a/site-packages/{module}.py", line 7, in __init__\n    {source}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "cause"),
+    [
+        ("assert self.total_num_heads % tp_size == 0", "AssertionError", "tensor-parallel"),
+        ("assert tp_size % self.total_num_kv_heads == 0", "AssertionError", "tensor-parallel"),
+        ("assert vllm_config.speculative_config is not None", "AssertionError", "speculation"),
+        ("assert pooler_config is not None", "AssertionError", "settings"),
+        ("assert supports_pp(language_model)", "AssertionError", "parallel"),
+        ("assert not is_lora_enabled", "AssertionError", "lora"),
+        ("raise ValueError(", "ValueError: Unsupported activation: a. Only b is", "model-config"),
+    ],
+)
+def test_a_model_s_own_code_tells_what_it_wants_of_its_settings(source: str, error: str, cause: str) -> None:
+    assert toolkit.explain(FAILED_IN.format(module=MODEL, source=source) + error).cause == cause
+
+
+def test_a_model_s_code_is_not_to_blame_for_what_a_driver_says() -> None:
+    log = FAILED_IN.format(module=MODEL, source="self.linear = Linear()")
+    error = "RuntimeError: CUDA error: invalid argument"
+    assert toolkit.explain(log + FRAME.format(module="torch/nn/parameter") + error).cause is None
+    assert toolkit.explain(log + "RuntimeError: one that is not a driver's").cause == "model-config"
+
+
+@pytest.mark.parametrize(
+    ("module", "cause"),
+    [
+        ("transformers/models/auto/tokenization_auto", "tokenizer"),
+        ("transformers/configuration_utils", "model-config"),
+        ("somebody/else", None),
+    ],
+)
+def test_a_broken_file_is_about_what_reads_it(module: str, cause: str | None) -> None:
+    reader = '  File "/usr/lib/python3.12/json/decoder.py", line 355, in raw_decode\n    raise JSONDecodeError(\n'
+    error = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    assert toolkit.explain(FAILED_IN.format(module=module, source="a()") + reader + error).cause == cause
