@@ -55,7 +55,8 @@ def check_clashes(recipe: Recipe) -> Iterator[Finding]:
             written = [set_by[name][0] for name in named if name in set_by]
             ours = [key for key in written if key.partition(".")[0] in recipe.engine.args]
             if ours and all(_holds(atom, all_values) for atom in way):
-                shown = " with ".join(_shown(name, set_by, all_values, version) for name in named)
+                first, *others = (_shown(name, set_by, all_values, version) for name in named)
+                shown = f"{first} with {' and '.join(others)}" if others else first
                 of = version if version == recipe.engine.version else f"{version} (the last known before yours)"
                 message = f"vLLM {of} refuses {shown}: {says.removeprefix('Error: ')}"
                 unset = (name for name in named if name not in set_by and name != _RUNNER)

@@ -91,6 +91,7 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
     args, no_gpu = recipe.engine.args, _is_without_gpu(recipe)
     given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
     given = [flag for flag in given if flag != _UBATCH or (_whole(args[flag]) or 0) > 1]
+    given = [flag for flag in given if not (no_gpu and flag == "enable-dbo")]  # which a CPU's platform turns off
     for flag in dict.fromkeys(given):
         needed = _NEEDS.get(flag, ())
         if flag in _ON_GPU and no_gpu:
