@@ -111,13 +111,16 @@ def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 
 def _contexts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Ranks that share a context need heads to share, too (config/model.py, verify_with_parallel_config)."""
-    flag, config = "decode-context-parallel-size", target.text_config
-    ways, ranks = recipe.engine.args.get(flag, 1), recipe.engine.args.get("tensor-parallel-size", 1)
-    heads, kept = config.get("num_attention_heads"), config.get("num_key_value_heads")
-    if not all(isinstance(one, int) and one for one in (ways, ranks, heads, kept)):
+    flag, config, args = "decode-context-parallel-size", target.text_config, recipe.engine.args
+    sizes = (args.get(flag, 1), args.get("tensor-parallel-size", 1))
+    ways, ranks, heads, kept = (
+        size if isinstance(size, int) else 0
+        for size in (*sizes, config.get("num_attention_heads"), config.get("num_key_value_heads"))
+    )
+    if 0 in (ways, ranks, heads, kept) or ways == 1 or "kv_lora_rank" in config or "heads" in _overrides(recipe):
         return
-    if ways == 1 or "kv_lora_rank" in config or "heads" in _overrides(recipe) or ranks % ways:
-        return  # check_clashes tells of the last
+    if ranks % ways:
+        return  # check_clashes tells
     if ranks <= kept or ways > ranks // kept or heads // kept % ways:
         message = f"{ranks} ranks cannot share a context {ways} ways: the target has {kept} KV heads for {heads} heads"
         hint = f"Remove it, or set `tensor-parallel-size: {kept * ways}`, if that divides the heads."
