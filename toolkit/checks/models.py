@@ -99,7 +99,9 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     scaled = "rope_" in str(overrides) or (limit is not written and "max_position_embeddings" in str(overrides))
     kinds = target.rope_kinds
     scaled = scaled or not kinds.isdisjoint(_SCALED)
-    scaled = scaled or (limit is written and "yarn" in kinds)  # which has a limit of its own
+    since = recipe.engine_rules.yarn_counted_since
+    own_limit = not since or lookup.older(recipe.engine.version, since)
+    scaled = scaled or (limit is written and own_limit and "yarn" in kinds)
     if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
         return
     message = f"{wanted} tokens are more than the target supports ({limit} positions)"

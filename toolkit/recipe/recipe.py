@@ -213,6 +213,9 @@ class EngineParts(Protocol):
     gpt_oss_method_since: str = ""
     """The first version with a quantization of its own for gpt-oss, which it takes whatever the flag says."""
 
+    yarn_counted_since: str = ""
+    """The first version that takes the positions written for a model with YaRN for all that it reaches."""
+
     import_settings: Callable[[str | Mapping[str, Any], str | None], Imported | None] | None = None
     """Reads a command line that starts it, or a YAML document of others for it; None for a format it cannot read.
 

@@ -29,7 +29,9 @@ _FILE = FOLDER / "engines" / "vllm" / "clashes.json"
 _KIND = "clashes"
 # What they are about is the toolkit's own keys, or is changed before it is looked at.
 _NOT_READ = ("ModelConfig", "SpeculativeConfig")
-_VALIDATORS = ("__post_init__", "create_engine_config", "validate_parsed_serve_args")
+_VALIDATORS = ("__post_init__", "create_engine_config", "_check_feature_supported", "validate_parsed_serve_args")
+# What a module of flags calls to refuse a feature.
+_RAISES = "_raise_unsupported_error"
 # The class of all settings, which is made last; what some of its methods list is for one model runner alone.
 _WHOLE = "VllmConfig"
 _RUNNER_OF = re.compile(r"_(v[12])_model_runner")
@@ -51,6 +53,8 @@ _COMPARISONS: Mapping[type[ast.cmpop], tuple[str, str]] = {
     ast.Is: ("==", "!="),
     ast.IsNot: ("!=", "=="),
 }
+# Of a remainder that is compared with 0, by whether it is.
+_DIVISION = {"==": "multiple of", "!=": "no multiple of"}
 _MOST_WAYS = 16
 
 
@@ -113,8 +117,7 @@ class _Settings:
                 *package.glob("model_executor/models/config.py"),
             )
             if file.is_file()
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-            for target in _targets(node)
+            for target in _overwritten(ast.parse(file.read_text(encoding="utf-8")))
         }
 
     def validators(self) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -188,6 +191,27 @@ def _targets(node: ast.AST) -> list[ast.Attribute]:
     return [one for one in targets if isinstance(one, ast.Attribute)]
 
 
+def _overwritten(tree: ast.AST) -> Iterator[ast.Attribute]:
+    """The attributes that are set to something else: `if not x.on: x.on = False` leaves off what is off."""
+    for node in ast.walk(tree):
+        off = ast.unparse(node.test.operand) if isinstance(node, ast.If) and _is_not(node.test) else ""
+        for inner in ast.iter_child_nodes(node):
+            value = getattr(inner, "value", None)
+            stays = isinstance(value, ast.Constant) and not value.value
+            yield from (one for one in _targets(inner) if not (stays and off == ast.unparse(one)))
+
+
+def _is_not(node: ast.expr) -> TypeGuard[ast.UnaryOp]:
+    return isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+
+
+def _factors(node: ast.expr) -> Iterator[ast.expr]:
+    """Those of a product; nothing of what is none."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        for side in (node.left, node.right):
+            yield from [*_factors(side)] or [side]
+
+
 def _always_called(node: ast.ClassDef) -> Iterator[ast.Call]:
     """Methods that a class calls whenever it is made."""
     for item in node.body:
@@ -244,8 +268,10 @@ class _Reader:
         for node in body:
             if isinstance(node, ast.If):
                 yes, no = self._true(node.test), self._false(node.test)
+                other = replace(self, changed={*self.changed})
                 yield from self._block(node.body, _both(ways, yes))
-                yield from self._block(node.orelse, _both(ways, no))
+                yield from other._block(node.orelse, _both(ways, no))
+                self.changed |= other.changed
                 # After a refusal nothing is learnt: what refuses here is refused as well.
                 ways = _both(ways, no) if _returns(node.body) else ways
                 ways = _both(ways, yes) if _returns(node.orelse) else ways
@@ -253,13 +279,23 @@ class _Reader:
                 yield _said(node.exc), ways
             elif isinstance(node, ast.Assert):
                 yield _said(node.msg), _both(ways, self._false(node.test))
-            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and name_of(node.value) == "append":
-                if _RUNNER_OF.search(self.function.name):
-                    yield _said(node.value.args[0]), ways
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and self._adds_refusal(node.value):
+                yield _said(node.value), ways
             else:
                 if any(isinstance(item, ast.Return) for item in ast.walk(node)):
                     ways = []
                 self._note(node)
+
+    def _adds_refusal(self, call: ast.Call) -> bool:
+        """Whether it refuses, or adds to a list of what cannot be, which is raised if there is anything in it."""
+        if name_of(call) == _RAISES or not isinstance(call.func, ast.Attribute) or call.func.attr != "append":
+            return name_of(call) == _RAISES
+        raised = [
+            name_of(item.test)
+            for item in ast.walk(self.function)
+            if isinstance(item, ast.If) and any(isinstance(one, ast.Raise) for one in item.body)
+        ]
+        return bool(_RUNNER_OF.search(self.function.name)) or name_of(call.func.value) in filter(None, raised)
 
     def _note(self, node: ast.stmt) -> None:
         for item in ast.walk(node):
@@ -271,7 +307,7 @@ class _Reader:
         if isinstance(node, ast.BoolOp):
             parts = [self._true(item) for item in node.values]
             return _all(parts) if isinstance(node.op, ast.And) else [*chain.from_iterable(parts)]
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        if _is_not(node):
             return self._false(node.operand)
         return self._atoms(node, negated=False)
 
@@ -279,7 +315,7 @@ class _Reader:
         if isinstance(node, ast.BoolOp):
             parts = [self._false(item) for item in node.values]
             return [*chain.from_iterable(parts)] if isinstance(node.op, ast.And) else _all(parts)
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        if _is_not(node):
             return self._true(node.operand)
         return self._atoms(node, negated=True)
 
@@ -295,6 +331,8 @@ class _Reader:
         if not isinstance(node, ast.Compare) or len(node.ops) != 1 or type(node.ops[0]) not in _COMPARISONS:
             return []
         comparison = _COMPARISONS[type(node.ops[0])][negated]
+        if isinstance(node.left, ast.BinOp):
+            return self._reckoned(node.left, comparison, self._other(node.comparators[0]))
         name, other = self._setting(node.left), self._other(node.comparators[0])
         if self._keys(node.left) == ["model_config"] and other == [None]:  # which there always is
             return always if comparison == "!=" else []
@@ -302,6 +340,16 @@ class _Reader:
             is_meant = "serve" in (other[0] if isinstance(other[0], list) else other)
             return always if is_meant == (comparison in ("==", "in")) else []
         return [[[name, comparison, other[0]]]] if name and other else []
+
+    def _reckoned(self, node: ast.BinOp, comparison: str, other: list[Any]) -> Ways:
+        """Of `a % b != 0`, and of `a * b <= 1`, where each is a number of 1 or more."""
+        if isinstance(node.op, ast.Mod) and other == [0] and comparison in _DIVISION:
+            name, by = self._setting(node.left), self._setting(node.right)
+            return [[[name, _DIVISION[comparison], {"of": by}]]] if name and by else []
+        atoms: list[Atom] = [[self._setting(one), comparison, 1] for one in _factors(node)]
+        if other != [1] or not atoms or not all(name for name, _, _ in atoms):
+            return []
+        return [atoms] if comparison == "<=" else [[one] for one in atoms] if comparison == ">" else []
 
     def _property(self, node: ast.expr) -> _Reader | None:
         """The reader of a property that returns what it makes of settings; None where it is no such one."""
@@ -323,6 +371,9 @@ class _Reader:
         """The constant or the other setting, in a list; empty where it is neither."""
         if name := self._setting(node):
             return [{"of": name}]
+        if isinstance(node, ast.Attribute) and name_of(node.value) in self.settings.source.configs:
+            default = f"{name_of(node.value)}.{node.attr}"
+            return [self.settings.defaults[default]] if default in self.settings.defaults else []
         try:
             value = ast.literal_eval(node)
         except ValueError:

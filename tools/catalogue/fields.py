@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tools.catalogue.documents import Documents
 
 Spec = dict[str, Any]
 """`types` that a value may have, `choices` of its texts, bounds; `enum` where their case does not matter, `dotted`
-where another text has to be the path of a class."""
+where another text has to be the path of a class; what a list is `of`."""
 
 _FILE = FOLDER / "engines" / "vllm" / "fields.json"
 # Where the classes are, and the names that their annotations use.
@@ -52,12 +52,13 @@ def read_fields(package: Path) -> dict[str, Spec | str]:
     """By flag the `Class.key` that it sets, and by `Class.key` what it takes, of all that a flag can reach."""
     source = Source(package)
     fields = {name: _fields(source, name) for name in source.configs}
-    found: dict[str, Spec | str] = dict(_flags(package))
+    found: dict[str, Spec | str] = dict(_flags(package, source.configs))
     pending = [*dict.fromkeys(str(field) for field in found.values())]
     for field in pending:
         name, _, key = field.partition(".")
         found[field] = spec = fields[name][key]
-        inner = (f"{kind}.{other}" for kind in spec.get("types", ()) for other in fields.get(kind, ()))
+        kinds = (*spec.get("types", ()), *spec.get("of", {}).get("types", ()))
+        inner = (f"{kind}.{other}" for kind in kinds for other in fields.get(kind, ()))
         pending += [other for other in inner if other not in pending]
     return found
 
@@ -183,6 +184,8 @@ def _spec(source: Source, node: ast.expr) -> Spec:
     choices = [text for part in parts for text in part.get("choices", ())]
     kinds = (*_BOUNDS, "enum", *(("dotted",) if choices else ()))  # without choices vLLM takes any text at first
     others = {key: value for part in parts for key, value in part.items() if key in kinds}
+    lists = [part for part in parts if "list" in part.get("types", ())]
+    others |= {"of": lists[0]["of"]} if len(lists) == 1 and "of" in lists[0] else {}
     return {"types": types, **({"choices": choices} if choices else {}), **others}
 
 
@@ -223,11 +226,22 @@ def _subscript(source: Source, name: str, inner: list[ast.expr]) -> Iterator[Spe
         for item in inner[1:]:
             yield _bounds(item)
     elif name in _COLLECTIONS:
-        yield {"types": [_COLLECTIONS[name]]}
+        yield {"types": [_COLLECTIONS[name]], **_elements_of(source, name, inner)}
     elif name in _WITHOUT_VALUE:
         yield _WITHOUT_VALUE[name]
     else:
         raise _Unreadable
+
+
+def _elements_of(source: Source, name: str, inner: list[ast.expr]) -> Spec:
+    """What a list's elements may be, where all are alike and that can be said."""
+    alike = len(inner) == 1 if name != "tuple" else len(inner) == 2 and ast.unparse(inner[1]) == "..."
+    if _COLLECTIONS[name] != "list" or not alike:
+        return {}
+    try:
+        return {"of": _spec(source, inner[0])}
+    except _Unreadable:
+        return {}
 
 
 def _named(source: Source, name: str) -> Iterator[Spec]:
@@ -243,7 +257,7 @@ def _named(source: Source, name: str) -> Iterator[Spec]:
         raise _Unreadable
 
 
-def _flags(package: Path) -> dict[str, str]:
+def _flags(package: Path, configs: Collection[str]) -> dict[str, str]:
     """`Class.key` by the flag that takes it as it is: those with a type of their own are left out."""
     tree = ast.parse((package / "engine" / "arg_utils.py").read_text(encoding="utf-8"))
     groups: dict[str, str] = {}
@@ -251,14 +265,14 @@ def _flags(package: Path) -> dict[str, str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and name_of(node.value) == "get_kwargs":
             groups[name_of(node.targets[0])] = name_of(node.value.args[0])
-    passed_on = dict(_passed_on(tree))
+    passed_on = dict(_passed_on(tree, configs))
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or name_of(node) != "add_argument":
             continue
         flag = str(node.args[0].value) if node.args and isinstance(node.args[0], ast.Constant) else ""
-        if any(item.arg == "type" and name_of(item.value) == "str" for item in node.keywords) and flag in passed_on:
+        if flag in passed_on and any(item.arg == "type" and name_of(item.value) in _PLAIN for item in node.keywords):
             found[flag[2:]] = passed_on[flag]
-        taken = [item.value for item in node.keywords if item.arg is None and isinstance(item.value, ast.Subscript)]
+        taken = [one for item in node.keywords if item.arg is None and (one := _declaration(item.value))]
         if len(taken) != 1 or any(item.arg in ("type", "choices", "action", "nargs") for item in node.keywords):
             continue
         group, key = name_of(taken[0].value), taken[0].slice
@@ -268,10 +282,18 @@ def _flags(package: Path) -> dict[str, str]:
     return found
 
 
-def _passed_on(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """`--flag` and `Class.key`, of the fields of EngineArgs that have the default of the class they are passed to."""
+def _declaration(node: ast.expr) -> ast.Subscript | None:
+    """What `**group["key"]` gives to a parser, or `**{**group["key"], "default": …}`."""
+    if isinstance(node, ast.Dict):
+        others = {key.value for key in node.keys if isinstance(key, ast.Constant)}
+        whole = [value for key, value in zip(node.keys, node.values, strict=True) if key is None]
+        return _declaration(whole[0]) if len(whole) == 1 and others <= {"default", "help"} else None
+    return node if isinstance(node, ast.Subscript) else None
+
+
+def _passed_on(tree: ast.AST, configs: Collection[str]) -> Iterator[tuple[str, str]]:
+    """`--flag` and `Class.key`, where a class is made with `key=self.key`, or with what `key` has become on the way."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            default = node.value
-            if isinstance(default, ast.Attribute) and isinstance(default.value, ast.Name):
-                yield f"--{node.target.id.replace('_', '-')}", f"{default.value.id}.{default.attr}"
+        if isinstance(node, ast.Call) and name_of(node) in configs:
+            for given in (item for item in node.keywords if item.arg and name_of(item.value) == item.arg):
+                yield f"--{str(given.arg).replace('_', '-')}", f"{name_of(node)}.{given.arg}"

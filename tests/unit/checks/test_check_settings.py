@@ -159,6 +159,12 @@ def test_what_vllm_has_on_gpus_only(flag: str, platform: str, refused: bool, tmp
     assert (f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]) is refused
 
 
+def test_a_cpu_s_platform_turns_off_what_it_has_not(tmp_path: Path) -> None:
+    """vLLM's platforms/cpu.py, so that what it needs does not count."""
+    found = report(tmp_path, ("dtype: float32", "dtype: float32\n    enable-dbo: true")).findings
+    assert [item.message for item in found if item.path == "engine.args.enable-dbo"] == []
+
+
 def test_a_plugin_of_this_machine_may_bring_a_quantization(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     edit = ("dtype: float32", "dtype: float32\n    quantization: ours")
     assert [item.code for item in report(tmp_path, edit).findings] == ["engine.flag-value"]

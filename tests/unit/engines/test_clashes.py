@@ -24,7 +24,8 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
     [
         ("{enable-log-outputs: true}", "enable-log-outputs", "`enable-log-requests: false`"),
         ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind: false` with `numa-bind-nodes: [0]`"),
-        ("{enable-eplb: true, no-enable-expert-parallel: true}", "enable-eplb", "must be True to use EPLB"),
+        ("{enable-eplb: true, no-enable-expert-parallel: true, data-parallel-size: 2}", "enable-eplb",
+         "must be True to use EPLB"),
         ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector",
          "with `kv-transfer-config.kv_role: null`"),
         ("{structured-outputs-config: '{\"disable_any_whitespace\": true}'}",
@@ -33,6 +34,8 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
         ("{eplb-config: {use_async: 'yes', policy: nonsense}}", "eplb-config.use_async", "the default policy"),
         ("{offload-num-in-group: '10', offload-group-size: '9'}", "offload-group-size", "must be <="),
         ("{enable-auto-tool-choice: true}", "enable-auto-tool-choice", "null`: --enable-auto-tool-choice requires"),
+        ("{enable-batch-sharded-sampling: true}", "enable-batch-sharded-sampling", "nothing to shard"),
+        ("{enable-eplb: true, enable-expert-parallel: true}", "enable-eplb", "EPLB requires tensor"),
         ("{kda-prefill-backend: fused}", "kda-prefill-backend", "only available on ROCm"),
     ],
 )  # fmt: skip
@@ -48,6 +51,9 @@ def test_settings_that_are_refused_together_are_named(tmp_path: Path, args: str,
     [
         "{enable-log-outputs: true, enable-log-requests: true}",
         "{enable-log-outputs: false}",
+        "{enable-batch-sharded-sampling: true, tensor-parallel-size: 4}",
+        "{enable-eplb: true, enable-expert-parallel: true, data-parallel-size: 2}",
+        "{decode-context-parallel-size: '2', tensor-parallel-size: 4}",
         "{numa-bind-nodes: [0], numa-bind: true}",
         "{kv-transfer-config: {kv_connector: NixlConnector, kv_role: kv_both}}",
         "{structured-outputs-config: {disable_any_whitespace: true, backend: xgrammar}}",
@@ -82,7 +88,7 @@ def test_an_image_of_ones_own_may_be_for_another_platform(tmp_path: Path) -> Non
 def test_a_version_that_was_not_read_has_the_conditions_of_the_last_before_it(
     tmp_path: Path, version: str, known: str
 ) -> None:
-    ((_, what),) = told(tmp_path, "{enable-eplb: true}", version)
+    ((_, what),) = told(tmp_path, "{enable-eplb: true, data-parallel-size: 2}", version)
     assert what.startswith(f"vLLM {known} (the last known before yours) refuses `enable-eplb: true`")
 
 
@@ -141,6 +147,20 @@ class Outer:
             raise ValueError("was changed before")
 
     @model_validator(mode="after")
+    def _lists(self):
+        if not self.on:
+            self.on = False
+        wrong, other = [], []
+        if self.least % self.most != 0:
+            wrong.append("no multiple")
+        elif self.least * self.most > 1:
+            other.append("noted only")
+        if wrong:
+            raise ValueError(", ".join(wrong))
+        if self.least * self.most <= 1:
+            raise ValueError("too small")
+
+    @model_validator(mode="after")
     def _platform(self):
         if self.on and not current_platform.is_rocm():
             raise ValueError("for ROCm alone")
@@ -153,6 +173,10 @@ class EngineArgs:
         Outer(on=self.on, least=self.least, most=self.most, here=self.here, passed=self.passed or 1, inner=self.inner)
         if self.plain is not None and self.most > 4:
             raise ValueError("not both")
+
+    def _check_feature_supported(self):
+        if self.least != Outer.least:
+            _raise_unsupported_error(feature_name="another least")
 
 def add(parser):
     outer = get_kwargs(Outer)
@@ -174,6 +198,9 @@ def test_conditions_are_read_without_running_them_and_what_else_decides_is_left_
     assert {says: entry["ways"] for says, entry in found.items()} == {
         "… is too much": [[["Outer.on", "on", None], ["Outer.least", ">", 3]]],
         "no mode": [[["Inner.mode", "in", ["a", "b"]], ["Inner.size", "==", None]]],
+        "no multiple": [[["Outer.least", "no multiple of", {"of": "Outer.most"}]]],
+        "too small": [[["Outer.least", "<=", 1], ["Outer.most", "<=", 1]]],
+        "another least": [[["Outer.least", "!=", 2]]],
         "for ROCm alone": [[["Outer.on", "on", None], [clashes.PLATFORM, "on", None]]],
         "unless it has returned": [[["Outer.least", "!=", 5], ["Outer.most", "!=", 8]]],
         "not both": [[["--plain", "!=", None], ["Outer.most", ">", 4]]],

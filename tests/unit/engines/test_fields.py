@@ -36,6 +36,17 @@ from tools.catalogue import fields
         ("compilation-config", {"cudagraph_mode": "SOMETIMES"}, "has the value 'SOMETIMES'"),
         ("compilation-config", {"cudagraph_mode": "full", "mode": 3, "cudagraph_capture_sizes": [1, 2]}, ""),
         ("compilation-config", {"mode": 9}, "has the value 9"),
+        ("compilation-config", {"cudagraph_capture_sizes": [1, "2"], "custom_ops": ["none"]}, ""),
+        ("compilation-config", {"cudagraph_capture_sizes": [1, "many", "more"]}, "has the value 'many'"),
+        ("data-parallel-size-local", -1, "a whole number at least 0"),
+        ("data-parallel-size-local", 0, ""),
+        ("data-parallel-size-local", 1.0, "has the value 1.0"),
+        ("stream-interval", "1.0", "has the value '1.0'"),
+        ("cudagraph-capture-sizes", [1, 2.0], "has the value [1, 2.0]"),
+        ("compilation-config", {"cudagraph_capture_sizes": [2.0]}, ""),
+        ("cpu-offload-gb", 1.0, ""),
+        ("kv-cache-memory-bytes", "1.5g", ""),
+        ("kv-cache-memory-bytes", "1.5G", "has the value '1.5G'"),
         ("attention-backend", 2, "has the value 2"),
         ("compilation-config", {"cudagraph_mode": 2}, ""),
         ("compilation-config", {"cudagraph_mode": 9}, "has the value 9"),
@@ -154,15 +165,20 @@ class Elsewhere:
 """
 ARGUMENTS = """
 class EngineArgs:
-    backend: str = Inner.kind
-    count: int = Inner.size
+    def create_engine_config(self):
+        size = self.size or 1
+        Inner(kind=self.kind, size=size, share=self.size)
 
 def add(parser):
     outer_kwargs = get_kwargs(Outer)
     base_kwargs = get_kwargs(Base)
+    inner_kwargs = get_kwargs(Inner)
     parser.add_argument("--inner-config", "-ic", **outer_kwargs["inner"])
-    parser.add_argument("--backend", type=str, default="one")
-    parser.add_argument("--count", type=own_way)
+    parser.add_argument("--kind", type=str, default="one")
+    parser.add_argument("--size", type=int)
+    parser.add_argument("--share", type=float)
+    parser.add_argument("--level", **{**inner_kwargs["level"], "default": None})
+    parser.add_argument("--word", **{**inner_kwargs["word"], "choices": ["other"]})
     parser.add_argument("--inherited", **base_kwargs["inherited"], type=own_way)
 """
 
@@ -178,7 +194,9 @@ def package(folder: Path) -> Path:
 def test_annotations_are_read_without_importing_them(tmp_path: Path) -> None:
     assert fields.read_fields(package(tmp_path)) == {
         "inner-config": "Outer.inner",
-        "backend": "Inner.kind",
+        "kind": "Inner.kind",
+        "size": "Inner.size",
+        "level": "Inner.level",
         "Outer.inner": {"types": ["Inner", "None"]},
         "Inner.inherited": {"types": ["int"]},
         "Inner.kind": {"types": [], "choices": ["three", "one", "two"]},
@@ -187,7 +205,7 @@ def test_annotations_are_read_without_importing_them(tmp_path: Path) -> None:
         "Inner.named": {"types": [], "choices": ["CALLED", "NUMBERED", 4, "BOTH"], "enum": True},
         "Inner.size": {"types": ["int"], "gt": 0},
         "Inner.share": {"types": ["float"], "ge": 0, "le": 1},
-        "Inner.several": {"types": ["None", "list"]},
+        "Inner.several": {"types": ["None", "list"], "of": {"types": ["str"]}},
         "Inner.by_name": {"types": ["dict"]},
         "Inner.dtype": {"types": [], "choices": ["one", "two"]},
         "Inner.unchecked": {"types": [], "choices": ["one", "two"]},

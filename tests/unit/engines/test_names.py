@@ -82,6 +82,13 @@ def test_flags_for_images_have_no_effect_on_a_target_of_text_and_bounds_on_other
         ("{cudagraph-capture-sizes: '16', kv-cache-dtype-skip-layers: '0'}", "0.31.0", False),
         ("{max-num-partial-prefills: '1', max-long-partial-prefills: '1'}", "0.24.0", False),
         ("{collect-detailed-traces: 1.5}", "0.31.0", True),
+        ("{collect-detailed-traces: None}", "0.30.0", True),
+        ("{collect-detailed-traces: 'model,worker'}", "0.30.0", True),
+        ("{collect-detailed-traces: model}", "0.30.0", False),
+        ("{prefix-cache-retention-interval: -1}", "0.29.0", True),
+        ("{prefix-cache-retention-interval: None}", "0.29.0", False),
+        ("{device: cpu}", "0.29.0", True),  # short for device-ids
+        ("{device: 0}", "0.29.0", False),
         ("{collect-detailed-traces: [model, nonsense]}", "0.31.0", True),
         ("{collect-detailed-traces: [model, worker]}", "0.31.0", False),
     ],

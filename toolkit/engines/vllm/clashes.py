@@ -26,7 +26,7 @@ _UNKNOWN = object()
 _Atom = Sequence[Any]
 """A setting, a comparison, and a constant or (`{"of": setting}`) another setting."""
 
-_ORDER = ("<", "<=", ">", ">=")
+_OF_NUMBERS = ("<", "<=", ">", ">=", "multiple of", "no multiple of")
 _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "on": lambda value, _: bool(value),
     "off": lambda value, _: not value,
@@ -38,6 +38,8 @@ _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
     "in": lambda value, several: value in several,
     "not in": lambda value, several: value not in several,
+    "multiple of": lambda value, other: other and value % other == 0,
+    "no multiple of": lambda value, other: other and value % other != 0,
 }
 
 
@@ -53,7 +55,8 @@ def check_clashes(recipe: Recipe) -> Iterator[Finding]:
             written = [set_by[name][0] for name in named if name in set_by]
             ours = [key for key in written if key.partition(".")[0] in recipe.engine.args]
             if ours and all(_holds(atom, all_values) for atom in way):
-                shown = " with ".join(_shown(name, set_by, all_values, version) for name in named)
+                first, *others = (_shown(name, set_by, all_values, version) for name in named)
+                shown = f"{first} with {' and '.join(others)}" if others else first
                 of = version if version == recipe.engine.version else f"{version} (the last known before yours)"
                 message = f"vLLM {of} refuses {shown}: {says.removeprefix('Error: ')}"
                 unset = (name for name in named if name not in set_by and name != _RUNNER)
@@ -111,7 +114,7 @@ def _holds(atom: _Atom, values: Mapping[str, Any]) -> bool:
     value, other = values[name], values[other["of"]] if isinstance(other, Mapping) else other
     if comparison in ("on", "off"):
         value = SWITCHES.get(value.lower(), value) if isinstance(value, str) else value
-    elif comparison in _ORDER or isinstance(other, int | float):
+    elif comparison in _OF_NUMBERS or isinstance(other, int | float):
         value, other = (as_number(one) if isinstance(one, str) else one for one in (value, other))
     try:
         return _HOLDS[comparison](value, other)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog.lookup import older
-from toolkit.engines.vllm.facts import names
+from toolkit.engines.vllm.facts import flag_known, names
 from toolkit.engines.vllm.fields import unlike
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -17,6 +17,8 @@ EXPERT_KEYS = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_
 _PARALLEL, _BACKEND, _REPLAY = "enable-expert-parallel", "moe-backend", "use-replayssm"
 # "AuxOutput Connector only supports MoE models" (config/vllm.py).
 _ROUTED, _ROUTED_CHECKED_SINCE = "enable-return-routed-experts", "0.31.0"
+# Keys of a config.json that say in which layers those are (config/engram.py).
+_ENGRAM, _ENGRAMS = "engram-config", ("engram_layer_ids", "ple_layer_ids")
 _ROUNDING, _STATE, _STATE_KEYS = (
     "enable-mamba-cache-stochastic-rounding",
     "mamba-ssm-cache-dtype",
@@ -42,6 +44,11 @@ def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     if args.get(_ROUTED) is True and not has_experts and not older(recipe.engine.version, _ROUTED_CHECKED_SINCE):
         message = f"`{_ROUTED}` is for models with experts, and the target's config.json has none"
         yield Finding("engine.experts", message, f"engine.args.{_ROUTED}", hint="Remove the flag.")
+    engrams = any(config.get(key) for key in _ENGRAMS) or "layer_ids" in str(args.get("hf-overrides"))
+    wants_them = args.get(_ENGRAM) not in (None, "None", "null") and flag_known(recipe.engine.version, _ENGRAM)
+    if wants_them and not engrams:
+        message = f"`{_ENGRAM}` is for models with Engram embeddings, and the target's config.json has none"
+        yield Finding("engine.combination", message, f"engine.args.{_ENGRAM}", hint="Remove the flag.")
     backend = args.get(_BACKEND, "auto")
     if has_experts and backend != "auto" and "quantization" not in args:
         yield from _backend(recipe, config, str(backend))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import isfinite
 from typing import Any
 
@@ -17,8 +18,8 @@ from toolkit import documents
 from toolkit.catalog.lookup import read
 from toolkit.engines.vllm.facts import entry, names, parsed_flag
 
-# For the whole numbers of a few flags vLLM's parser takes `32k` and `1M`, too (human_readable_int).
-_SUFFIXED_NUMBER = re.compile(r"\d+(\.\d+)?[kKmMgGtT]")
+# For the whole numbers of a few flags vLLM's parser takes `32k` and `1M`, too, and `1.5k` (human_readable_int).
+_SUFFIXED_NUMBER = re.compile(r"\d+(\.\d+)?[kmgt]|\d+[KMGT]")
 SWITCHES = {
     **dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True),
     **dict.fromkeys(("false", "0", "no", "off", "f", "n"), False),
@@ -37,13 +38,14 @@ class Declared:
     """A field: of one of `types`, which may be classes, or one of `choices`; numbers within bounds.
 
     Of one without types and choices nothing is known. Upper and lower case are alike in the choices of an `enum`.
-    Another text than the choices of a `dotted` one is where a class is: `module.Class`.
+    Another text than the choices of a `dotted` one is where a class is: `module.Class`. A list is `of` such a field.
     """
 
     types: tuple[str, ...] = ()
     choices: tuple[bool | int | float | str, ...] = ()
     enum: bool = False
     dotted: bool = False
+    of: Mapping[str, Any] | None = None
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -78,14 +80,24 @@ def misfits(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -
     field = _at(flag, version)
     suffixed = isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value) and flag in names("suffixed", version)
     if isinstance(field, str) and not suffixed:
-        declared = documents.fit(Declared, _at(field, version))
+        declared = _declared(_at(field, version))
         if field.partition(".")[0] in unmade:
             # Those for images pass through ModelConfig, which looks at their types.
             unread = declared.enum or (
                 "dict" in declared.types and (value == "null" or field.startswith("LoRAConfig."))
             )
             declared = Declared() if unread else replace(declared, ge=None, gt=None, le=None, lt=None)
-        yield from _misfits(declared, value, version, "")
+        wrong = [*_misfits(declared, value, version, "")]
+        yield from wrong or _pointed(declared, value)
+
+
+def _pointed(declared: Declared, value: Any) -> Iterator[Misfit]:
+    """A number with a point, `1.0`, of which a parser makes no whole one; in JSON it is one."""
+    several = isinstance(value, list) and declared.of is not None
+    types = (_declared(declared.of) if several else declared).types
+    numbers = (as_number(one) if isinstance(one, str) else one for one in (value if several else [value]))
+    if "int" in types and {*types} <= {"int", "None"} and any(isinstance(one, float) for one in numbers):
+        yield unlike(value, (), str(declared))
 
 
 def class_of(flag: str, version: str) -> str:
@@ -106,7 +118,7 @@ def settings(flag: str, value: Any, version: str) -> Iterator[tuple[str, str, An
 
 def _settings(field: str, value: Any, version: str, key: str) -> Iterator[tuple[str, str, Any]]:
     yield field, key, None if value == "None" else value
-    declared = documents.fit(Declared, _at(field, version) or {})
+    declared = _declared(_at(field, version))
     inner = _json(value) if isinstance(value, str) else value
     if declared.classes and isinstance(inner, Mapping):
         for name, one in inner.items():
@@ -119,7 +131,7 @@ def flag_of(setting: str, version: str) -> str:
     if flag := next((name for name in fields if "." not in name and _at(name, version) == setting), ""):
         return flag
     owner, _, key = setting.removeprefix("--").rpartition(".")
-    declared = ((name, documents.fit(Declared, _at(name, version) or {})) for name in fields if "." in name)
+    declared = ((name, _declared(_at(name, version))) for name in fields if "." in name)
     holder = next((name for name, one in declared if owner in one.classes), "")
     return f"{flag_of(holder, version)}.{key}" if holder else key
 
@@ -128,7 +140,7 @@ def listed(flag: str, version: str) -> tuple[Any, ...]:
     """The choices that are declared for a flag, also where any text passes for its type; empty if none is known."""
     field = _at(flag, version)
     declared = _at(field, version) if isinstance(field, str) else None
-    return documents.fit(Declared, declared).choices if declared else ()
+    return _declared(declared).choices
 
 
 def reads_as(flag: str, value: Any, version: str) -> bool:
@@ -168,6 +180,9 @@ def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator
     if isinstance(value, Mapping) and classes and "dict" not in declared.types:
         for name, inner in value.items():
             yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, list) and declared.of is not None and "list" in declared.types:
+        wrong = (found for one in value for found in _misfits(_declared(declared.of), one, version, key))
+        yield from islice(wrong, 1)
     # Many keys of a class may be null until vLLM fills them in (_skip_none_validation).
     elif not (key and value is None) and not _fits(value, declared):
         yield unlike(value, declared.choices, str(declared), key)
@@ -179,12 +194,16 @@ def _inner(class_name: str, name: str, value: Any, version: str, key: str) -> It
     if class_name in _ANY_CASE and isinstance(value, str):
         value = value.lower().replace("-", "_")
     if (declared := _at(field, version)) is not None:
-        yield from _misfits(documents.fit(Declared, declared), value, version, key)
+        yield from _misfits(_declared(declared), value, version, key)
         return
     fields = [other for other in read("engines/vllm/fields.json")["fields"] if other.startswith(f"{class_name}.")]
     known = [other.partition(".")[2] for other in fields if _at(other, version) is not None]
     near = difflib.get_close_matches(name, known, n=1)
     yield Misfit(key, f"has no key `{name}`", f"Did you mean `{near[0]}`?" if near else "Remove it.")
+
+
+def _declared(spec: Mapping[str, Any] | None) -> Declared:
+    return documents.fit(Declared, spec or {})
 
 
 def _at(name: str, version: str) -> Any:

@@ -28,7 +28,7 @@ _DRAFTER = "speculation.model"
 _GENERATION = "engine.args.override-generation-config"
 # Kinds of rotary embeddings by whose factor vLLM does not multiply how far a model reaches, the last ones since 0.30.
 _UNSCALED, _YARN = ("su", "longrope", "llama3"), ("yarn", "deepseek_yarn", "deepseek_llama_scaling")
-_YARN_UNSCALED_SINCE = "0.30.0"
+YARN_UNSCALED_SINCE = "0.30.0"
 
 
 def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
@@ -40,6 +40,7 @@ def check_models(recipe: Recipe, models: Lock) -> Iterator[Finding]:
     yield from _stages(recipe, models)
     yield from _window(recipe, models.target)
     yield from _heads(recipe, models)
+    yield from _contexts(recipe, models.target)
     if recipe.speculation is None:
         return
     drafting = recipe.speculation.facts
@@ -108,12 +109,30 @@ def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
             yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
 
 
+def _contexts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
+    """Ranks that share a context need heads to share, too (config/model.py, verify_with_parallel_config)."""
+    flag, config, args = "decode-context-parallel-size", target.text_config, recipe.engine.args
+    sizes = (args.get(flag, 1), args.get("tensor-parallel-size", 1))
+    ways, ranks, heads, kept = (
+        size if isinstance(size, int) else 0
+        for size in (*sizes, config.get("num_attention_heads"), config.get("num_key_value_heads"))
+    )
+    if 0 in (ways, ranks, heads, kept) or ways == 1 or "kv_lora_rank" in config or "heads" in _overrides(recipe):
+        return
+    if ranks % ways:
+        return  # check_clashes tells
+    if ranks <= kept or ways > ranks // kept or heads // kept % ways:
+        message = f"{ranks} ranks cannot share a context {ways} ways: the target has {kept} KV heads for {heads} heads"
+        hint = f"Remove it, or set `tensor-parallel-size: {kept * ways}`, if that divides the heads."
+        yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
+
+
 def _window(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Without its sliding window, a model reaches no further than that (config/model.py, _get_and_verify_max_len)."""
     window, length = target.text_config.get("sliding_window"), recipe.engine.max_model_len
     slides = target.text_config.get("use_sliding_window") is not False
     allowed = recipe.engine_rules.length_variable in recipe.engine.env
-    unscaled = _UNSCALED if lookup.older(recipe.engine.version, _YARN_UNSCALED_SINCE) else (*_UNSCALED, *_YARN)
+    unscaled = _UNSCALED if lookup.older(recipe.engine.version, YARN_UNSCALED_SINCE) else (*_UNSCALED, *_YARN)
     # What else decides how far it reaches then.
     scaled = not target.rope_kinds <= {*unscaled} or "model_max_length" in target.config
     overridden = any(key in _overrides(recipe) for key in ("sliding_window", "rope_", "model_max_length"))

@@ -24,7 +24,7 @@ from toolkit.engines.vllm.flags import (
 from toolkit.engines.vllm.head import check_listed_positions
 from toolkit.engines.vllm.keys import SECTIONS
 from toolkit.engines.vllm.memory import VllmMemory, runs_on
-from toolkit.engines.vllm.model_checks import check_models, downloads
+from toolkit.engines.vllm.model_checks import YARN_UNSCALED_SINCE, check_models, downloads
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.engines.vllm.thread_checks import check_threads
 from toolkit.findings import Finding
@@ -141,6 +141,7 @@ class Vllm(OnVllm):
     cpu = VllmOnCpu()
     cache_salt = "cache_salt"
     gpt_oss_method_since = "0.20.0"  # `gpt_oss_mxfp4`
+    yarn_counted_since = YARN_UNSCALED_SINCE
 
     def fill_in(self, written: EngineSection, method: str, instance_type: str) -> EngineSection:
         known = facts()

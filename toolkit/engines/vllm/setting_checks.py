@@ -19,6 +19,8 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 
 RUNNER_VARIABLE, STAGES = "VLLM_USE_V2_MODEL_RUNNER", "pipeline-parallel-size"
+# Flags that may turn CUDA graphs off.
+_GRAPHS_BY = ("compilation-config", "optimization-level")
 _CAPTURE, _TOOLS = "max-cudagraph-capture-size", "enable-auto-tool-choice"
 # Of 0 and 1 nothing is divided.
 _UBATCH = "ubatch-size"
@@ -35,8 +37,6 @@ _NEEDS = {
 _ON_GPU = ("enable-eplb", "enable-sleep-mode", "enable-cumem-allocator")
 _NSIGHT = "ray-workers-use-nsight"
 _V2_RUNNER_SINCE = "0.29.0"
-# Until that version any other value than their default of one is refused (engine/arg_utils.py).
-_PARTIAL_PREFILLS, _PARTIAL_PREFILLS_SINCE = ("max-num-partial-prefills", "max-long-partial-prefills"), "0.27.0"
 # Release notes of 0.25.0: "Model Runner V2 is now the default for all dense models" (pull request 44443).
 _V2_DENSE_MODELS_SINCE = "0.25.0"
 # Plain draft models have a speculator of their own there since (pull request 55990; v1/worker/gpu/spec_decode/).
@@ -67,12 +67,7 @@ def check_settings(recipe: Recipe) -> Iterator[Finding]:
 
 def check_combinations(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags whose values vLLM refuses together (config/parallel.py, config/lora.py)."""
-    args, size, context = recipe.engine.args, "tensor-parallel-size", "decode-context-parallel-size"
-    ranks, share = _whole(args.get(size, 1)), _whole(args.get(context, 1))
-    if ranks and share and ranks % share and args.get("prefill-context-parallel-size", 1) == 1:
-        message = f"`{context}: {share}` does not divide `{size}: {ranks}`"
-        hint = f"Set one that divides {ranks}, or another `{size}`."
-        yield Finding("engine.combination", message, f"engine.args.{context}", hint=hint)
+    args = recipe.engine.args
     at_once, kept = _whole(args.get("max-loras", 1)), _whole(args.get("max-cpu-loras"))
     if args.get("enable-lora") and at_once and kept and kept < at_once:
         message = f"`max-cpu-loras: {kept}` is below `max-loras: {at_once}`"
@@ -83,10 +78,11 @@ def check_combinations(recipe: Recipe) -> Iterator[Finding]:
         message = f"`data-parallel-size-local: {here}` is more than `data-parallel-size: {copies}`"
         hint = f"Set it to {copies} or less, or remove it."
         yield Finding("engine.combination", message, "engine.args.data-parallel-size-local", hint=hint)
-    if lookup.older(recipe.engine.version, _PARTIAL_PREFILLS_SINCE):
-        for flag in (flag for flag in _PARTIAL_PREFILLS if str(args.get(flag, 1)) != "1"):
-            message, hint = f"vLLM before {_PARTIAL_PREFILLS_SINCE} has no `{flag}` but 1", "Remove it."
-            yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
+    largest, on_gpu = _whole(args.get(_CAPTURE)), recipe.platform_rules.facts.has_instance_types
+    without_graphs = args.get("enforce-eager") is True or not args.keys().isdisjoint(_GRAPHS_BY)
+    if largest is not None and largest < 1 and on_gpu and not without_graphs:
+        message, hint = f"`{_CAPTURE}: {largest}` is no size of a CUDA graph", "Set `enforce-eager: true` instead."
+        yield Finding("engine.combination", message, f"engine.args.{_CAPTURE}", hint=hint)
     yield from _alone(recipe)
 
 
@@ -95,6 +91,7 @@ def _alone(recipe: Recipe) -> Iterator[Finding]:
     args, no_gpu = recipe.engine.args, _is_without_gpu(recipe)
     given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
     given = [flag for flag in given if flag != _UBATCH or (_whole(args[flag]) or 0) > 1]
+    given = [flag for flag in given if not (no_gpu and flag == "enable-dbo")]  # which a CPU's platform turns off
     for flag in dict.fromkeys(given):
         needed = _NEEDS.get(flag, ())
         if flag in _ON_GPU and no_gpu:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from toolkit.engines.arguments import builds
@@ -18,9 +18,11 @@ from toolkit.engines.vllm.facts import (
     Risk,
     Takes,
     alias_of,
+    flag_known,
     names,
     parsed_flag,
     risky_flags,
+    short_for,
     takes,
     variable_risk,
 )
@@ -46,6 +48,7 @@ _FORMS = {
     "chat-template": (r"(?s).*[^-.\d].*", "a template, or the name of its file"),
     "device-ids": (r"\s*(\d+|(GPU|MIG)-[^,]*)(,\s*(\d+|(GPU|MIG)-[^,]*))*\s*", "numbers of devices, or their ids"),
     "lora-modules": (r'[^,]*=[^,]*|(?=.*"name")(?=.*"path")\{.*', "name=path, or a mapping with `name` and `path`"),
+    "mm-processor-device": ("auto|cpu|cuda|xpu|tpu|hpu|npu|rocm|musa", "auto, cpu, or the platform's kind of device"),
     "show-hidden-metrics-for-version": (r"(?i)v?(\d+!)?\d+(\.\d+)*([-._+a-z].*)?", "a version"),
 }
 
@@ -58,16 +61,18 @@ _MODAL_LORAS = "default-mm-loras"
 
 def check_values(recipe: Recipe) -> Iterator[Finding]:
     """Findings on the values of `engine.args`, and on variables that no process can be given."""
+    version = recipe.engine.version
     for flag, value in recipe.engine.args.items():
         path = f"engine.args.{flag}"
         if other := alias_of(flag):
             hint = f"Write `{other}`, which the checks know."
             yield Finding(_CODE, f"`{flag}` is another name of `{other}`", path, hint=hint)
-        if wrong := _wrong_form(flag, value, takes(flag)):
+        whole = short_for(version, flag) if flag_known(version, flag) is False else ""
+        if wrong := _wrong_form(flag, value, takes(whole or flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
         else:
-            yield from _declared(flag, value, recipe.engine.version, unmade_classes(recipe))
+            yield from _declared(whole or flag, value, version, unmade_classes(recipe), written=flag)
     yield from _parsers(recipe)
     for name, value in recipe.engine.env.items():
         if "\0" in value:
@@ -79,14 +84,17 @@ def unmade_classes(recipe: Recipe) -> Collection[str]:
     return (_MULTIMODAL, *(() if recipe.engine.args.get("enable-lora") else ("LoRAConfig",)))
 
 
-def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -> Iterator[Finding]:
-    """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices."""
-    path, known = f"engine.args.{flag}", parsed_flag(flag, version)
-    values = value if isinstance(value, list) and takes(flag) == "several" else [value]
-    # One value of those that it may have.
-    is_one = isinstance(value, int | float | Mapping) or (isinstance(value, str) and value.isdigit())
-    alone = takes(flag) == "several" and is_one
-    wrong = [*misfits(flag, values if alone else value, version, unmade)]
+def _declared(
+    flag: str, value: Any, version: str, unmade: Collection[str] = (), written: str = ""
+) -> Iterator[Finding]:
+    """Findings on a value that this version does not take, by its configuration classes, or by its parser's choices.
+
+    `written` is what the recipe calls the flag, which may be its beginning only.
+    """
+    written, known = written or flag, parsed_flag(flag, version)
+    several = takes(flag) == "several"
+    values = value if isinstance(value, list) and several else [value]
+    wrong = [*misfits(flag, values if several else value, version, unmade)]
     texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
     if known.choices and not set(map(str, texts)) <= {*known.choices}:
         wrong.append(unlike(value, known.choices))
@@ -95,9 +103,9 @@ def _declared(flag: str, value: Any, version: str, unmade: Collection[str] = ())
     elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
         wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
     for one in wrong:
-        whole = ".".join(filter(None, (flag, one.key)))
+        whole = ".".join(filter(None, (written, one.key)))
         message = f"`{whole}` {one.what}, which vLLM {version} does not take"
-        yield Finding(_CODE, message, ".".join(filter(None, (path, one.key))), hint=one.hint)
+        yield Finding(_CODE, message, f"engine.args.{whole}", hint=one.hint)
 
 
 def _parsers(recipe: Recipe) -> Iterator[Finding]:
