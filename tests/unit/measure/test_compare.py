@@ -36,7 +36,8 @@ def test_a_report_against_itself_shows_nothing() -> None:
 
 @pytest.mark.parametrize(("factor", "better", "ok"), [(1.5, True, True), (1.02, None, True), (0.7, False, False)])
 def test_a_speedup_is_compared_by_interval(factor: float, better: bool | None, ok: bool) -> None:
-    found = compare(example(), faster(example(), factor))
+    found = compare(example(), faster(example(), factor, "with another head"))
+    assert (found.before, found.after) == (example().title, "with another head")
     assert {change.better for change in found.speedups if change.after.workload == "structured"} == {better}
     assert {change.better for change in found.speedups if change.after.workload == "open-ended"} == {None}
     assert found.ok is ok
