@@ -70,6 +70,10 @@ def test_other_settings_and_points_of_one_report_are_told() -> None:
         "vllm: 0.32.0 before, 0.33.0 now",
         "only the first report has baseline on structured at load 1",
     ]
+    assert list(compare(after, example()).notes()) == [
+        "vllm: 0.33.0 before, 0.32.0 now",
+        "only the second report has baseline on structured at load 1",
+    ]
 
 
 def test_it_is_shown_in_tables_that_fit() -> None:
