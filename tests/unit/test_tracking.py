@@ -85,6 +85,8 @@ def test_every_figure_has_a_name_of_its_own() -> None:
     names = [name for name, _ in bench_metrics(report)]
     assert len(names) == len(set(names))
     found = dict(bench_metrics(report))
+    figures = "output_tokens_per_second acceptance_length identical ttft_p50 tpot_p50 speedup"
+    assert {name.rpartition("/")[2] for name in names} == set(figures.split())
     assert {found[name] for name in names if name.endswith("/speedup")} == {item.ratio for item in report.speedups}
     assert dict(train_metrics({"held_out_loss": 1.5, "evaluations": [1], "ended": "flat"})) == {"held_out_loss": 1.5}
 

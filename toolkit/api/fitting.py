@@ -175,7 +175,8 @@ def _read(source: str | os.PathLike[str] | Recipe) -> tuple[Recipe | None, Lock]
     if isinstance(source, str | os.PathLike) and str(source).endswith(".lock.json"):
         lock = read_lock(Path(source))
         if lock is None:
-            raise RecipeNotFound(f"lock file {source} does not exist")
+            hint = "Correct the path, or name the recipe, which needs no lock file."
+            raise RecipeNotFound(f"lock file {source} does not exist", hint=hint)
         return None, lock
     recipe = load(source)
     return recipe, read_lock(lock_path(recipe)) or read_models(recipe, open_files)

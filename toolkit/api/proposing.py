@@ -113,7 +113,7 @@ def new(
     wishes = Wishes(_spell(model, folder), platform, method, goal, max_price, context, region, hardware)
     engine_for(wishes)  # one that is unknown is an error
     if goal not in ("latency", "throughput"):
-        raise UsageError(f"goal: `{goal}` is neither `latency` nor `throughput`")
+        raise UsageError(f"goal: `{goal}` is unknown", hint="Write `latency` or `throughput`.")
     source = model_source(wishes.model, folder)
     if source.kind == "jumpstart":
         if out is not None and Path(out) == STDOUT:

@@ -115,7 +115,7 @@ class Arms:
             if isinstance(why, LeaseHeld | StalePlanError) or isinstance(
                 getattr(why, "__cause__", None), StalePlanError
             ):
-                raise UsageError("somebody else is deploying it")
+                raise PlatformError("somebody else is deploying it")
             platform = self.recipe.platform.name
             self.steps.destroy(self.recipe, platform=platform, progress=self.progress, _may_go=self._is_ours)
         except (ToolkitError, KeyboardInterrupt) as error:

@@ -147,7 +147,8 @@ def _of_programs(base: Base, holds: BaseFacts, addition: Addition, severity: Sev
         yield Finding("base.python", message, "container.base", hint=hint, severity=severity)
     elif not holds.python and addition.wheels:
         message = f"the version of Python of {base.name} is not known, and the wheels are for {addition.python}"
-        yield Finding("base.python", message, "container.python", severity="warning")
+        hint = "Write in `container.python` which version it has."
+        yield Finding("base.python", message, "container.python", hint=hint, severity="warning")
     elif addition.wheels and holds.python != addition.python:
         message = f"{base.name} has Python {holds.python}, and the wheels would be for {addition.python}"
         hint = f"Write `container: {{python: '{holds.python}'}}`."
@@ -185,12 +186,14 @@ def _of_wheels(
             elif not asked.specifier.contains(have, prereleases=True):
                 whose = "of the recipe" if name in ours else "of the base"
                 message = f"{wheel.name} {wheel.version} asks for {_text(asked)}, and {asked.name} {whose} is {have}"
-                yield Finding("base.requirement", message, "container.wheels", severity="warning")
+                hint = f"Take a version of {wheel.name} or {asked.name} in `container.wheels` that goes with the other."
+                yield Finding("base.requirement", message, "container.wheels", hint=hint, severity="warning")
     for name in ours.keys() & there.keys():
         if ours[name] != there[name]:
             message = f"{name} {ours[name]} takes the place of the base's {there[name]}"
             message += _who_minds(name, ours[name], holds, addition.python)
-            yield Finding("base.shadowed", message, "container.wheels", severity="warning")
+            hint = f"Leave {name} out of `container.wheels`, if the base's version will do."
+            yield Finding("base.shadowed", message, "container.wheels", hint=hint, severity="warning")
 
 
 def _who_minds(name: str, version: str, holds: BaseFacts, python: str) -> str:

@@ -80,7 +80,8 @@ def find(recipe: str | os.PathLike[str]) -> Path:
         if path.is_file():
             return path
     except OSError as error:  # a name that is too long
-        raise RecipeNotFound(f"{str(recipe)[:_SHOWN]}: no such recipe file: {error.strerror}") from error
+        hint = "Give the path of a recipe's file, or the name of one that `toolkit recipes` lists."
+        raise RecipeNotFound(f"{str(recipe)[:_SHOWN]}: no such recipe file: {error.strerror}", hint=hint) from error
     in_catalogue = catalogue_dir() / f"{recipe}.yaml"
     if in_catalogue.is_file():
         return in_catalogue

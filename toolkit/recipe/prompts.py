@@ -59,7 +59,8 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         hint = "Correct the path; in a recipe it is relative to the recipe's folder."
         raise UsageError(f"file {path} does not exist", hint=hint) from error
     except (OSError, ValueError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        hint = "Give a file of text that you may read."
+        raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
     return parse_prompts(content, str(path))
 
 

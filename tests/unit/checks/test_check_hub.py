@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from followed_hints import follow
 from pairs import HUB_RECIPE, write_hub_pair
 
 from toolkit.api.checking import check
@@ -20,11 +21,15 @@ Facts = Mapping[str, Mapping[str, Any]]
 
 def findings(root: Path, *edits: tuple[str, str], **facts: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Findings on the good pair with its recipe and its lock edited."""
+    return check(write_hub_pair(root, edited(*edits), **facts)).findings
+
+
+def edited(*edits: tuple[str, str]) -> str:
     text = HUB_RECIPE
     for old, new in edits:
         assert old in text
         text = text.replace(old, new)
-    return check(write_hub_pair(root, text, **facts)).findings
+    return text
 
 
 def config(**changes: Any) -> dict[str, Any]:
@@ -313,6 +318,9 @@ def test_what_is_wrong_is_found_alone(
     assert (finding.code, finding.severity, finding.path) == (code, severity, path)
     assert message in finding.message
     assert finding.hint
+    if corrected := follow(edited(*edits), finding):
+        still = check(write_hub_pair(tmp_path, corrected, **facts)).findings
+        assert (code, path) not in {(one.code, one.path) for one in still}, f"although: {finding.hint}"
 
 
 def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_have(tmp_path: Path) -> None:

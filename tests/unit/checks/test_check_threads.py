@@ -35,10 +35,10 @@ def args(text: str) -> tuple[str, str]:
 @pytest.mark.parametrize(("version", "severity"), [("0.30.0", "error"), ("0.25.0", "error"), ("0.24.0", "warning")])
 def test_a_dflash_drafter_with_too_few_positions(tmp_path: Path, version: str, severity: str) -> None:
     """Issue 57941: only the V2 runner, with dense targets the default since 0.25.0, reads beyond its positions."""
-    (finding,) = found(
-        tmp_path, "pair.positions", DFLASH, ("0.30.0", version), drafter={"max_position_embeddings": 512}
-    )
+    edits = (DFLASH, ("0.30.0", version))
+    (finding,) = found(tmp_path, "pair.positions", *edits, drafter={"max_position_embeddings": 512})
     assert finding.severity == severity
+    assert not found(tmp_path, "pair.positions", *edits, drafter={"max_position_embeddings": 1024}), "as many as asked"
 
 
 def test_a_draft_model_with_two_kinds_of_attention(tmp_path: Path) -> None:

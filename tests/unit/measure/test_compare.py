@@ -36,7 +36,8 @@ def test_a_report_against_itself_shows_nothing() -> None:
 
 @pytest.mark.parametrize(("factor", "better", "ok"), [(1.5, True, True), (1.02, None, True), (0.7, False, False)])
 def test_a_speedup_is_compared_by_interval(factor: float, better: bool | None, ok: bool) -> None:
-    found = compare(example(), faster(example(), factor))
+    found = compare(example(), faster(example(), factor, "with another head"))
+    assert (found.before, found.after) == (example().title, "with another head")
     assert {change.better for change in found.speedups if change.after.workload == "structured"} == {better}
     assert {change.better for change in found.speedups if change.after.workload == "open-ended"} == {None}
     assert found.ok is ok
@@ -68,6 +69,10 @@ def test_other_settings_and_points_of_one_report_are_told() -> None:
     assert list(compare(example(), after).notes()) == [
         "vllm: 0.32.0 before, 0.33.0 now",
         "only the first report has baseline on structured at load 1",
+    ]
+    assert list(compare(after, example()).notes()) == [
+        "vllm: 0.33.0 before, 0.32.0 now",
+        "only the second report has baseline on structured at load 1",
     ]
 
 

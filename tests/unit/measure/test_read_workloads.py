@@ -41,9 +41,16 @@ def test_the_eight_classes_of_the_study_ask_64_tokens_in_and_600_out() -> None:
     assert read_workloads("study") == workloads
 
 
-def test_a_file_is_a_workload_of_its_name(tmp_path: Path) -> None:
-    path = tmp_path / "support-chats.csv"
-    path.write_text("prompt\nWhere is my parcel?\n")
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("support-chats.csv", "prompt\nWhere is my parcel?\n"),
+        ("support-chats", '{"prompt": "Where is my parcel?"}\n'),  # of JSONL, where no ending says otherwise
+    ],
+)
+def test_a_file_is_a_workload_of_its_name(tmp_path: Path, file: str, text: str) -> None:
+    path = tmp_path / file
+    path.write_text(text)
     workload = only(str(path))
     assert (workload.name, workload.prompts[0].text) == ("support-chats", "Where is my parcel?")
 

@@ -232,6 +232,19 @@ def test_steps_that_overlap_keep_their_tokens(tmp_path: Path) -> None:
     assert cache_of(target, None, settings, on_cpu=True).in_flight_tokens == 8192
 
 
+def test_a_cpus_blocks_are_larger(tmp_path: Path) -> None:
+    """vLLM 0.32: 16 tokens on a GPU, 128 on a CPU (platforms/cpu.py), and what the recipe says on both."""
+    target = shape_of(facts(LLAMA_8B))
+
+    def blocks(args: str = "") -> list[set[int]]:
+        settings = settings_of(recipe(tmp_path, args), PAIR)
+        caches = [cache_of(target, None, settings, on_cpu=on_cpu) for on_cpu in (False, True)]
+        return [{group.block_size for group in cache.groups} for cache in caches]
+
+    assert blocks() == [{16}, {128}]
+    assert blocks("    block-size: 32\n") == [{32}, {32}]
+
+
 def test_the_first_reason_names_what_keeps_larger_splits_out(tmp_path: Path) -> None:
     models = Lock(facts({**QWEN3_CODER_30B, **FP8}))
     found = fit(recipe(tmp_path), models, instance("ml.g5.12xlarge", "A10G", 4, 12))

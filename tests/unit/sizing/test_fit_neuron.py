@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def test_the_fork_makes_its_kv_cache_for_all_requests(tmp_path: Path) -> None:
     long = recipe(tmp_path, args="tensor-parallel-size: 2", max_num_seqs=8, max_model_len=65536)
     found = fit(long, LLAMA, TRN2)
     assert found.reason.startswith("8 x 65,536 tokens need ")
+    needed, left = map(float, re.findall(r"(\d+\.\d)(?: GiB| are left)", found.reason))
+    assert found.largest_context == pytest.approx(65_536 * left / needed, rel=0.02)
     fitting = recipe(tmp_path, args="tensor-parallel-size: 2", max_num_seqs=8, max_model_len=found.largest_context)
     assert fit(fitting, LLAMA, TRN2).fits
     assert fit(recipe(tmp_path, "eagle3", "tensor-parallel-size: 2", max_model_len=65536), LLAMA, TRN2).fits

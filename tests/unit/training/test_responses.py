@@ -73,9 +73,9 @@ def test_what_is_answered_is_not_asked_again(chat: Chat, tmp_path: Path) -> None
 
 def test_other_settings_ask_everything_again(chat: Chat, tmp_path: Path) -> None:
     target = Counting()
-    for settings in ("greedy", "temperature 1"):
+    for settings in ("greedy", "random", "temperature 1"):
         ask(tmp_path / "r.jsonl", chat, target, conversation("One?"), settings=settings)
-    assert target.asked == ["One?", "One?"]
+    assert target.asked == ["One?"] * 3
 
 
 def test_what_is_refused_or_too_long_is_kept_with_its_reason(chat: Chat, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolkit.apply.diagnose import diagnose
-from toolkit.platforms.kubernetes.pods import trouble_of
+from toolkit.platforms.kubernetes.pods import trouble_of, worst
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,20 @@ def test_a_probe_that_failed_once_hides_nothing_of_now(status: dict[str, object]
     assert trouble
     assert trouble.text.startswith(said)
     assert trouble.certain == certain
+
+
+def test_of_several_pods_what_is_certain_is_told_first() -> None:
+    def pulling(image: str) -> tuple[dict[str, object], list[dict[str, str]]]:
+        waiting = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": image}}}
+        return {"status": {"containerStatuses": [waiting]}}, []
+
+    killed: tuple[dict[str, object], list[dict[str, str]]] = (
+        {"status": {"containerStatuses": [{**AGAIN, "started": False}]}},
+        KILLED,
+    )
+    told = [worst(pods) for pods in ([pulling("a"), pulling("b")], [pulling("a"), killed], [])]
+    assert [one and one.text.partition(": ")[::2] for one in told] == [
+        ("ImagePullBackOff", "a"),
+        ("Unhealthy", "Startup probe failed: statuscode: 503"),
+        None,
+    ]

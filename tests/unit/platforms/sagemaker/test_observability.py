@@ -142,6 +142,20 @@ def test_the_alarm_on_first_tokens_is_in_microseconds_as_sagemakers_metric_is(re
     assert made["Threshold"] == int(seconds[1]) * 1_000_000
 
 
+def test_the_minutes_in_an_alarms_text_are_those_after_which_it_sounds(recipe: Recipe) -> None:
+    told = {}
+    for name in alarm_names(recipe):
+        made = alarm(recipe, name)
+        text = made["AlarmDescription"]
+        found = re.search(r"(?:(\d+) of )?(\d+) (?:consecutive )?minutes", text)
+        assert found, text
+        period = made["Period"] if "Period" in made else made["Metrics"][0]["MetricStat"]["Period"]
+        told[name] = found[0]
+        minutes = [made[key] * period / 60 for key in ("DatapointsToAlarm", "EvaluationPeriods")]
+        assert minutes == [int(found[1] or found[2]), int(found[2])], text
+    assert sorted(told.values()) == ["15 minutes", "3 of 5 minutes", "5 consecutive minutes"]
+
+
 def test_a_component_that_may_have_no_copies_is_not_in_alarm_without(recipe: Recipe) -> None:
     scaling = ScalingSection(min_instances=0, max_instances=2)
     idle = recipe_with(recipe, inference_component=ComponentSection(), scaling=scaling)

@@ -59,7 +59,8 @@ def rollback_plan(recipe: str, platform: str, name: str, observed: Observed) -> 
         raise UsageError(f"{name} cannot be rolled back: {why}", hint="Deploy the older recipe.")
     history = existing.state.get(HISTORY)
     if history is None:
-        raise UsageError(f"you may not list the ReplicaSets of {name}, which are its history")
+        message = f"you may not list the ReplicaSets of {name}, which are its history"
+        raise UsageError(message, hint="Ask for the verb `list` on `replicasets`, or deploy the older recipe.")
     previous = next((item for item in history if item["Template"] != history[0]["Template"]), None)
     if previous is None:
         raise UsageError(f"{name} cannot be rolled back: it was never updated", hint="Deploy the older recipe.")

@@ -184,7 +184,7 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) 
     running, previous = existing.state["Running"], existing.state.get("Previous")
     if previous in (None, running):
         why = "its last update was rolled back already" if previous else "it was never updated"
-        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}")
+        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}", hint="Deploy the older recipe.")
     config = observed.get("EndpointConfig", previous)
     if config is None or not config.ours:
         raise UsageError(
