@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.rules import AwsSession
 
 
-def any_action(action: Action) -> bool:
+def any_action(_: Action) -> bool:
     """Whatever is planned."""
     return True
 

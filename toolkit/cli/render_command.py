@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def render(
     recipe: Recipe,
-    form: Annotated[Literal["kubernetes"], typer.Option("--format", help="Output format.")] = "kubernetes",
+    form: Annotated[  # noqa: ARG001 (there is one)
+        Literal["kubernetes"], typer.Option("--format", help="Output format.")
+    ] = "kubernetes",
     baseline: Baseline = False,
     part: Annotated[
         Literal["serve", "compile", "train", "benchmark", "rbac"],

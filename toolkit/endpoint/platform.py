@@ -98,7 +98,7 @@ class Deployed:
         return asdict(self)
 
 
-def any_name(name: str) -> bool:
+def any_name(_: str) -> bool:
     """Every endpoint is wanted."""
     return True
 

@@ -87,7 +87,7 @@ def prepare_data(
     chat = load_chat(job.target, job.target_revision or "main")
     prepared = _read_prepared(work, _made_from(job, chat)) if all(map(_is_fixed, job.data)) else None
     if prepared is None:
-        prepared = _prepare_samples(job, chat, layers, report, say, engine, dataset)
+        prepared = _prepare_samples(job, chat, layers, report, engine, dataset)
         say(_told(prepared))
     for name in (TRAIN, HELD_OUT):
         Samples(work / name).require_vocabulary(_vocab_size(job))
@@ -141,7 +141,6 @@ def _prepare_samples(
     chat: Chat,
     layers: tuple[int, ...],
     report: Report,
-    say: Callable[[str], None],
     engine: TrainingEngine | None,
     dataset: HubDataset,
 ) -> Prepared:

@@ -68,7 +68,7 @@ def check_values(recipe: Recipe) -> Iterator[Finding]:
             hint = f"Write `{other}`, which the checks know."
             yield Finding(_CODE, f"`{flag}` is another name of `{other}`", path, hint=hint)
         whole = short_for(version, flag) if flag_known(version, flag) is False else ""
-        if wrong := _wrong_form(flag, value, takes(whole or flag)):
+        if wrong := _wrong_form(value, takes(whole or flag)):
             message, hint = wrong
             yield Finding(_CODE, f"`{flag}` {message}", path, hint=hint)
         else:
@@ -182,7 +182,7 @@ def _may_be_quantized(recipe: Recipe, target: ModelFacts) -> bool:
     return target.partial or any(told) or any("scale" in name or "qweight" in name for name in target.tensors or ())
 
 
-def _wrong_form(flag: str, value: Any, kind: Takes | None) -> tuple[str, str] | None:
+def _wrong_form(value: Any, kind: Takes | None) -> tuple[str, str] | None:
     """What is wrong with the value, and the edit."""
     if kind == "on_off":
         return None if isinstance(value, bool) else ("is on or off", "Write true or false, without quotes.")

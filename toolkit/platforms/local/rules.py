@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolkit.platforms.parts import PlatformParts
 
 
-def check_local(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
+def check_local(recipe: Recipe, _models: Lock | None) -> Iterator[Finding]:
     warm_container = _builds(recipe) and recipe.engine_rules.compilation is None and wants_compiled(recipe)
     refused = (
         ("platform.inference_component", aws(recipe).inference_component is not None, "no inference components"),
@@ -55,11 +55,11 @@ def _builds(recipe: Recipe) -> bool:
     return LocalPlatform.of(recipe.platform).run == "container"
 
 
-def _price_per_hour(recipe: Recipe) -> float:
+def _price_per_hour(_: Recipe) -> float:
     return lookup.platform("local").price_per_hour
 
 
-def _training_disk(recipe: Recipe) -> Disk:
+def _training_disk(_: Recipe) -> Disk:
     folder = home()
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free
@@ -97,7 +97,7 @@ class LocalRules(AwsRules):
         )
 
 
-def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...]:
+def _training_resources(recipe: Recipe, _: Account) -> tuple[Resource, ...]:
     """The job alone. Raises UsageError for data that a process of this machine cannot read or write."""
     from toolkit.planning.resources import Resource
     from toolkit.training.plan import job_name, section, training_job
@@ -112,7 +112,7 @@ def _training_resources(recipe: Recipe, account: Account) -> tuple[Resource, ...
     return (Resource("TrainingJob", name, request),)
 
 
-def _training_notes(recipe: Recipe) -> Iterator[str]:
+def _training_notes(_: Recipe) -> Iterator[str]:
     yield "The job is a process of this machine, on its GPU if PyTorch finds one"
 
 

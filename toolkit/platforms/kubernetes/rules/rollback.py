@@ -44,7 +44,7 @@ def version(replica_set: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def kept_for_rollback(observed: Observed, updated: Mapping[str, str]) -> set[tuple[str, str]]:
+def kept_for_rollback(observed: Observed, _updated: Mapping[str, str]) -> set[tuple[str, str]]:
     """What earlier versions of the Deployments use, so that going back to them finds it, also once one is updated."""
     return {used for item in observed.existing if item.kind in ENDPOINTS for used in _uses(item, observed)}
 
