@@ -58,7 +58,6 @@ def refused(root: Path, args: Mapping[str, Any], *types: str) -> list[tuple[str,
 ON_CPU: list[tuple[dict[str, Any], str, str]] = [
     ({"long-prefill-token-threshold": 4096}, "long-prefill-token-threshold", "greater than the max_model_len (1024)"),
     ({"sse-keep-alive-interval": -1}, "sse-keep-alive-interval", "must be a non-negative integer"),
-    ({"enable-batch-sharded-sampling": True}, "enable-batch-sharded-sampling", "V1 does not support"),
 ]
 
 
@@ -81,6 +80,7 @@ def test_what_vllm_refuses_is_found_at_its_flag(tmp_path: Path, args: dict[str, 
         ({"reasoning-parser": "nonsense"}, "engine.flag-value"),
         ({"enable-expert-parallel": True}, "engine.experts"),
         ({"enable-elastic-ep": True}, "engine.combination"),
+        ({"enable-batch-sharded-sampling": True}, "engine.combination"),
         ({"hf-overrides": 5}, "engine.flag-value"),
         ({"lora-modules": 4096}, "engine.flag-value"),
         ({"quantization": "awq"}, "engine.quantization"),

@@ -10,7 +10,7 @@ import toolkit
 from toolkit import errors
 
 PACKAGE = Path(toolkit.__file__).parent
-OF_THE_CALL = (errors.UsageError, errors.RecipeNotFound)
+OF_THE_CALL = (errors.UsageError, errors.RecipeNotFound, errors.UnreadableRecipe, errors.UnreadableModel)
 NAMES = {
     name
     for name, kind in vars(errors).items()
@@ -24,15 +24,17 @@ def calls() -> dict[str, list[tuple[str, ast.Call]]]:
     found: dict[str, list[tuple[str, ast.Call]]] = {"Finding": [], "error": []}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {*NAMES, "Finding"}:
-                kind = "Finding" if node.func.id == "Finding" else "error"
+            name = node.func if isinstance(node, ast.Call) else None
+            called = getattr(name, "id", getattr(name, "attr", ""))  # of a name or of `errors.NAME`
+            if isinstance(node, ast.Call) and called in {*NAMES, "Finding"}:
+                kind = "Finding" if called == "Finding" else "error"
                 found[kind].append((f"{path.relative_to(PACKAGE)}:{node.lineno}", node))
     return found
 
 
 def has(call: ast.Call, keyword: str) -> bool:
-    """`**settings` may have any."""
-    return any(item.arg in (keyword, None) for item in call.keywords)
+    """Whether the call gives one that says something; `**settings` may."""
+    return any(item.arg in (keyword, None) and ast.unparse(item.value) != "''" for item in call.keywords)
 
 
 def test_every_error_of_a_users_call_has_a_hint() -> None:
@@ -48,5 +50,5 @@ def test_every_finding_but_information_has_a_hint() -> None:
     def informs(call: ast.Call) -> bool:
         return any(item.arg == "severity" and ast.unparse(item.value) == "'info'" for item in call.keywords)
 
-    lacking = [place for place, call in found if len(call.args) < 5 and not has(call, "hint") and not informs(call)]
+    lacking = [place for place, call in found if not call.args[4:] and not has(call, "hint") and not informs(call)]
     assert lacking == []

@@ -147,7 +147,7 @@ def _of_programs(base: Base, holds: BaseFacts, addition: Addition, severity: Sev
         yield Finding("base.python", message, "container.base", hint=hint, severity=severity)
     elif not holds.python and addition.wheels:
         message = f"the version of Python of {base.name} is not known, and the wheels are for {addition.python}"
-        hint = "Write in `container.python` which version it has."
+        hint = f"See that it has Python {addition.python}; else write in `container.python` which it has."
         yield Finding("base.python", message, "container.python", hint=hint, severity="warning")
     elif addition.wheels and holds.python != addition.python:
         message = f"{base.name} has Python {holds.python}, and the wheels would be for {addition.python}"
@@ -167,6 +167,7 @@ def _of_wheels(
 
     there = {canonicalize_name(one.name): one.version for one in holds.distributions}
     ours = {canonicalize_name(wheel.name): wheel.version for wheel in wheels}
+    needed: set[str] = set()  # in another version than the base's
     for wheel in wheels:
         if (fits := _fits(wheel.file, addition.python, holds.libc)) is not None:
             hint = (
@@ -177,6 +178,8 @@ def _of_wheels(
         for asked in _requirements(wheel.requires, addition.python):
             name = canonicalize_name(asked.name)
             have = ours.get(name) or there.get(name)
+            if name in there and not asked.specifier.contains(there[name], prereleases=True):
+                needed.add(name)
             if have is None:
                 message = (
                     f"{wheel.name} {wheel.version} asks for {_text(asked)}, which neither {base.name} nor a wheel has"
@@ -193,6 +196,8 @@ def _of_wheels(
             message = f"{name} {ours[name]} takes the place of the base's {there[name]}"
             message += _who_minds(name, ours[name], holds, addition.python)
             hint = f"Leave {name} out of `container.wheels`, if the base's version will do."
+            if name in needed:
+                hint = "See that what the base has runs with it: deploy the image with `--platform local` first."
             yield Finding("base.shadowed", message, "container.wheels", hint=hint, severity="warning")
 
 

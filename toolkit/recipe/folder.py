@@ -39,7 +39,8 @@ def model_files(folder: Path) -> Iterator[Path]:
     try:
         yield from sorted(_checked(folder, allowed))
     except OSError as error:
-        raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}") from error
+        hint = "See that it is there, and that you may read it."
+        raise UnreadableModel(f"{error.filename} cannot be read: {error.strerror}", hint=hint) from error
 
 
 def _checked(folder: Path, allowed: list[Path]) -> Iterator[Path]:

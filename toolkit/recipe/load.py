@@ -158,20 +158,25 @@ def _read(path: Path, document: _Document, schema: type[RecipeFile]) -> Any:
         hint = error.note or yaml_hint(text, error, schema)
         raise UnreadableRecipe(f"{path}:{line} not YAML: {error.problem}", hint=hint) from error
     except (YAMLError, ValueError) as error:
-        raise UnreadableRecipe(f"{path}: not YAML: {error}") from error
+        hint = "Write it as UTF-8 text without control characters."
+        raise UnreadableRecipe(f"{path}: not YAML: {error}", hint=hint) from error
     except RecursionError as error:
-        raise UnreadableRecipe(f"{path}: nested too deeply, or an alias within itself") from error
+        hint = "Write it without anchors (`&`) and aliases (`*`), and with fewer brackets."
+        raise UnreadableRecipe(f"{path}: nested too deeply, or an alias within itself", hint=hint) from error
 
 
 def _text(path: Path) -> str:
     try:
         return documents.read_file(path, _LIMITS).decode()
     except documents.Unfit as error:
-        raise UnreadableRecipe(f"{path}: not a recipe: {error}") from error
+        hint = "Give a recipe, a YAML file such as those of: toolkit recipes"
+        raise UnreadableRecipe(f"{path}: not a recipe: {error}", hint=hint) from error
     except UnicodeDecodeError as error:
         raise UnreadableRecipe(f"{path}: not UTF-8 at byte {error.start}", hint="Save it as UTF-8.") from error
     except OSError as error:
-        raise UnreadableRecipe(f"{path}: cannot be read: {error.strerror}") from error
+        raise UnreadableRecipe(
+            f"{path}: cannot be read: {error.strerror}", hint="Give a file that you may read."
+        ) from error
 
 
 def _check_brackets(text: str) -> None:

@@ -127,7 +127,8 @@ def read_model(files: ModelFiles, model: str) -> ModelFacts:
     try:
         return _read_model(files, model)
     except OSError as error:
-        raise UnreadableModel(f"{files.location} cannot be read: {error}") from error
+        hint = "Try again; of a folder, see who may read its files."
+        raise UnreadableModel(f"{files.location} cannot be read: {error}", hint=hint) from error
 
 
 def _read_model(files: ModelFiles, model: str) -> ModelFacts:
@@ -166,16 +167,17 @@ def _read_json(
     if name not in sizes:
         if missing is not None:
             return missing
-        raise UnreadableModel(f"{path} is missing")
+        raise UnreadableModel(f"{path} is missing", hint="Fetch the model with all its files.")
     limits = _TOKENIZER if name == "tokenizer.json" else documents.LIMITS
     if sizes[name] > limits.size:
-        raise UnreadableModel(f"cannot read {path}: it has {sizes[name]} bytes, more than any {name}")
+        hint = f"Fetch the file again: a {name} is smaller."
+        raise UnreadableModel(f"cannot read {path}: it has {sizes[name]} bytes, more than any {name}", hint=hint)
     try:
         data = documents.decode(files.read(name), limits)
     except documents.Unfit as error:
         raise UnreadableModel(f"cannot read {path}: {error}", hint="Fetch the file again.") from error
     if not isinstance(data, dict):
-        raise UnreadableModel(f"{path} is not a JSON object")
+        raise UnreadableModel(f"{path} is not a JSON object", hint="Fetch the file again.")
     return data
 
 

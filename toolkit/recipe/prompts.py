@@ -58,8 +58,10 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     except FileNotFoundError as error:
         hint = "Correct the path; in a recipe it is relative to the recipe's folder."
         raise UsageError(f"file {path} does not exist", hint=hint) from error
+    except documents.Unfit as error:
+        raise UsageError(f"{path} cannot be read: {error}", hint="Give fewer prompts, or several files.") from error
     except (OSError, ValueError) as error:
-        hint = "Give a file of text that you may read."
+        hint = "Give a file that you may read, such as prompts.jsonl."
         raise UsageError(f"{path} cannot be read: {error}", hint=hint) from error
     return parse_prompts(content, str(path))
 

@@ -101,6 +101,7 @@ def _copy(source: BinaryIO, sink: BinaryIO, size: int) -> None:
     while size:
         chunk = source.read(min(size, _CHUNK_BYTES))
         if not chunk:  # the header was checked against the file size, so the file was truncated while we read it
-            raise UnreadableModel("the head's weights became shorter while they were copied")
+            hint = "Begin again when nothing writes to them."
+            raise UnreadableModel("the head's weights became shorter while they were copied", hint=hint)
         sink.write(chunk)
         size -= len(chunk)

@@ -183,8 +183,10 @@ def rollback_plan(recipe: str, platform: str, address: str, observed: Observed) 
         raise UsageError(f"the toolkit has created no endpoint {endpoint}", hint="See: toolkit status")
     running, previous = existing.state["Running"], existing.state.get("Previous")
     if previous in (None, running):
-        why = "its last update was rolled back already" if previous else "it was never updated"
-        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}", hint="Deploy the older recipe.")
+        why, hint = "it was never updated", "Deploy the older recipe."
+        if previous:
+            why, hint = "its last update was rolled back already", "Correct the recipe of that update, and deploy it."
+        raise UsageError(f"{endpoint} runs {running} and cannot be rolled back: {why}", hint=hint)
     config = observed.get("EndpointConfig", previous)
     if config is None or not config.ours:
         raise UsageError(
