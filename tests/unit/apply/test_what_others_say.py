@@ -340,8 +340,8 @@ LINES = [
     ),
     ("/bin/sh: 1: docker: not found", "docker-daemon"),
     (
-        "Failed deploy model due to operation error Elastic Load Balancing v2: CreateLoadBalancer, https response "
-        "error StatusCode: 403, RequestID: a, api error AccessDenied: User: b is not authorized to perform: c:D",
+        "  Warning  FailedDeployModel  2m  ingress  Failed deploy model due to operation error CreateLoadBalancer, "
+        "https response error StatusCode: 403, api error AccessDenied: User: b is not authorized to perform: c:D",
         "permissions",
     ),
     ("FailureReason: We encountered an internal error. Please try again.", "service-failure"),
