@@ -32,7 +32,7 @@ _FRAME = re.compile(
 _PACKAGES = "-packages/"
 _ARROW = re.compile(r"(-+> ?)?\d* ")
 _MOST_LINES = 40
-# What runs the code of others, and a command or a path that is quoted: none of them tells what is wrong.
+# What runs the code of others or reads JSON for them, and a command or a path that is quoted: none tells what is wrong.
 _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
     r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading|(^|/)json/(decoder|__init__)$"

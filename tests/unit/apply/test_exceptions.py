@@ -340,6 +340,20 @@ def test_a_model_s_code_is_not_to_blame_for_what_is_raised_below_it(module: str,
 
 
 @pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("The size of tensor a (4) must match the size of tensor b (2)", "tensors"),
+        ("CUDA error: invalid argument", None),
+        ("cuDNN Frontend error: No execution plans support the graph.", None),
+        ("CUDA call failed lazily at initialization with error: a", None),
+    ],
+)
+def test_what_a_driver_says_while_weights_are_loaded_is_not_about_them(error: str, cause: str | None) -> None:
+    frames = FRAME.format(module=MODEL).replace("somewhere", "load_weights") + FRAME.format(module="torch/nn/parameter")
+    assert toolkit.explain(f"Traceback (most recent call last):\n{frames}RuntimeError: {error}").cause == cause
+
+
+@pytest.mark.parametrize(
     ("module", "cause"),
     [
         ("transformers/models/auto/tokenization_auto", "tokenizer"),
