@@ -206,10 +206,11 @@ def _listed(fields: Mapping[str, Any]) -> Listed:
 
 def _subject(fields: Mapping[str, Any], texts: Mapping[str, str]) -> Subject:
     modules = re.compile(rf"(?:^|/)(?:{fields['modules']})")
-    settings = re.compile(fields["settings"]) if "settings" in fields else None
-    within = re.compile(fields["within"]) if "within" in fields else None
+    raises, within, settings = (
+        re.compile(fields[name]) if name in fields else None for name in ("raises", "within", "settings")
+    )
     terms = subject_pattern(fields["terms"]) if "terms" in fields else None
-    return Subject(fields["code"], _filled(fields["hint"], texts), modules, within, settings, terms)
+    return Subject(fields["code"], _filled(fields["hint"], texts), modules, raises, within, settings, terms)
 
 
 def _health_check(fields: Mapping[str, Any]) -> HealthCheck:

@@ -32,10 +32,10 @@ _FRAME = re.compile(
 _PACKAGES = "-packages/"
 _ARROW = re.compile(r"(-+> ?)?\d* ")
 _MOST_LINES = 40
-# What runs the code of others, and a command or a path that is quoted: none of them tells what is wrong.
+# What runs the code of others or reads JSON for them, and a command or a path that is quoted: none tells what is wrong.
 _PASSING = re.compile(
     r"torch/(nn/modules/module|_ops|utils/_contextlib|jit/|_dynamo/(eval_frame|utils)|_tensor)|pydantic|contextlib|"
-    r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading"
+    r"asyncio|concurrent|multiprocessing|uvloop|importlib|functools|threading|(^|/)json/(decoder|__init__)$"
 )
 _PATH = re.compile(r"(?<![\w-])[\w.~-]*/\S*|\S+\.(json|py)\b")
 _SETTING = re.compile(r"[a-z]\w*(?:[_-]\w+)+")
@@ -60,9 +60,8 @@ _OUTSIDE = re.compile(
     r"|SystemExit"
 )
 _CUT_OFF = re.compile(r"\b(closed|reset) by (the )?(remote )?peer\b|\b[Cc]ancell?ed\b")
-# What a driver says is about whatever it did before, and a broken file about what reads it.
-_OF_A_DRIVER = re.compile(r"(CUDA|HIP|NCCL|cuDNN|CUBLAS)\w* (driver |runtime )?error\b")
-_OF_A_READER = "JSONDecodeError"
+# What a driver says is about whatever it did before.
+_OF_A_DRIVER = re.compile(r"(CUDA|HIP|NCCL|cuDNN|CUBLAS|NVRTC)\w* (\w+ )?(error|failed)\b")
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,15 @@ class Subject:
     """A part of an engine that an error may be about.
 
     `modules` matches the path of a module of that part, `settings` the names of flags that belong to it, `terms` the
-    words for it in a sentence that refuses something, `within` a frame of what only that part does: what the engine,
-    PyTorch or transformers raise anywhere below is about it.
+    words for it in a sentence that refuses something, `raises` a frame and the class of what is raised right there,
+    with a blank between, `within` a frame of what only that part does: what the engine, PyTorch or transformers raise
+    anywhere below is about it.
     """
 
     code: str
     hint: str
     modules: re.Pattern[str]
+    raises: re.Pattern[str] | None
     within: re.Pattern[str] | None
     settings: re.Pattern[str] | None
     terms: re.Pattern[str] | None
@@ -186,13 +187,13 @@ def about(raised: Raised, subjects: Sequence[Subject], settings: Mapping[str, st
                 return subject
             if subject.terms and subject.terms.search(says):
                 return subject
-    reader = raised.kind == _OF_A_READER
-    modules = [frame.partition(":")[0] for frame in raised.frames] if reader else [raised.module]
-    raised_it = (each for module in modules for each in subjects if each.modules.search(module))
-    at_work = (reader or _at_work().search(raised.module)) and not _OF_A_DRIVER.match(raised.says)
+    raiser = f"{raised.frames[0]} {raised.kind}" if raised.frames else ""
+    raised_it = (each for each in subjects if each.modules.search(raised.module))
+    refused = (each for each in subjects if each.raises and each.raises.search(raiser))
+    at_work = _at_work().search(raised.module) and not _OF_A_DRIVER.match(raised.says)
     working = raised.frames if at_work else ()
     worked = (each for frame in working for each in subjects if each.within and each.within.search(frame))
-    return next(chain(raised_it, worked), None)
+    return next(chain(raised_it, refused, worked), None)
 
 
 def named_settings(says: str) -> list[str]:

@@ -288,11 +288,69 @@ def test_a_model_s_own_code_tells_what_it_wants_of_its_settings(source: str, err
     assert toolkit.explain(FAILED_IN.format(module=MODEL, source=source) + error).cause == cause
 
 
-def test_a_model_s_code_is_not_to_blame_for_what_a_driver_says() -> None:
-    log = FAILED_IN.format(module=MODEL, source="self.linear = Linear()")
-    error = "RuntimeError: CUDA error: invalid argument"
-    assert toolkit.explain(log + FRAME.format(module="torch/nn/parameter") + error).cause is None
-    assert toolkit.explain(log + "RuntimeError: one that is not a driver's").cause == "model-config"
+@pytest.mark.parametrize(
+    ("module", "source", "cause"),
+    [
+        ("vllm/lora/layers/fused_moe", "assert current_lora_rank % self.tp_size == 0", "lora"),
+        ("vllm/v1/engine/utils", "assert world_size % max_device_per_node == 0, (", None),
+        ("vllm/v1/executor/multiproc_executor", "assert self.world_size % self.parallel_config.nnodes == 0, (", None),
+        ("vllm/model_executor/layers/fused_moe/config", "assert self.intermediate_size % tp_size == 0",
+         "tensor-parallel"),
+        ("vllm/models/deepseek_v4/amd/model", "assert config.n_routed_experts % self.tp_size == 0", "tensor-parallel"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_shared_out_is_told_of_heads_only_where_it_is_heads(
+    module: str, source: str, cause: str | None
+) -> None:
+    log = FAILED_IN.format(module=module, source=source) + "AssertionError"
+    assert toolkit.explain(log).cause == cause
+    assert "heads" not in toolkit.explain(log).hint
+    assert not ((ends := diagnose(log.splitlines())) and ends.fatal)
+
+
+def test_a_server_that_answers_is_not_ended_by_what_cannot_be_shared_out() -> None:
+    log = FAILED_IN.format(module=MODEL, source="assert self.total_num_heads % tp_size == 0") + "AssertionError"
+    assert (cause := diagnose(log.splitlines()))
+    assert cause.fatal
+    assert diagnose(["INFO:     Application startup complete.", *log.splitlines()]) is None
+
+
+@pytest.mark.parametrize(
+    ("module", "error", "cause"),
+    [
+        ("torch/nn/parameter", "RuntimeError: CUDA error: invalid argument", None),
+        ("torch/cuda/__init__", "DeferredCudaCallError: CUDA call failed lazily at initialization with error: a", None),
+        ("torch/nn/modules/conv", "RuntimeError: cuDNN Frontend error: No execution plans support the graph.", None),
+        ("torch/nn/modules/linear", "RuntimeError: Could not run 'aten::empty.memory_format'", None),
+        (MODEL, "RuntimeError: Could not run 'aten::empty.memory_format'", None),
+        ("vllm/model_executor/layers/linear",
+         "ValueError: Weight output_partition_size = 100 is not divisible by min_thread_n = 64", None),
+        ("vllm/utils/torch_utils", "ValueError: Pinned memory is not available", None),
+        (MODEL, "TypeError: Linear.__init__() got an unexpected keyword argument 'a'", "binary-mismatch"),
+        ("torch/nn/modules/linear", "TypeError: Linear.__init__() got an unexpected keyword argument 'a'",
+         "binary-mismatch"),
+        ("transformers/modeling_utils", "TypeError: _init_weights() got an unexpected keyword argument 'a'",
+         "binary-mismatch"),
+    ],
+)  # fmt: skip
+def test_a_model_s_code_is_not_to_blame_for_what_is_raised_below_it(module: str, error: str, cause: str | None) -> None:
+    below = FRAME.format(module=module).replace("somewhere", "__init__")
+    log = FAILED_IN.format(module=MODEL, source="self.linear = Linear()") + below + error
+    assert toolkit.explain(log).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("The size of tensor a (4) must match the size of tensor b (2)", "tensors"),
+        ("CUDA error: invalid argument", None),
+        ("cuDNN Frontend error: No execution plans support the graph.", None),
+        ("CUDA call failed lazily at initialization with error: a", None),
+    ],
+)
+def test_what_a_driver_says_while_weights_are_loaded_is_not_about_them(error: str, cause: str | None) -> None:
+    frames = FRAME.format(module=MODEL).replace("somewhere", "load_weights") + FRAME.format(module="torch/nn/parameter")
+    assert toolkit.explain(f"Traceback (most recent call last):\n{frames}RuntimeError: {error}").cause == cause
 
 
 @pytest.mark.parametrize(
@@ -301,9 +359,18 @@ def test_a_model_s_code_is_not_to_blame_for_what_a_driver_says() -> None:
         ("transformers/models/auto/tokenization_auto", "tokenizer"),
         ("transformers/configuration_utils", "model-config"),
         ("somebody/else", None),
+        ("vllm/usage/usage_lib", None),
+        ("requests/models", None),
     ],
 )
 def test_a_broken_file_is_about_what_reads_it(module: str, cause: str | None) -> None:
     reader = '  File "/usr/lib/python3.12/json/decoder.py", line 355, in raw_decode\n    raise JSONDecodeError(\n'
     error = "json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
-    assert toolkit.explain(FAILED_IN.format(module=module, source="a()") + reader + error).cause == cause
+    log = FAILED_IN.format(module="vllm/entrypoints/cli/main", source="a()") + FRAME.format(module=module)
+    assert toolkit.explain(log + reader + error).cause == cause
+
+
+def test_what_a_hub_or_a_proxy_answers_is_no_broken_file() -> None:
+    modules = ("transformers/configuration_utils", "huggingface_hub/hf_api", "requests/models")
+    error = "requests.exceptions.JSONDecodeError: Expecting value: line 1 column 1 (char 0)"
+    assert toolkit.explain(traceback(error, *modules)).cause is None

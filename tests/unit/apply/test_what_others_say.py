@@ -321,6 +321,46 @@ LINES = [
         "NotImplementedError: Model architecture a was supported in vLLM until v0.9 and is not supported anymore.",
         "architecture",
     ),
+    ("torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed.", "rendezvous"),
+    ("[c10d] recvValue failed on SocketImpl(fd=90): failed to recv, got 0 bytes", "rendezvous"),
+    ("a:1:1 [0] NCCL WARN NET/IB : mlx5_0:1 Got async event : local catastrophic error", "nccl"),
+    ("a:1:1 [0] NCCL WARN NET/IB : mlx5_0:1 async fatal event on QP (0x7f): local access violation", "nccl"),
+    (
+        "  Normal  ExternalProvisioning  2m48s (x42 over 13m)  persistentvolume-controller  Waiting for a volume to be "
+        "created either by the external provisioner 'ebs.csi.aws.com' or manually by the system administrator.",
+        "volume",
+    ),
+    ("  Normal  ExternalProvisioning  5s (x80 over 20m)  a  Waiting for a volume to be created either by a", "volume"),
+    ('docker: image operating system "linux" cannot be used on this platform', "docker-daemon"),
+    ("Error saving credentials: error storing credentials - err: exit status 1, out: `a`", "image-access"),
+    (
+        'runc create failed: unable to start container process: exec: "docker-credential-a": executable file not found '
+        "in $PATH",
+        "entrypoint",
+    ),
+    ("/bin/sh: 1: docker: not found", "docker-daemon"),
+    (
+        "  Warning  FailedDeployModel  2m  ingress  Failed deploy model due to operation error CreateLoadBalancer, "
+        "https response error StatusCode: 403, api error AccessDenied: User: b is not authorized to perform: c:D",
+        "permissions",
+    ),
+    ("FailureReason: We encountered an internal error. Please try again.", "service-failure"),
+    ('error: context "chat" does not exist', "cluster-unreachable"),
+    (
+        'ERROR: failed to solve: failed to fetch anonymous token: Get "https://auth.docker.io/token": dial tcp: i/o '
+        "timeout",
+        "image-pull",
+    ),
+    ("ERROR: failed to solve: vllm/vllm-openai:v9: docker.io/vllm/vllm-openai:v9: not found", "image-missing"),
+    (
+        'ERROR: failed to solve: failed to compute cache key: failed to calculate checksum of ref a: "/b": not found',
+        "image-build",
+    ),
+    (
+        "libfabric:7:1::efa:mr:efa_mr_reg_impl():1 Unable to register MR of 16777216 bytes: Cannot allocate memory, "
+        "ibv pd: 0x1, total mr reg size 1, mr reg count 2",
+        "process-limit",
+    ),
 ]
 
 
@@ -367,6 +407,7 @@ def test_every_code_of_a_node_group_s_issue_is_told_or_says_too_little() -> None
         "Cannot connect to the Docker daemon at unix:///var/run/docker.sock",
         "RuntimeError: Data processing error: a",
         "HandlerErrorCode: NotStabilized)",
+        "Unable to register MR of 1048576 bytes: Cannot allocate memory, flags 0, ibv pd: 0x3",
     ],
 )
 def test_what_may_come_of_something_else_ends_no_start_at_once(line: str) -> None:
@@ -381,9 +422,40 @@ def test_what_may_come_of_something_else_ends_no_start_at_once(line: str) -> Non
         ("  Warning  ImageGCFailed  2m  kubelet  wanted to free 7 bytes, but freed 0", "larger disk", "was evicted"),
         ("An error occurred (PermanentRedirect) when calling the A operation: a", "get-bucket-location", "is signed"),
         ("Bind for 0.0.0.0:8000 failed: port is already allocated", "docker run -p", "run the same command"),
+        (
+            'error getting credentials - err: exec: "docker-credential-desktop": executable file not found in $PATH',
+            "remove `credsStore`",
+            "ECR login lasts",
+        ),
+        ('image operating system "linux" cannot be used on this platform', "Linux containers", "architecture"),
+        ('image operating system "windows" cannot be used on this platform', "for Windows", "architecture"),
+        ("bash: line 1: docker: command not found", "install Docker", "systemctl start"),
+        ("ClientError: Cannot pull algorithm container. Either the image does not exist or a", "no such image", "403"),
     ],
 )
 def test_words_of_a_table_have_an_edit_that_mends_them(line: str, edit: str, not_this: str) -> None:
     hint = toolkit.explain(line).hint
     assert edit in hint
     assert not_this not in hint
+
+
+@pytest.mark.parametrize(
+    ("routine", "cause"),
+    [
+        ("Type: Registered, Status: Unknown -> False, Reason: NodeNotFound, Message: Node not registered with cluster",
+         "no-node"),
+        ('Reason: ResourceNotRegistered, Message: Resource "nvidia.com/gpu" was requested but not registered',
+         "gpu-devices"),
+    ],
+)  # fmt: skip
+def test_what_is_routine_while_a_node_comes_stands_behind_all_else(routine: str, cause: str) -> None:
+    assert toolkit.explain(routine).cause == cause
+    taken = 'Error from server (AlreadyExists): services "a" already exists'
+    assert toolkit.explain(f"{routine}\n{taken}").cause == "name-taken"
+
+
+def test_a_container_s_own_error_is_told_before_its_node_s_end() -> None:
+    reason = "Rebooted: Node a has been rebooted, boot id: b"
+    assert toolkit.explain(reason=reason).cause == "node-lost"
+    log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+    assert toolkit.explain(log, reason=reason).cause == "gpu-memory"
