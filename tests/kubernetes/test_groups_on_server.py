@@ -20,12 +20,15 @@ from toolkit.apply.executor import make
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointNotFound, PlatformError, UsageError
 from toolkit.planning.kinds import configs
+from toolkit.planning.plan import Plan
 from toolkit.planning.record import Record
-from toolkit.platforms.kubernetes.cluster import path
+from toolkit.platforms.kubernetes.cluster import SuppressStatus, path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
-from toolkit.platforms.kubernetes.rollout import events
+from toolkit.platforms.kubernetes.rollout import events, has_ready_pods, history, pods
 from toolkit.platforms.kubernetes.rules import RULES
 from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
+from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS
+from toolkit.platforms.kubernetes.rules.rollback import HISTORY, rollback_plan
 from toolkit.recipe.recipe import Recipe
 
 __all__ = ["config", "namespace", "platform"]
@@ -320,39 +323,154 @@ def test_a_recipe_that_fits_on_one_node_again_replaces_the_groups(
     assert found.get("LeaderWorkerSet", controller.name) is None
 
 
-@pytest.mark.parametrize("before", [1, 2], ids=["to-several-nodes", "to-one-node"])
+def made(platform: KubernetesPlatform, recipe: Recipe, folder: Path) -> Plan:
+    """As by a `deploy` that waits still: what it removes last is there."""
+    wanted = plan(platform, recipe.name, wanted_of(recipe, platform.cluster.namespace))
+    make(wanted, RULES.kinds, platform, Record(folder / "record.jsonl", print), Silent())
+    return wanted
+
+
+def serves(platform: KubernetesPlatform, recipe: Recipe) -> None:
+    """Its pods become ready."""
+    if recipe.nodes > 1:
+        Controller(platform, recipe.name).says({"Available": "True"}, **READY)
+        return
+    cluster, ready = platform.cluster, {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    place = path("Deployment", cluster.namespace, recipe.name)
+
+    def is_ready() -> bool:
+        deployment = cluster.call("GET", place)
+        for pod in pods(cluster, deployment):
+            about = f"{path('Pod', cluster.namespace, pod['metadata']['name'])}/status"
+            with SuppressStatus(404):  # one of the version before, which is gone
+                cluster.call("PATCH", about, ready, content_type="application/merge-patch+json")
+        return has_ready_pods(deployment)
+
+    eventually(is_ready)
+
+
+def kinds_of(platform: KubernetesPlatform, recipe: Recipe) -> list[str]:
+    found = platform.observe((), [recipe.name]).existing
+    return [item.kind for item in found if item.kind in ENDPOINTS]
+
+
+@pytest.fixture
+def one(recipe: Recipe) -> Recipe:
+    """The same endpoint on one node."""
+    return recipe_with(on_gpu(), name=recipe.name)
+
+
+@pytest.mark.parametrize("nodes", [1, 2], ids=["to-several-nodes", "to-one-node"])
 def test_while_both_are_there_the_endpoint_is_the_one_that_was_deployed_last(
-    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, before: int
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path, nodes: int
 ) -> None:
-    of = {1: recipe_with(on_gpu(), name=recipe.name), 2: recipe}
-    deploy(platform, of[before], tmp_path)
+    before, after = (one, recipe) if nodes == 1 else (recipe, one)
+    deploy(platform, before, tmp_path)
+    serves(platform, before)
     next_second()  # the server's times have no parts of it
-    wanted = plan(platform, recipe.name, wanted_of(of[3 - before], platform.cluster.namespace))
-    make(wanted, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    wanted = made(platform, after, tmp_path)
     assert platform.status(recipe.name).config == configs(wanted, RULES.kinds)[recipe.name]
     (listed,) = platform.endpoints()
     assert listed.config == platform.status(recipe.name).config
 
     # Given up: what serves still is wanted again.
-    back = plan(platform, recipe.name, wanted_of(of[before], platform.cluster.namespace))
-    made = {1: "LeaderWorkerSet", 2: "Deployment"}[before]
-    assert [str(action) for action in back.changes if action.kind == made] == [f"delete {made} {recipe.name}"]
-    make(back, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    back = made(platform, before, tmp_path)
+    gone = {1: "LeaderWorkerSet", 2: "Deployment"}[nodes]
+    assert [str(action) for action in back.changes if action.kind == gone] == [f"delete {gone} {recipe.name}"]
     assert platform.status(recipe.name).config == configs(back, RULES.kinds)[recipe.name]
 
 
+def test_what_serves_is_not_removed_before_a_correction_of_what_never_did(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
+) -> None:
+    made(platform, one, tmp_path)
+    next_second()
+    made(platform, recipe, tmp_path)
+    serves(platform, recipe)
+    made(platform, recipe_with(one, engine=one.engine.edit(max_model_len=1024)), tmp_path)
+    assert "LeaderWorkerSet" in kinds_of(platform, recipe)
+
+
+def test_what_serves_is_not_removed_first_after_a_rollback(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
+) -> None:
+    deploy(platform, one, tmp_path)
+    deploy(platform, recipe_with(one, engine=one.engine.edit(max_model_len=1024)), tmp_path)
+    made(platform, recipe, tmp_path)
+    next_second()
+
+    deployment = platform.cluster.call("GET", path("Deployment", platform.cluster.namespace, recipe.name))
+    eventually(lambda: len(history(platform.cluster, deployment)[HISTORY]) > 1)
+    observed = platform.observe((), [recipe.name])
+    back = rollback_plan("r.yaml", "kubernetes", recipe.name, observed)
+    make(back, RULES.kinds, platform, Record(tmp_path / "record.jsonl", print), Silent())
+    serves(platform, one)
+    made(platform, recipe, tmp_path)
+    assert "Deployment" in kinds_of(platform, recipe)
+
+
+def test_what_serves_is_not_removed_before_what_was_paused_serves_again(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
+) -> None:
+    deploy(platform, one, tmp_path)
+    toolkit.pause(one.name, platform="kubernetes", progress=Silent())
+    next_second()
+    made(platform, recipe, tmp_path)
+    serves(platform, recipe)
+    made(platform, one, tmp_path)
+    assert "LeaderWorkerSet" in kinds_of(platform, recipe)
+
+
+def test_what_serves_is_not_removed_before_what_others_applied_serves(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
+) -> None:
+    deploy(platform, one, tmp_path)
+    serves(platform, one)
+    next_second()
+    cluster = platform.cluster
+    group = next(item for item in wanted_of(recipe, cluster.namespace) if item.kind == "LeaderWorkerSet")
+    cluster.call(
+        "PATCH", path(group.kind, cluster.namespace, group.name), group.request, query={"fieldManager": "argocd"},
+        content_type="application/apply-patch+yaml",
+    )  # fmt: skip
+    made(platform, recipe, tmp_path)
+    assert "Deployment" in kinds_of(platform, recipe)
+
+
+def test_of_two_that_serve_none_is_removed_first(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
+) -> None:
+    deploy(platform, one, tmp_path)
+    serves(platform, one)
+    made(platform, recipe, tmp_path)
+    serves(platform, recipe)
+    for wanted in (one, recipe):
+        made(platform, wanted, tmp_path)
+        assert kinds_of(platform, recipe) == ["Deployment", "LeaderWorkerSet"]
+
+
 @pytest.mark.parametrize("first", [1, 2], ids=["its-name-is-taken", "it-takes-a-name"])
+@pytest.mark.parametrize(("number", "most"), [(0, 1), (1, 1), (3, 3)], ids=["first", "of-an-update", "scaled"])
 def test_no_endpoint_has_the_name_of_a_group_s_own_service(
-    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, first: int
+    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path, first: int, number: int, most: int
 ) -> None:
     """By which its nodes would find each other: LeaderWorkerSet makes none where there is one."""
-    recipes = [recipe_with(on_gpu(), name=f"{recipe.name}-0"), recipe]
+    section = recipe.platform.kubernetes.edit(**PROMETHEUS)  # type: ignore[attr-defined]
+    several = recipe_with(recipe, kubernetes=section, scaling=on_gpu(most=most).scaling)
+    recipes = [recipe_with(on_gpu(), name=f"{recipe.name}-{number}"), several]
     before, after = recipes if first == 1 else reversed(recipes)
     deploy(platform, before, tmp_path)
-    with pytest.raises(PlatformError, match=f"find each other by a Service {recipe.name}-0 of its own"):
+    with pytest.raises(PlatformError, match=f"find each other by a Service {recipe.name}-{number} of its own"):
         plan(platform, after.name, wanted_of(after, platform.cluster.namespace))
-    deploy(platform, recipe_with(on_gpu(), name=f"{recipe.name}-one"), tmp_path)
-    plan(platform, before.name, wanted_of(before, platform.cluster.namespace))
+
+
+def test_other_numbers_than_those_of_groups_are_free(
+    platform: KubernetesPlatform, recipe: Recipe, tmp_path: Path
+) -> None:
+    names = ["one", "2", "00", "2024"]  # the second group is there while an update is
+    of = [recipe_with(on_gpu(), name=f"{recipe.name}-{name}") for name in names]
+    for each in (*of[:2], recipe, *of[2:]):
+        deploy(platform, each, tmp_path)
 
 
 def next_second() -> None:

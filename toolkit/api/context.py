@@ -11,7 +11,7 @@ from toolkit.errors import AmbiguousEndpoint, EndpointNotFound, RecipeNotFound, 
 from toolkit.home import home_folder
 from toolkit.images.reference import parse, same_repository
 from toolkit.loading import RecipeLike, load, on_platform
-from toolkit.planning.resources import Account
+from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import by_digest
 from toolkit.recipe.facts import Lock
 from toolkit.recipe.lock import lock_path, pinned, read_lock
@@ -161,10 +161,14 @@ def in_service(platform: Platform, endpoint: str) -> bool:
 
 
 def record_of(endpoint: str, platform: str, account: Account, progress: Progress) -> Record:
-    """The history of what was done to an endpoint there; what is wrong with it is said as progress."""
+    """The history of what was done to an endpoint there; what is wrong with it is said as progress.
+
+    Of an account that is not known it is that of all.
+    """
     from toolkit.planning.record import Record
 
-    place = "/".join(filter(None, (platform, account.id, account.location)))
+    known = () if account.id == NO_ACCOUNT else (account.id, account.location)
+    place = "/".join(filter(None, (platform, *known)))
     return Record(home_folder("records") / f"{endpoint}.jsonl", progress.say, place=place)
 
 

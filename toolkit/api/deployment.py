@@ -27,9 +27,10 @@ from toolkit.checks.catalogue import old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
 from toolkit.findings import Finding
+from toolkit.home import cache
 from toolkit.loading import RecipeLike, load, on_platform
 from toolkit.planning.kinds import configs
-from toolkit.planning.plan import Plan, differences, same_scope, unapproved
+from toolkit.planning.plan import WARNING, Plan, differences, same_scope, unapproved
 from toolkit.planning.planner import make_plan
 from toolkit.planning.resources import NO_ACCOUNT, Account, Existing, Observed, Resource
 from toolkit.planning.retention import stays_in_words
@@ -167,6 +168,8 @@ def deploy(
     with progress.stage("plan"):
         deployment = _prepare(loaded, warnings, opened, baseline, progress)
         plan = _plan(deployment, opened)
+    for warning in plan.warnings:
+        progress.say(warning)
     if approve:
         approve(plan)
     # Of a new endpoint, making a resource that exists is refused.
@@ -256,7 +259,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     price_now = rules.parts.price_now
     prices = [arm.price_per_hour for arm in arms]
     notes = [*recipe.chosen_notes(), *rules.notes(recipe, deployment.account)]
-    notes += (f"Warning: {finding.sentence}" for finding in deployment.warnings)
+    notes += (f"{WARNING}{finding.sentence}" for finding in deployment.warnings)
     desired = {resource.kind for resource in resources}
     if stays := stays_in_words([kind.kept_as for kind in rules.kinds if kind.kind in desired and kind.kept_as]):
         notes.append(stays)
@@ -284,12 +287,19 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
 
 
 def _of_another(plan: Plan, record: Record) -> Iterator[str]:
-    """That the endpoint which the plan changes was deployed from another recipe, which may have its name by mistake."""
-    changed = [action for action in plan.changes if action.verb != "create"]
-    last = next((event.recipe for event in reversed(record.events()) if event.recipe), plan.recipe)
-    is_other = last != plan.recipe and Path(last).is_file()
-    if is_other and configs(replace(plan, actions=tuple(changed)), rules_of(plan.platform).kinds):
-        yield f"{plan.endpoints[0]} was deployed from {last}. If both shall serve, give one of them another `name:`"
+    """That the endpoint which the plan changes was deployed from another recipe, which may have its name by mistake.
+
+    A registered version is a copy of a recipe, with its name on purpose.
+    """
+    kinds, changed = rules_of(plan.platform).kinds, [action for action in plan.changes if action.verb != "create"]
+    ours = {(action.kind, action.name) for action in changed if configs(replace(plan, actions=(action,)), kinds)}
+    done = (event for event in reversed(record.events()) if event.step == "done" and (event.kind, event.name) in ours)
+    # Other commands record what they were given, which may be the endpoint's name.
+    deployed = (path for event in done if (path := Path(event.recipe)).is_absolute())
+    last, now = next(deployed, Path(plan.recipe)).resolve(), Path(plan.recipe)
+    if last != now and last.is_file() and not any(path.is_relative_to(cache().resolve()) for path in (last, now)):
+        name = plan.endpoints[0]
+        yield f"{WARNING}{name} was deployed from {last}. If both shall serve, give one of them another `name:`"
 
 
 def _apply(

@@ -265,8 +265,10 @@ def _find_recorded(name: str, platform: EndpointPlatform, progress: Progress) ->
     deployed = (event.recipe for event in reversed(record.events()))
     recipe = next((load(path) for path in deployed if Path(path).is_file()), None)
     if recipe is None or recipe.name != name:
+        elsewhere = ", ".join(record.other_places())
+        where = f"there: it is recorded, but at {elsewhere}" if elsewhere else "on this machine"
         hint = "Give the recipe: toolkit improve RECIPE"
-        raise UsageError(f"no recipe of an endpoint {name} is recorded on this machine", hint=hint)
+        raise UsageError(f"no recipe of an endpoint {name} is recorded {where}", hint=hint)
     return recipe
 
 

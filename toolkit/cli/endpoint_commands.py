@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,9 +137,9 @@ def finish(
 
 
 def approve_price(plan: Plan) -> None:
-    """Ask before something is created that is billed."""
+    """Ask before something is created that is billed. Warnings were said already."""
     if plan.costs_more:
-        say(plan_text(plan))
+        say(plan_text(replace(plan, notes=tuple(note for note in plan.notes if note not in plan.warnings))))
         confirm(f"Deploy this to {plan.account} {plan.region}, {plan.cost}?", yes=False)
 
 

@@ -111,16 +111,18 @@ def plan_text(planned: Sequence[Planned], *, verbose: bool = False) -> str:
     unknown = [item for item in planned if item.error]
     without = f", without {len(unknown)} that cannot be planned" if unknown else ""
     parts += [table(("recipe", "endpoint", "changes", "$/h", "$/h now"), rows), ""]
-    parts += [f"{item.member.called}: {note}" for item in planned for note in _without_price(item)]
+    parts += [f"{item.member.called}: {note}" for item in planned for note in _notes(item)]
     parts += [f"{len(planned)} recipes on {total.platform or '?'}: {total.size}, {total.cost}{without}"]
     return "\n".join(parts)
 
 
-def _without_price(item: Planned) -> list[str]:
-    """Why a recipe has no price."""
-    if item.plan is None or item.plan.price_per_hour is not None:
+def _notes(item: Planned) -> list[str]:
+    """What is warned of a recipe, and why it has no price."""
+    if item.plan is None:
         return []
-    return [note for note in item.plan.notes if note.startswith("Price: ")]
+    unpriced = item.plan.price_per_hour is None
+    why = [note for note in item.plan.notes if unpriced and note.startswith("Price: ")]
+    return [*item.plan.warnings, *why]
 
 
 def _what(item: Planned) -> str:

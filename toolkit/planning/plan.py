@@ -16,6 +16,9 @@ from toolkit.files import write_whole
 from toolkit.planning.changes import NOTHING, differing, shown
 from toolkit.text import inert
 
+WARNING = "Warning: "
+"""Notes begin with it that must be seen also where nothing is asked."""
+
 Verb = Literal["create", "update", "replace", "delete", "reuse"]
 
 _SIGNS: Mapping[str, tuple[str, Tone]] = {
@@ -88,6 +91,11 @@ class Plan:
         """`1 change`, `2 changes`, ..."""
         number = len(self.changes)
         return f"{number} change{'' if number == 1 else 's'}"
+
+    @property
+    def warnings(self) -> list[str]:
+        """The notes that are warnings."""
+        return [note for note in self.notes if note.startswith(WARNING)]
 
     @property
     def unpinned_lines(self) -> list[str]:
@@ -165,20 +173,22 @@ def _show(action: Action) -> tuple[object, ...]:
     )
 
 
-_TAG = ", request.Tags."
-_FOLLOWING = (", name: ", ", verb: ", "Name: ", "saved nothing", "derived nothing")
-
-
 def differences(saved: Plan, derived: Plan) -> list[str]:
     """Each difference in what the plans do, and where: `kind name, key: saved … / derived …`.
 
     Reasons, notes and prices do nothing, and are not compared.
     """
-    lines = [*_differ((), _scope(saved), _scope(derived))]
+    found = [*differing((), _scope(saved), _scope(derived))]
     for title, ours, theirs in _pairs(saved, derived):
-        lines += _differ((title,), _done(ours), _done(theirs))
-    # Tags and names change with the recipe: the cause is what resources are asked to be.
-    return sorted(lines, key=lambda line: (_TAG in line, any(mark in line for mark in _FOLLOWING)))
+        found += differing((title,), _done(ours), _done(theirs))
+    return [_line(*item) for item in sorted(found, key=lambda item: _follows(*item))]
+
+
+def _follows(path: Sequence[str], saved: Any, derived: Any) -> tuple[bool, bool]:
+    """Tags, names and whole actions change with the recipe: the cause is what resources are asked to be."""
+    _, *keys = path
+    is_name = keys in (["name"], ["verb"]) or any(key.endswith("Name") for key in keys[-1:])
+    return keys[:2] == ["request", "Tags"], is_name or (not keys and NOTHING in (saved, derived))
 
 
 def unapproved(approved: Plan, now: Plan) -> list[Action]:
@@ -223,10 +233,10 @@ def _done(action: Action | None) -> Any:
     return {"name": action.name, "verb": action.verb, "request": action.request} if action else NOTHING
 
 
-def _differ(path: tuple[str, ...], saved: Any, derived: Any) -> Iterator[str]:
-    for (action, *keys), ours, theirs in differing(path, saved, derived):
-        at = f"{action}, {'.'.join(keys)}" if keys else action
-        yield f"{at}: saved {_short(ours)} / derived {_short(theirs)}"
+def _line(path: Sequence[str], saved: Any, derived: Any) -> str:
+    action, *keys = path
+    at = f"{action}, {'.'.join(keys)}" if keys else action
+    return f"{at}: saved {_short(saved)} / derived {_short(derived)}"
 
 
 def _short(value: Any) -> str:

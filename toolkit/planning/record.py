@@ -56,7 +56,7 @@ _utc_now = partial(datetime.now, UTC)
 class Record:
     """The history of one endpoint in a file. `warn` is called once if the file cannot be written or read.
 
-    Endpoints of that name in other places share the file; only events of `place` are told.
+    Endpoints of that name in other places share the file; only events of `place` are told. A platform alone is a place.
     """
 
     def __init__(
@@ -95,10 +95,16 @@ class Record:
         return None
 
     def events(self) -> list[Event]:
-        """All events of the place, oldest first.
+        """All events of the place, and of what is in it, oldest first."""
+        inside = f"{self._place}/"
+        return [event for event in self._read() if not event.place or f"{event.place}/".startswith(inside)]
 
-        Lines that are not events are left out, such as a last line that a crash cut short.
-        """
+    def other_places(self) -> list[str]:
+        """Where else there are events of endpoints of that name."""
+        return sorted({event.place for event in self._read()} - {"", self._place})
+
+    def _read(self) -> list[Event]:
+        """Lines that are not events are left out, such as a last line that a crash cut short."""
         try:
             with self.path.open("rb") as stream:
                 *lines, _unfinished = _newest(stream).split(b"\n")
@@ -113,7 +119,7 @@ class Record:
                 found.append(documents.parse(Event, line))
         if unread := len(lines) - len(found):
             self._say(f"{unread} of {len(lines)} lines of {self.path} are not events: they are ignored")
-        return [event for event in found if event.place in ("", self._place)]
+        return found
 
     def _append(self, line: str) -> None:
         """Write after the last whole line, and remove a partial one that a crash or a full disk caused."""

@@ -79,6 +79,14 @@ def test_a_fleet_says_why_a_recipe_has_no_price(folder: Path, capsys: pytest.Cap
     assert f"{code}: Price: ? $/h: no price of ml.p6-b200.48xlarge" in capsys.readouterr().out
 
 
+def test_a_fleet_says_what_is_warned_of_each_recipe(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    warned = folder / "chat.yaml"
+    warned.write_text(warned.read_text().replace("engine:\n", "engine:\n  args: {enforce-eager: true}\n"))
+    (warning,) = plan(warned).warnings
+    assert run(["plan", str(folder)]) == 0
+    assert f"{warned}: {warning}" in capsys.readouterr().out
+
+
 def test_a_recipe_that_is_not_yaml_is_an_error_and_hides_no_other(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

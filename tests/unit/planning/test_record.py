@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from toolkit.api.context import record_of
+from toolkit.apply.progress import Silent
 from toolkit.planning.plan import Action, Plan
 from toolkit.planning.record import Event, Record, Step
+from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.recipe.starts import MeasuredStart
 
 MODEL = Action("Model", "m", "create", "does not exist", {})
@@ -64,6 +67,16 @@ def test_endpoints_of_one_name_in_two_places_share_a_file_and_no_event(record: R
     assert steps(here) == [("Model", "done"), ("Endpoint", "failed")]
     assert steps(there) == [("Model", "done"), ("Start", "done")]
     assert here.last_start("x") is None
+    assert here.other_places() == ["kubernetes/eks/b"]
+
+
+def test_where_the_account_is_not_known_a_start_in_any_of_the_platform_counts() -> None:
+    for platform, seconds in (("sagemaker", 60.0), ("local", 70.0)):
+        there = record_of("e", platform, Account("123456789012", "us-west-2"), Silent())
+        there.write_start(PLAN, "e", MeasuredStart("x", {"loading the target": seconds}))
+    found = record_of("e", "sagemaker", Account(NO_ACCOUNT, "eu-west-1"), Silent()).last_start("x")
+    assert found is not None
+    assert found.seconds == {"loading the target": 60.0}
 
 
 def test_a_secret_in_an_error_is_not_recorded(record: Record) -> None:

@@ -355,15 +355,18 @@ def test_the_recipe_of_a_name_is_the_one_that_was_deployed(recipe: Path) -> None
         improve("chat", progress=Silent(), _steps=road.steps)
     action = Action("Endpoint", "chat", "create", "", {})
     plan = Plan(str(recipe), "local", ("chat",), (action,), 0.0, "digest")
-    there = Account("", "", scope="prod/toolkit")
-    record_of("chat", "local", there, Silent()).write(plan, action, "done")
     other = recipe.with_name("other.yaml")
     other.write_text(recipe.read_text())
     elsewhere = record_of("chat", "local", Account("", "", scope="prod/others"), Silent())
     elsewhere.write(replace(plan, recipe=str(other)), action, "done")
+    with pytest.raises(UsageError, match="is recorded there: it is recorded, but at local/prod/others"):
+        improve("chat", progress=Silent(), _steps=road.steps)
+    there = Account("", "", scope="prod/toolkit")
+    record_of("chat", "local", there, Silent()).write(plan, action, "done")
+    elsewhere.write(replace(plan, recipe=str(other)), action, "done")
     found = improve("chat", progress=Silent(), _steps=road.steps)
     assert found.recipe == str(recipe), "and not that of an endpoint of the same name elsewhere"
-    assert road.done == ["connect chat", "connect chat", *TRIED, BACK]
+    assert road.done == ["connect chat"] * 3 + [*TRIED, BACK]
 
 
 def test_a_head_elsewhere_cannot_be_continued_beside_it(recipe: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kubernetes.client import ApiException
@@ -23,10 +24,10 @@ from toolkit.platforms.kubernetes.cluster import (
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
-from toolkit.platforms.kubernetes.rollout import history, pods, readable_events
-from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, KINDS_BY_NAME, WEIGHTS
+from toolkit.platforms.kubernetes.rollout import has_ready_pods, history, pods, readable_events
+from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
-from toolkit.platforms.kubernetes.rules.several_nodes import group_of
+from toolkit.platforms.kubernetes.rules.several_nodes import GROUP_SERVICES, READY, group_services, wanted_services
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
 # What the API server and controllers write, which is no change of ours.
@@ -38,12 +39,14 @@ _IMMUTABLE = re.compile(r"immutable|may not change once set")
 _AUTOSCALER = "kube-controller-manager"
 _REPLICAS = ".spec.replicas"
 _ERROR = "error: "
+_Ours = Mapping[tuple[str, str], Mapping[str, Any]]
 
 
 def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[str]) -> Observed:
     """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
     ours, unseen = _all_ours(cluster, {item.kind for item in desired})
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
+    in_the_way, ready = [*_in_the_way(ours, desired, endpoints)], _ready_of_two(ours)
     existing = [_weights(current) for current in ours.values() if WEIGHTS_ANNOTATION in annotations_of(current)]
     existing = [item for item in existing if {*item.endpoints} & {*endpoints}]
     for item in desired:
@@ -57,20 +60,33 @@ def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[s
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
-    existing += [
-        _existing(kind, current, users, {})
+    existing = [replace(item, state={**item.state, **ready.get((item.kind, item.name), {})}) for item in existing]
+    return Observed((*existing, *in_the_way), unseen)
+
+
+def _ready_of_two(ours: _Ours) -> dict[tuple[str, str], dict[str, bool]]:
+    """Of endpoints that are there on one node and on several: of others a plan is not stale when a pod is."""
+    two = [name for kind, name in ours if kind in ENDPOINTS]
+    return {
+        (kind, name): {READY: has_ready_pods(current)}
         for (kind, name), current in ours.items()
-        if labels(current).get(INSTANCE) not in (None, *endpoints) and _is_in_the_way(kind, name, desired)
-    ]
-    return Observed(tuple(existing), unseen)
+        if kind in ENDPOINTS and two.count(name) > 1
+    }
 
 
-def _is_in_the_way(kind: str, name: str, desired: Sequence[Resource]) -> bool:
-    """Whether another endpoint's object keeps groups of pods from their own Services, or has such a Service."""
-    wanted = {(item.kind, item.name) for item in desired}
-    if kind == "LeaderWorkerSet":
-        return any(other == "Service" and group_of(service) == name for other, service in wanted)
-    return kind == "Service" and ("LeaderWorkerSet", group_of(name)) in wanted
+def _in_the_way(ours: _Ours, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:
+    """Other endpoints' objects that keep groups of pods from their own Services, or have such a Service."""
+    wanted = {item.name for item in desired if item.kind == "Service"}
+    own = {name for names in wanted_services(desired).values() for name in names}
+    for (kind, name), current in ours.items():
+        if (user := labels(current).get(INSTANCE)) is None or user in endpoints:
+            continue
+        if kind == "Service" and name in own:
+            yield _existing(kind, current, (), {})
+        if kind == "LeaderWorkerSet":
+            autoscaler = next((ours[other, name] for other in AUTOSCALERS if (other, name) in ours), None)
+            if names := wanted & group_services(current, autoscaler):
+                yield _existing(kind, current, (), {GROUP_SERVICES: sorted(names)})
 
 
 def _state(cluster: Cluster, item: Resource, current: Mapping[str, Any]) -> dict[str, Any]:

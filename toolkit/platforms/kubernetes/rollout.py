@@ -30,7 +30,6 @@ from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
-from toolkit.platforms.kubernetes.rules.several_nodes import CHANGED
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.
@@ -118,7 +117,7 @@ def judged(deployment: Document, around: Around) -> EndpointStatus:
         return EndpointStatus(name, "Failed", running, trouble.text)
     stage = "Creating" if _is_first(deployment) else "Updating"
     reason = trouble.text if trouble else "`kubectl describe pod` shows why its pods are waiting"
-    hopeless = _hopeless(name, stage, serves=bool(deployment.get("status", {}).get("readyReplicas")))
+    hopeless = _hopeless(name, stage, serves=has_ready_pods(deployment))
     return EndpointStatus(name, stage, running, began=began, no_log_reason=reason, hopeless=hopeless)
 
 
@@ -137,6 +136,11 @@ def log_of(cluster: Cluster, of: Sequence[Document]) -> list[str]:
     with suppress(ApiException):  # who may deploy need not be one who may read logs
         return [line.text for line in _logs(cluster, of, {})]
     return []
+
+
+def has_ready_pods(endpoint: Document) -> bool:
+    """Whether it has pods that are ready, or groups."""
+    return bool(endpoint.get("status", {}).get("readyReplicas"))
 
 
 def is_group(endpoint: Document) -> bool:
@@ -369,7 +373,7 @@ def _is_complete(deployment: Document) -> bool:
 
 def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     """`History`, the newest version first; `Manifest`, the Deployment as it would be applied again but for
-    `Annotations`, which are the toolkit's; `Changed`, when it was.
+    `Annotations`, which are the toolkit's.
     """
     metadata, spec = deployment["metadata"], deployment["spec"]
     kind = "LeaderWorkerSet" if is_group(deployment) else "Deployment"
@@ -379,7 +383,7 @@ def history(cluster: Cluster, deployment: Mapping[str, Any]) -> dict[str, Any]:
     manifest = {**about, "metadata": head, "spec": applied}
     ours = {key: text for key, text in annotations_of(deployment).items() if key.startswith("toolkit/")}
     versions = [] if is_group(deployment) else _versions(cluster, deployment)
-    return {HISTORY: versions, "Manifest": manifest, "Annotations": ours, CHANGED: list(changed(deployment))}
+    return {HISTORY: versions, "Manifest": manifest, "Annotations": ours}
 
 
 def _versions(cluster: Cluster, deployment: Mapping[str, Any]) -> list[dict[str, Any]] | None:

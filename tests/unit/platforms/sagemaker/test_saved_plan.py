@@ -51,6 +51,23 @@ def test_of_the_differences_those_that_an_edit_made_come_before_the_names_that_f
     assert any(", name: saved " in line for line in rest)
 
 
+def test_a_setting_that_an_edit_added_or_removed_comes_before_what_follows_from_it(made: Plan, tmp_path: Path) -> None:
+    recipe = load(write_pair(tmp_path))
+    longer = replace(recipe, engine=recipe.engine.edit(env={**recipe.engine.env, "ADDED": "1"}))
+    edited = make_plan("recipe.yaml", rules_of("local"), ["tiny"], desired([longer], ACCOUNT), Observed((OLD,)))
+    for first, *_ in (differences(made, edited), differences(edited, made)):
+        assert "Environment.ADDED: " in first
+
+
+def test_an_action_that_is_missing_follows(made: Plan) -> None:
+    model = next(action for action in made.actions if action.kind == "Model")
+    edited = replace(model, request={**model.request, "EnableNetworkIsolation": "edited"})
+    others = tuple(action for action in made.actions if action.kind not in ("Model", "Bucket"))
+    first, *rest = differences(made, replace(made, actions=(*others, edited)))
+    assert "EnableNetworkIsolation: " in first
+    assert any(line.endswith("/ derived nothing") for line in rest)
+
+
 @pytest.mark.parametrize(
     "content", [None, "", "[]", "{}", '{"actions": 5}', '{"actions": [{}], "endpoints": []}', "\xff"]
 )

@@ -155,6 +155,8 @@ KINDS: Sequence[ManifestKind] = (
 ENDPOINTS: Sequence[str] = tuple(rule.kind for rule in KINDS if isinstance(rule, EndpointKind))
 """Kinds of what serves. An endpoint has one of them, but while it goes from one kind to the other."""
 
+AUTOSCALERS: Sequence[str] = tuple(rule.kind for rule in KINDS if rule.sets_replicas)
+
 KINDS_BY_NAME: Mapping[str, ManifestKind] = {rule.kind: rule for rule in KINDS}
 
 

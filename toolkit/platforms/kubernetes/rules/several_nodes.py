@@ -2,48 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from toolkit.errors import PlatformError
 from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Observed, Resource
-from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS
+from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS
 
-CHANGED = "Changed"
-"""In the state of an endpoint: by it the newer of two is the greater."""
+READY = "Ready"
+"""In the state of an endpoint that is there on one node and on several: whether pods of it are ready."""
+
+GROUP_SERVICES = "GroupServices"
+"""In the state of another endpoint on several nodes."""
 
 
-def group_of(service: str) -> str:
-    """The set of groups that has a Service of that name for one of them; empty where none would."""
-    name, _, number = service.rpartition("-")
-    return name if number.isdecimal() else ""
+def group_services(group: Mapping[str, Any], autoscaler: Mapping[str, Any] | None) -> set[str]:
+    """The names of a LeaderWorkerSet's own Services, one for each group: `NAME-0` and so on, as many as there may be.
+
+    `autoscaler` is the one of KEDA, or the cluster's own.
+    """
+    spec, limits = group["spec"], autoscaler["spec"] if autoscaler else {}
+    surge = spec.get("rolloutStrategy", {}).get("rollingUpdateConfiguration", {}).get("maxSurge", 0)
+    most = max(spec.get("replicas", 1), limits.get("maxReplicaCount", 1), limits.get("maxReplicas", 1))
+    return {f"{group['metadata']['name']}-{number}" for number in range(most + surge)}
+
+
+def wanted_services(desired: Sequence[Resource]) -> dict[str, set[str]]:
+    """Those of each LeaderWorkerSet."""
+    autoscalers = {item.name: item.request for item in desired if item.kind in AUTOSCALERS}
+    groups = (item for item in desired if item.kind == "LeaderWorkerSet")
+    return {item.name: group_services(item.request, autoscalers.get(item.name)) for item in groups}
 
 
 def require_free_names(desired: Sequence[Resource], observed: Observed) -> None:
     """Raise PlatformError for an endpoint that would have the Service by which workers find their leader, or lose it:
-    LeaderWorkerSet makes `NAME-0` for the first group, and none where there is one.
+    LeaderWorkerSet makes none where there is one.
     """
     there = {(item.kind, item.name) for item in observed.existing}
     wanted = {(item.kind, item.name) for item in desired}
-    for kind, service in sorted(there | wanted):
-        group = group_of(service)
-        clash = {(kind, service), ("LeaderWorkerSet", group)}
-        if kind == "Service" and clash <= there | wanted and clash & wanted - there:
-            message = f"endpoints {group}, on several nodes, and {service} cannot be in one namespace"
-            why = f"the nodes of {group} find each other by a Service {service} of its own"
-            raise PlatformError(f"{message}: {why}", hint="Give the recipe another `name:`, or another namespace.")
+    services = {name for kind, name in there | wanted if kind == "Service"}
+    others = {item.name: set(item.state[GROUP_SERVICES]) for item in observed.existing if GROUP_SERVICES in item.state}
+    for group, own in sorted({**others, **wanted_services(desired)}.items()):
+        for service in sorted(own & services):
+            if {("Service", service), ("LeaderWorkerSet", group)} & wanted - there:
+                message = f"endpoints {group}, on several nodes, and {service} cannot be in one namespace"
+                why = f"the nodes of {group} find each other by a Service {service} of its own"
+                raise PlatformError(f"{message}: {why}", hint="Give the recipe another `name:`, or another namespace.")
 
 
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
-    """A change to several nodes, or back, that was given up: what it made is removed before anything is waited for.
+    """Of a change to several nodes, or back, that was given up before it served, what it made is removed at once.
 
-    Until then the endpoint is the newer of both. What is older serves until the newer one does, and is removed last.
+    Else the endpoint would be that until the end, as it is the newer of both. Nothing that serves is removed before
+    what is wanted does.
     """
-    removed = []
-    for name in {item.name for item in desired if item.kind in ENDPOINTS}:
-        there = [item for kind in ENDPOINTS if (item := observed.get(kind, name)) and item.ours]
-        wanted = {item.kind for item in desired if item.name == name}
-        if len(there) > 1 and (newest := max(there, key=lambda item: item.state[CHANGED])).kind not in wanted:
-            removed.append(Action(newest.kind, name, "delete", "of a change that was given up", {}))
-    return Transition(tuple(desired), tuple(removed))
+    ready = {(item.kind, item.name): item.state.get(READY) for item in observed.existing}
+    served = [item.name for item in desired if ready.get((item.kind, item.name))]
+    given_up = [(kind, name) for name in served for kind in ENDPOINTS if ready.get((kind, name)) is False]
+    why = "of a change that was given up"
+    return Transition(tuple(desired), tuple(Action(kind, name, "delete", why, {}) for kind, name in given_up))
