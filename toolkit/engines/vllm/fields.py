@@ -173,9 +173,7 @@ def _listed(choices: Sequence[Any]) -> str:
     return ", ".join(map(str, choices[:_MOST_SHOWN])) + more
 
 
-def _misfits(
-    declared: Declared, value: Any, version: str, key: str, *, element: bool = False
-) -> Iterator[Misfit]:
+def _misfits(declared: Declared, value: Any, version: str, key: str, *, element: bool = False) -> Iterator[Misfit]:
     """What does not fit at the path `key`, which is empty for what the command line has; or in an element of it."""
     classes = declared.classes
     if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
