@@ -9,6 +9,7 @@ they were curated from publications, cause no finding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.findings import Finding
@@ -101,7 +102,9 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     scaled = scaled or not kinds.isdisjoint(_SCALED)
     since = recipe.engine_rules.yarn_counted_since
     own_limit = not since or lookup.older(recipe.engine.version, since)
-    scaled = scaled or (limit is written and own_limit and "yarn" in kinds)
+    if own_limit and "yarn" in kinds and isinstance(limit, int):
+        scaled = scaled or limit is written
+        limit = max(limit, _yarn_positions(target.ropes["yarn"], limit))
     if not wanted or not isinstance(limit, int) or wanted <= limit or scaled:
         return
     message = f"{wanted} tokens are more than the target supports ({limit} positions)"
@@ -113,6 +116,12 @@ def _length(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         yield Finding("engine.max-model-len", message, path, hint=hint, severity="warning")
     else:
         yield Finding("engine.max-model-len", message, path, hint=hint)
+
+
+def _yarn_positions(rope: Mapping[str, Any], limit: int) -> int:
+    """The positions that it was trained with, which are `limit` where it does not say them, times the factor."""
+    trained, factor = rope.get("original_max_position_embeddings", limit), rope["factor"]
+    return int(trained * factor) if isinstance(trained, int) and isinstance(factor, int | float) else limit
 
 
 def _quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:

@@ -112,13 +112,18 @@ class ModelFacts:
         return str(listed[0]) if isinstance(listed, list) and listed else ""
 
     @property
-    def rope_kinds(self) -> set[str]:
-        """Kinds of its rotary embeddings with a factor. Newer ones count it in `max_position_embeddings` already."""
+    def ropes(self) -> Mapping[str, Mapping[str, Any]]:
+        """Its rotary embeddings with a factor, by their kind."""
         rope = self.text_config.get("rope_parameters") or self.text_config.get("rope_scaling") or {}
         if not isinstance(rope, Mapping) or "gemma3" in str(self.text_config.get("model_type")):
-            return set()
+            return {}
         layers = [item for item in rope.values() if isinstance(item, Mapping)] or [rope]  # by kind of layers
-        return {str(item.get("rope_type", item.get("type"))) for item in layers if item.get("factor")}
+        return {str(item.get("rope_type", item.get("type"))): item for item in layers if item.get("factor")}
+
+    @property
+    def rope_kinds(self) -> set[str]:
+        """Kinds of those. Newer ones count the factor in `max_position_embeddings` already."""
+        return {*self.ropes}
 
     def to_dict(self) -> dict[str, Any]:
         """The facts as they stand in a lock file."""

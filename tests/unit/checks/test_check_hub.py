@@ -194,6 +194,10 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
          "memory.unknown", "info", "speculation.model", "the drafter's weights, but not its KV cache"),
         ([args("decode-context-parallel-size: 3")], {},
          "engine.combination", "error", "engine.args.decode-context-parallel-size", "must be divisible by"),
+        ([args("tensor-parallel-size: 4, decode-context-parallel-size: 3"), NGRAM, ("ml.g6.xlarge", "ml.g6.12xlarge")],
+         {"target": config(num_attention_heads=4)},
+         "engine.combination", "error", "engine.args.decode-context-parallel-size",
+         "refuses `tensor-parallel-size: 4` with `decode-context-parallel-size: 3` and"),
         ([(_DRAFTER, "method: ngram"), args("enable-lora: true, max-loras: 4, max-cpu-loras: 2")], {},
          "engine.combination", "error", "engine.args.max-cpu-loras", "2` is below `max-loras: 4`"),
         ([args("data-parallel-size-local: 2")], {},
@@ -201,8 +205,19 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("decode-context-parallel-size: 2, tensor-parallel-size: 2"), ("ml.g6.xlarge", "ml.g6.12xlarge")],
          {"target": config(num_attention_heads=4, num_key_value_heads=2)},
          "engine.combination", "error", "engine.args.decode-context-parallel-size", "2 ranks cannot share a context"),
-        ([args("max-cudagraph-capture-size: 0")], {},
-         "engine.combination", "error", "engine.args.max-cudagraph-capture-size", "no size of a CUDA graph"),
+        ([args("decode-context-parallel-size: '2', tensor-parallel-size: '2'"), NGRAM,
+          ("ml.g6.xlarge", "ml.g6.12xlarge")], {"target": config(num_attention_heads=4, num_key_value_heads=2)},
+         "engine.combination", "error", "engine.args.decode-context-parallel-size", "2 ranks cannot share a context"),
+        *(([args(flags)], {}, "engine.combination", "error", f"engine.args.{path}", "0` is no size of a CUDA graph")
+          for flags, path in [
+              ("max-cudagraph-capture-size: 0", "max-cudagraph-capture-size"),
+              ("max-cudagraph-capture-size: 0, compilation-config: {mode: 3}", "max-cudagraph-capture-size"),
+              ("compilation-config: {max_cudagraph_capture_size: 0, mode: null}",
+               "compilation-config.max_cudagraph_capture_size"),
+              ("compilation-config: '{\"max_cudagraph_capture_size\": 0}'",
+               "compilation-config.max_cudagraph_capture_size"),
+              ("max-cudagraph-capture-size: '0', optimization-level: 1", "max-cudagraph-capture-size"),
+          ]),
         ([args("engram-config: {}"), version("0.30.0")], {},
          "engine.combination", "error", "engine.args.engram-config", "for models with Engram embeddings"),
         ([args("mm-processor-device: 1.5")], {"target": config(architectures=["Qwen3VLForConditionalGeneration"])},
@@ -249,6 +264,9 @@ def test_a_pair_of_the_hub_that_fits_has_no_findings(tmp_path: Path) -> None:
         ([args("hf-overrides: {max_position_embeddings: 512}")], {"target": config(
             rope_parameters={"rope_type": "llama3", "factor": 8.0})},
          "engine.max-model-len", "error", "engine.max_model_len", "(512 positions)"),
+        ([version("0.29.0"), ("1024", "2049")], {"target": config(
+            rope_parameters={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512})},
+         "engine.max-model-len", "error", "engine.max_model_len", "(2048 positions)"),
         ([("1024", "2048")], {"target": config(model_type="gemma3_text", rope_scaling={"type": "linear", "factor": 8})},
          "engine.max-model-len", "error", "engine.max_model_len", "(1024 positions)"),
         ([args("quantization: bitsandbytes")], {},
@@ -392,11 +410,42 @@ def test_copies_that_an_instance_has_no_gpus_for_are_told_with_the_types_that_ha
         ([args("decode-context-parallel-size: 3, prefill-context-parallel-size: 3"), (_DRAFTER, "method: ngram"),
           ("ml.g6.xlarge", "ml.g6.12xlarge")], {}),
         ([args("ray-workers-use-nsight: true, distributed-executor-backend: ray")], {}),
+        *(([NGRAM, args(f"max-cudagraph-capture-size: 0, {graphs}")], {}) for graphs in (
+            "optimization-level: '0'", "compilation-config: {cudagraph_mode: none}", "compilation-config: {mode: 0}",
+            "compilation-config: {mode: NONE}", "compilation-config: '{\"cudagraph_mode\": 0}'")),
+        ([version("0.29.0"), ("1024", "4096")],
+         {"target": config(rope_scaling={"rope_type": "yarn", "factor": 4.0})}),
+        ([version("0.29.0"), ("1024", "2048")], {"target": config(
+            rope_parameters={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 512})}),
         ([args("enable-auto-tool-choice: true, tool-call-parser: hermes")], {}),
     ],
 )  # fmt: skip
 def test_what_is_right_is_left_alone(tmp_path: Path, edits: list[tuple[str, str]], facts: Facts) -> None:
     assert findings(tmp_path, *edits, **facts) == ()
+
+
+def test_the_beginning_of_a_flag_is_the_flag(tmp_path: Path) -> None:
+    short, refused = findings(tmp_path, args("engram: {}"))
+    assert (short.code, short.path) == ("engine.unknown-flag", "engine.args.engram")
+    assert (refused.severity, refused.path) == ("error", "engine.args.engram")
+    assert "for models with Engram embeddings" in refused.message
+
+
+@pytest.mark.parametrize(
+    ("heads", "ways", "instance_type", "hint"),
+    [
+        (8, 2, "ml.g6.12xlarge", "Remove it, or set `tensor-parallel-size: 4`."),
+        (8, 2, "ml.g4dn.xlarge", "Remove it."),
+        (8, 4, "ml.g6.12xlarge", "Remove it."),
+        (6, 2, "ml.g6.12xlarge", "Remove it."),
+    ],
+)
+def test_a_size_is_proposed_that_heads_and_instance_allow(
+    heads: int, ways: int, instance_type: str, hint: str, tmp_path: Path
+) -> None:
+    edits = args(f"decode-context-parallel-size: {ways}, tensor-parallel-size: {ways}"), ("ml.g6.xlarge", instance_type)
+    found = findings(tmp_path, *edits, target=config(num_attention_heads=heads, num_key_value_heads=2))
+    assert [one.hint for one in found if "cannot share a context" in one.message] == [hint]
 
 
 @pytest.mark.parametrize(

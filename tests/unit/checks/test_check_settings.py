@@ -159,6 +159,12 @@ def test_what_vllm_has_on_gpus_only(flag: str, platform: str, refused: bool, tmp
     assert (f"vLLM has no `{flag}` on a CPU" in [item.message for item in found]) is refused
 
 
+@pytest.mark.parametrize("flag", ["enable-eplb", "enable-batch-sharded-sampling"])
+def test_what_a_cpu_has_not_is_told_once(flag: str, tmp_path: Path) -> None:
+    found = report(tmp_path, ("dtype: float32", f"dtype: float32\n    {flag}: true")).findings
+    assert [item.path for item in found] == [f"engine.args.{flag}"]
+
+
 def test_a_cpu_s_platform_turns_off_what_it_has_not(tmp_path: Path) -> None:
     """vLLM's platforms/cpu.py, so that what it needs does not count."""
     found = report(tmp_path, ("dtype: float32", "dtype: float32\n    enable-dbo: true")).findings

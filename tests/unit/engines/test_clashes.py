@@ -23,7 +23,7 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
     ("args", "path", "message"),
     [
         ("{enable-log-outputs: true}", "enable-log-outputs", "`enable-log-requests: false`"),
-        ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind: false` with `numa-bind-nodes: [0]`"),
+        ("{numa-bind-nodes: [0]}", "numa-bind-nodes", "`numa-bind-nodes: [0]` with `numa-bind: false`"),
         ("{enable-eplb: true, no-enable-expert-parallel: true, data-parallel-size: 2}", "enable-eplb",
          "must be True to use EPLB"),
         ("{kv-transfer-config: {kv_connector: NixlConnector}}", "kv-transfer-config.kv_connector",
@@ -31,8 +31,13 @@ def told(folder: Path, args: str, version: str = "0.30.0") -> list[tuple[str, st
         ("{structured-outputs-config: '{\"disable_any_whitespace\": true}'}",
          "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
         ("{eplb-config: {num_redundant_experts: '2'}}", "eplb-config.num_redundant_experts", "EPLB is not enabled"),
-        ("{eplb-config: {use_async: 'yes', policy: nonsense}}", "eplb-config.use_async", "the default policy"),
-        ("{offload-num-in-group: '10', offload-group-size: '9'}", "offload-group-size", "must be <="),
+        ("{structured-outputs-config: {disable_any_whitespace: 'yes'}}",
+         "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
+        ("{offload-num-in-group: '10', offload-group-size: '9'}", "offload-num-in-group", "must be <="),
+        ("{decode-context-parallel-size: 3, tensor-parallel-size: 4}", "decode-context-parallel-size",
+         "refuses `tensor-parallel-size: 4` with `decode-context-parallel-size: 3` and `prefill-context-"),
+        ("{structured-outputs-config: {backend: auto, disable_any_whitespace: true}}",
+         "structured-outputs-config.disable_any_whitespace", "only supported for xgrammar and guidance"),
         ("{enable-auto-tool-choice: true}", "enable-auto-tool-choice", "null`: --enable-auto-tool-choice requires"),
         ("{enable-batch-sharded-sampling: true}", "enable-batch-sharded-sampling", "nothing to shard"),
         ("{enable-eplb: true, enable-expert-parallel: true}", "enable-eplb", "EPLB requires tensor"),
@@ -58,8 +63,6 @@ def test_settings_that_are_refused_together_are_named(tmp_path: Path, args: str,
         "{kv-transfer-config: {kv_connector: NixlConnector, kv_role: kv_both}}",
         "{structured-outputs-config: {disable_any_whitespace: true, backend: xgrammar}}",
         "{eplb-config: {num_redundant_experts: 0}}",
-        "{eplb-config: {use_async: false, policy: nonsense}}",
-        "{eplb-config: {use_async: 'false', policy: nonsense}}",
         "{structured-outputs-config: {disable_any_whitespace: 'false'}}",
         "{offload-num-in-group: '9', offload-group-size: '10'}",
         "{numa-bind-nodes: []}",
@@ -70,11 +73,35 @@ def test_settings_that_go_together_are_not(tmp_path: Path, args: str) -> None:
     assert told(tmp_path, args) == []
 
 
-def test_what_to_add_is_named_by_its_whole_key(tmp_path: Path) -> None:
-    args = "{kv-transfer-config: {kv_connector: NixlConnector}}"
-    report = check(write_hub_pair(tmp_path, RECIPE.format(version="0.30.0", args=args)))
-    hints = [item.hint for item in report.findings if item.code == "engine.combination"]
-    assert hints == ["Add `kv-transfer-config.kv_role`, or remove `kv-transfer-config.kv_connector`."]
+@pytest.mark.parametrize(
+    ("version", "args", "hint"),
+    [
+        ("0.30.0", "{kv-transfer-config: {kv_connector: NixlConnector}}",
+         "Add `kv-transfer-config.kv_role`, or remove `kv-transfer-config.kv_connector`."),
+        ("0.30.0", "{decode-context-parallel-size: 3, tensor-parallel-size: 4}",
+         "Change `tensor-parallel-size` or `decode-context-parallel-size`."),
+        ("0.30.0", "{decode-context-parallel-size: 3}", "Remove it."),
+        ("0.24.0", "{max-num-partial-prefills: 2}", "Remove it."),
+    ],
+)  # fmt: skip
+def test_the_edit_is_of_what_the_recipe_writes(tmp_path: Path, version: str, args: str, hint: str) -> None:
+    report = check(write_hub_pair(tmp_path, RECIPE.format(version=version, args=args)))
+    assert [item.hint for item in report.findings if item.code == "engine.combination"] == [hint]
+
+
+@pytest.mark.parametrize(
+    ("version", "args", "path"),
+    [
+        ("0.24.0", "{max-num-partial-prefills: 0}", "max-num-partial-prefills"),
+        ("0.32.0", "{collect-detailed-traces: [model, 'None']}", "collect-detailed-traces"),
+        ("0.32.0", "{engram-config: 'null'}", "engram-config"),
+        ("0.32.0", "{pooler-config: 'null'}", "pooler-config"),
+    ],
+)
+def test_a_value_that_is_none_is_told_once(tmp_path: Path, version: str, args: str, path: str) -> None:
+    found = check(write_hub_pair(tmp_path, RECIPE.format(version=version, args=args))).findings
+    told = [(item.code, item.path) for item in found if item.path.startswith("engine.args")]
+    assert told == [("engine.flag-value", f"engine.args.{path}")]
 
 
 def test_an_image_of_ones_own_may_be_for_another_platform(tmp_path: Path) -> None:

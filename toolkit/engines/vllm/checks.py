@@ -27,12 +27,15 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     """Findings on version, flags, runner and token budget."""
     yield from _version(recipe)
     yield from check_flags(recipe, lambda flag: unknown_flag(flag, recipe.engine.version))
-    yield from check_values(recipe)
+    values, combinations = [*check_values(recipe)], [*check_combinations(recipe)]
+    yield from values
     yield from check_risks(recipe)
     yield from check_speculation(recipe)
     yield from check_settings(recipe)
-    yield from check_combinations(recipe)
-    yield from check_clashes(recipe)
+    yield from combinations
+    # A value that is none, or that the hardware does not have, clashes with nothing.
+    told = {finding.path for finding in (*values, *combinations)}
+    yield from (finding for finding in check_clashes(recipe) if finding.path not in told)
     yield from _warm_start(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return

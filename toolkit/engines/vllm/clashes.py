@@ -45,6 +45,14 @@ _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
 
 def check_clashes(recipe: Recipe) -> Iterator[Finding]:
     """Findings on settings that are refused together, as they are given or by default."""
+    found = [*_found(recipe)]
+    # What a runner does not have at all, it does not have with other settings either.
+    lacking = {finding.path for finding, of_runner in found if of_runner}
+    yield from (finding for finding, of_runner in found if of_runner or finding.path not in lacking)
+
+
+def _found(recipe: Recipe) -> Iterator[tuple[Finding, bool]]:
+    """The findings, each with whether it is about the model runner."""
     version = _known(recipe.engine.version)
     set_by, values = _given(recipe, version)
     for says in read(_FILE)["clashes"]:
@@ -52,19 +60,23 @@ def check_clashes(recipe: Recipe) -> Iterator[Finding]:
         all_values = {**found["defaults"], **values}
         for way in found["ways"]:
             named = [name for name in dict.fromkeys(name for atom in way for name in _named(atom)) if name != _PLATFORM]
-            written = [set_by[name][0] for name in named if name in set_by]
-            ours = [key for key in written if key.partition(".")[0] in recipe.engine.args]
+            written = [name for name in named if name in set_by]
+            ours = [name for name in written if set_by[name][0].partition(".")[0] in recipe.engine.args]
             if ours and all(_holds(atom, all_values) for atom in way):
-                first, *others = (_shown(name, set_by, all_values, version) for name in named)
-                shown = f"{first} with {' and '.join(others)}" if others else first
+                others = [name for name in named if name not in set_by]
+                first, *more = (_shown(name, set_by, all_values, version) for name in (*written, *others))
+                shown = f"{first} with {' and '.join(more)}" if more else first
                 of = version if version == recipe.engine.version else f"{version} (the last known before yours)"
                 message = f"vLLM {of} refuses {shown}: {says.removeprefix('Error: ')}"
-                unset = (name for name in named if name not in set_by and name != _RUNNER)
+                # In the order of conditions, what needs something of the others stands behind them.
+                changed = [name for name in ours if all_values[name] != found["defaults"].get(name, _UNKNOWN)]
+                key = set_by[(changed or ours)[-1]][0]
+                unset = (name for name in others if name != _RUNNER)
                 absent = next((name for name in unset if all_values[name] is None or all_values[name] is False), "")
-                hint = "Change one of them."
+                hint = f"Change {' or '.join(f'`{set_by[name][0]}`' for name in ours)}." if ours[1:] else "Remove it."
                 if absent:
-                    hint = f"Add `{flag_of(absent, version)}`, or remove `{ours[0]}`."
-                yield Finding("engine.combination", message, f"engine.args.{ours[0]}", hint=hint)
+                    hint = f"Add `{flag_of(absent, version)}`, or remove `{key}`."
+                yield Finding("engine.combination", message, f"engine.args.{key}", hint=hint), _RUNNER in named
                 break
 
 

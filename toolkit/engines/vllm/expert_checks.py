@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog.lookup import older
-from toolkit.engines.vllm.facts import flag_known, names
+from toolkit.engines.vllm.facts import flag_known, names, short_for
 from toolkit.engines.vllm.fields import unlike
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts
@@ -45,10 +45,11 @@ def check_experts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         message = f"`{_ROUTED}` is for models with experts, and the target's config.json has none"
         yield Finding("engine.experts", message, f"engine.args.{_ROUTED}", hint="Remove the flag.")
     engrams = any(config.get(key) for key in _ENGRAMS) or "layer_ids" in str(args.get("hf-overrides"))
-    wants_them = args.get(_ENGRAM) not in (None, "None", "null") and flag_known(recipe.engine.version, _ENGRAM)
+    written = next((flag for flag in args if _ENGRAM in (flag, short_for(recipe.engine.version, flag))), "")
+    wants_them = args.get(written) not in (None, "None", "null") and flag_known(recipe.engine.version, _ENGRAM)
     if wants_them and not engrams:
         message = f"`{_ENGRAM}` is for models with Engram embeddings, and the target's config.json has none"
-        yield Finding("engine.combination", message, f"engine.args.{_ENGRAM}", hint="Remove the flag.")
+        yield Finding("engine.combination", message, f"engine.args.{written}", hint="Remove the flag.")
     backend = args.get(_BACKEND, "auto")
     if has_experts and backend != "auto" and "quantization" not in args:
         yield from _backend(recipe, config, str(backend))

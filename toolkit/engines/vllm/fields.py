@@ -94,10 +94,10 @@ def misfits(flag: str, value: Any, version: str, unmade: Collection[str] = ()) -
 def _pointed(declared: Declared, value: Any) -> Iterator[Misfit]:
     """A number with a point, `1.0`, of which a parser makes no whole one; in JSON it is one."""
     several = isinstance(value, list) and declared.of is not None
-    types = (_declared(declared.of) if several else declared).types
-    numbers = (as_number(one) if isinstance(one, str) else one for one in (value if several else [value]))
-    if "int" in types and {*types} <= {"int", "None"} and any(isinstance(one, float) for one in numbers):
-        yield unlike(value, (), str(declared))
+    declared, values = (_declared(declared.of), value) if several else (declared, [value])
+    if "int" in declared.types and {*declared.types} <= {"int", "None"}:
+        pointed = (one for one in values if isinstance(as_number(one) if isinstance(one, str) else one, float))
+        yield from (unlike(one, (), str(declared)) for one in islice(pointed, 1))
 
 
 def class_of(flag: str, version: str) -> str:
@@ -153,7 +153,7 @@ def reads_as(flag: str, value: Any, version: str) -> bool:
         return known.or_none
     made = value if not isinstance(value, str) else as_number(value) if kind in ("int", "float") else _json(value)
     if kind == "object":
-        return made is None or isinstance(made, Mapping)
+        return isinstance(made, Mapping)
     if kind == "json":
         return not isinstance(value, str) or made != value or value.startswith('"')
     if isinstance(value, str) and _SUFFIXED_NUMBER.fullmatch(value):
@@ -173,7 +173,8 @@ def _listed(choices: Sequence[Any]) -> str:
     return ", ".join(map(str, choices[:_MOST_SHOWN])) + more
 
 
-def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator[Misfit]:
+def _misfits(declared: Declared, value: Any, version: str, key: str, *, element: bool = False) -> Iterator[Misfit]:
+    """What does not fit at the path `key`, which is empty for what the command line has; or in an element of it."""
     classes = declared.classes
     if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
         value = parsed
@@ -181,10 +182,10 @@ def _misfits(declared: Declared, value: Any, version: str, key: str) -> Iterator
         for name, inner in value.items():
             yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
     elif isinstance(value, list) and declared.of is not None and "list" in declared.types:
-        wrong = (found for one in value for found in _misfits(_declared(declared.of), one, version, key))
+        wrong = (found for one in value for found in _misfits(_declared(declared.of), one, version, key, element=True))
         yield from islice(wrong, 1)
     # Many keys of a class may be null until vLLM fills them in (_skip_none_validation).
-    elif not (key and value is None) and not _fits(value, declared):
+    elif not (key and value is None and not element) and not _fits(value, declared, in_json=bool(key)):
         yield unlike(value, declared.choices, str(declared), key)
 
 
@@ -210,8 +211,12 @@ def _at(name: str, version: str) -> Any:
     return entry("engines/vllm/fields.json", "fields", name, version)
 
 
-def _fits(value: Any, declared: Declared) -> bool:
-    """Whether the value is one that pydantic takes, which makes numbers of texts, and texts of nothing else."""
+def _fits(value: Any, declared: Declared, *, in_json: bool = False) -> bool:
+    """Whether the value is one that pydantic takes, which makes numbers of texts, and texts of nothing else.
+
+    The command line has everything as a text, but not what stands in its JSON.
+    """
+    texts = () if in_json else ("str",)
     if not declared.types and not declared.choices:
         return True
     if isinstance(value, str):
@@ -225,10 +230,11 @@ def _fits(value: Any, declared: Declared) -> bool:
     if isinstance(value, int | float):
         if declared.dotted:
             return False
-        kinds = {"float", "str", "bool", *(("int",) if value == int(value) else ())}
+        whole = isinstance(value, int) or value.is_integer()
+        kinds = {"float", "bool", *texts, *(("int",) if whole else ())}
         return not kinds.isdisjoint(declared.types) and _in_bounds(value, declared)
     if isinstance(value, Mapping):
-        return not {"dict", "str"}.isdisjoint(declared.types)  # the command line has its JSON as a text
+        return not {"dict", *texts}.isdisjoint(declared.types)
     return "list" in declared.types
 
 
@@ -250,9 +256,15 @@ def _text_fits(text: str, declared: Declared) -> bool:
 
 
 def _in_bounds(value: float, declared: Declared) -> bool:
-    below = (declared.ge is not None and value < declared.ge) or (declared.gt is not None and value <= declared.gt)
-    above = (declared.le is not None and value > declared.le) or (declared.lt is not None and value >= declared.lt)
-    return not below and not above
+    """Whether it is; what is no number (`.nan`) is within none."""
+    above = (declared.ge is None or value >= declared.ge) and (declared.gt is None or value > declared.gt)
+    return above and (declared.le is None or value <= declared.le) and (declared.lt is None or value < declared.lt)
+
+
+def whole_number(value: Any) -> int | None:
+    """The value, or what its text says, if that is a whole number."""
+    said = as_number(value) if isinstance(value, str) else value
+    return said if isinstance(said, int) and not isinstance(said, bool) else None
 
 
 def as_number(text: str) -> Any:

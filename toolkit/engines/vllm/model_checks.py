@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.engines.arguments import newest_with
 from toolkit.engines.vllm.expert_checks import check_experts
 from toolkit.engines.vllm.facts import divides, facts, kv_group_factor, mask_token_keys, supports_eagle3
+from toolkit.engines.vllm.fields import whole_number
 from toolkit.engines.vllm.head import HEAD_FORMAT, check_head, check_head_version, loaded_architecture
 from toolkit.engines.vllm.setting_checks import STAGES, runs_on_v1
 from toolkit.engines.vllm.value_checks import check_multimodal, check_quantization
@@ -22,6 +24,7 @@ from toolkit.recipe.facts import Lock, ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Download
 from toolkit.recipe.schema import EngineSection
+from toolkit.sizing.fit import TENSOR_PARALLEL, has_enough
 from toolkit.sizing.shape import shape_of
 
 _DRAFTER = "speculation.model"
@@ -112,9 +115,9 @@ def _heads(recipe: Recipe, models: Lock) -> Iterator[Finding]:
 def _contexts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     """Ranks that share a context need heads to share, too (config/model.py, verify_with_parallel_config)."""
     flag, config, args = "decode-context-parallel-size", target.text_config, recipe.engine.args
-    sizes = (args.get(flag, 1), args.get("tensor-parallel-size", 1))
+    sizes = (args.get(flag, 1), args.get(TENSOR_PARALLEL, 1))
     ways, ranks, heads, kept = (
-        size if isinstance(size, int) else 0
+        whole_number(size) or 0
         for size in (*sizes, config.get("num_attention_heads"), config.get("num_key_value_heads"))
     )
     if 0 in (ways, ranks, heads, kept) or ways == 1 or "kv_lora_rank" in config or "heads" in _overrides(recipe):
@@ -123,7 +126,11 @@ def _contexts(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
         return  # check_clashes tells
     if ranks <= kept or ways > ranks // kept or heads // kept % ways:
         message = f"{ranks} ranks cannot share a context {ways} ways: the target has {kept} KV heads for {heads} heads"
-        hint = f"Remove it, or set `tensor-parallel-size: {kept * ways}`, if that divides the heads."
+        enough = kept * ways
+        divided = replace(recipe, engine=recipe.engine.edit(args={**args, TENSOR_PARALLEL: enough}))
+        types = [recipe.platform_rules.instance(name) for name in recipe.platform.types]
+        fits = heads % enough == 0 and all(one is not None and has_enough(divided, one) for one in types)
+        hint = f"Remove it, or set `{TENSOR_PARALLEL}: {enough}`." if fits else "Remove it."
         yield Finding("engine.combination", message, f"engine.args.{flag}", hint=hint)
 
 

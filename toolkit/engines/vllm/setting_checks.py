@@ -5,12 +5,13 @@ They show before a deployment, and without the files of the models. The issues a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
 from toolkit.catalog.methods import EngineMethod, Key
 from toolkit.engines.arguments import builds
+from toolkit.engines.vllm.fields import as_number, whole_number
 from toolkit.engines.vllm.flags import only_runner
 from toolkit.engines.vllm.installed import is_for_cpu
 from toolkit.engines.vllm.keys import VllmSpeculation
@@ -19,9 +20,9 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 
 RUNNER_VARIABLE, STAGES = "VLLM_USE_V2_MODEL_RUNNER", "pipeline-parallel-size"
-# Flags that may turn CUDA graphs off.
-_GRAPHS_BY = ("compilation-config", "optimization-level")
-_CAPTURE, _TOOLS = "max-cudagraph-capture-size", "enable-auto-tool-choice"
+_COMPILATION = "compilation-config"
+_CAPTURE, _CAPTURE_KEY = "max-cudagraph-capture-size", f"{_COMPILATION}.max_cudagraph_capture_size"
+_TOOLS = "enable-auto-tool-choice"
 # Of 0 and 1 nothing is divided.
 _UBATCH = "ubatch-size"
 # Flags that vLLM refuses without one of these, as far as its validators do not say it themselves (clashes.py).
@@ -68,29 +69,47 @@ def check_settings(recipe: Recipe) -> Iterator[Finding]:
 def check_combinations(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags whose values vLLM refuses together (config/parallel.py, config/lora.py)."""
     args = recipe.engine.args
-    at_once, kept = _whole(args.get("max-loras", 1)), _whole(args.get("max-cpu-loras"))
+    at_once, kept = whole_number(args.get("max-loras", 1)), whole_number(args.get("max-cpu-loras"))
     if args.get("enable-lora") and at_once and kept and kept < at_once:
         message = f"`max-cpu-loras: {kept}` is below `max-loras: {at_once}`"
         hint = f"Set it to {at_once} or more, or remove it."
         yield Finding("engine.combination", message, "engine.args.max-cpu-loras", hint=hint)
-    copies, here = _whole(args.get("data-parallel-size", 1)), _whole(args.get("data-parallel-size-local"))
+    copies, here = whole_number(args.get("data-parallel-size", 1)), whole_number(args.get("data-parallel-size-local"))
     if copies and here and here > copies:
         message = f"`data-parallel-size-local: {here}` is more than `data-parallel-size: {copies}`"
         hint = f"Set it to {copies} or less, or remove it."
         yield Finding("engine.combination", message, "engine.args.data-parallel-size-local", hint=hint)
-    largest, on_gpu = _whole(args.get(_CAPTURE)), recipe.platform_rules.facts.has_instance_types
-    without_graphs = args.get("enforce-eager") is True or not args.keys().isdisjoint(_GRAPHS_BY)
-    if largest is not None and largest < 1 and on_gpu and not without_graphs:
-        message, hint = f"`{_CAPTURE}: {largest}` is no size of a CUDA graph", "Set `enforce-eager: true` instead."
-        yield Finding("engine.combination", message, f"engine.args.{_CAPTURE}", hint=hint)
+    yield from _no_size(recipe)
     yield from _alone(recipe)
+
+
+def _no_size(recipe: Recipe) -> Iterator[Finding]:
+    """A size of no graph, where vLLM is to capture some (config/vllm.py, _set_cudagraph_sizes)."""
+    args = recipe.engine.args
+    config = args.get(_COMPILATION)
+    config = as_number(config) if isinstance(config, str) else config
+    config = {key: value for key, value in config.items() if value is not None} if isinstance(config, Mapping) else {}
+    without_graphs = (
+        args.get("enforce-eager") is True
+        or whole_number(args.get("optimization-level")) == 0
+        or str(config.get("cudagraph_mode", "")).upper() in ("NONE", "0")
+        # Graphs in pieces, as they are by default, need vLLM's own way to compile and to split a model.
+        or str(config.get("mode", "3")).upper() not in ("3", "VLLM_COMPILE")
+        or not config.keys().isdisjoint(("level", "splitting_ops"))
+    )
+    if without_graphs or not recipe.platform_rules.facts.has_instance_types:
+        return
+    for key, value in ((_CAPTURE, args.get(_CAPTURE)), (_CAPTURE_KEY, config.get(_CAPTURE_KEY.partition(".")[2]))):
+        if (largest := whole_number(value)) is not None and largest < 1:
+            message, hint = f"`{key}: {largest}` is no size of a CUDA graph", "Set `enforce-eager: true` instead."
+            yield Finding("engine.combination", message, f"engine.args.{key}", hint=hint)
 
 
 def _alone(recipe: Recipe) -> Iterator[Finding]:
     """Findings on flags without another that they need, or without a GPU."""
     args, no_gpu = recipe.engine.args, _is_without_gpu(recipe)
     given = [flag for flag in (*_NEEDS, *_ON_GPU) if args.get(flag, False) is not False]
-    given = [flag for flag in given if flag != _UBATCH or (_whole(args[flag]) or 0) > 1]
+    given = [flag for flag in given if flag != _UBATCH or (whole_number(args[flag]) or 0) > 1]
     given = [flag for flag in given if not (no_gpu and flag == "enable-dbo")]  # which a CPU's platform turns off
     for flag in dict.fromkeys(given):
         needed = _NEEDS.get(flag, ())
@@ -119,10 +138,6 @@ def _is_without_gpu(recipe: Recipe) -> bool:
     """Whether the engine is known to run without a GPU; an image that runs here may have one, and use the machine's."""
     here = not recipe.platform_rules.facts.has_instance_types and not builds(recipe)
     return here and is_for_cpu()
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def runs_on_v1(recipe: Recipe, *, dense: bool = False) -> bool:

@@ -96,11 +96,13 @@ def _declared(
     values = value if isinstance(value, list) and several else [value]
     wrong = [*misfits(flag, values if several else value, version, unmade)]
     texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
-    if known.choices and not set(map(str, texts)) <= {*known.choices}:
+    if wrong:  # which says it
+        pass
+    elif known.choices and not set(map(str, texts)) <= {*known.choices}:
         wrong.append(unlike(value, known.choices))
     elif flag in _FORMS and not all(one in _NONE or re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
         wrong.append(unlike(value, (), _FORMS[flag][1]))
-    elif known.parsed and not wrong and not all(reads_as(flag, one, version) for one in values):
+    elif known.parsed and not all(reads_as(flag, one, version) for one in values):
         wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
     for one in wrong:
         whole = ".".join(filter(None, (written, one.key)))
