@@ -240,8 +240,9 @@ def test_an_engine_that_does_not_come_up_gives_no_verdict(tmp_path: Path) -> Non
     assert not (home() / "asked").exists() or not list((home() / "asked").iterdir())
 
 
-def test_of_another_version_only_what_gpus_run_can_be_fetched(tmp_path: Path) -> None:
+def test_of_another_version_only_what_gpus_run_can_be_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU vLLM asks what is compiled, and of a version that is not installed its Python alone is there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where this user may have fetched that version
     here = recipe(tmp_path, {})
     other = replace(here, engine=here.engine.edit(version="0.31.0"))
     on_gpu = load(write_recipe(tmp_path, RECIPE.replace("0.32.0", "0.31.0").replace("{name: local}", GPUS)))
