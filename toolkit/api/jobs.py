@@ -68,13 +68,8 @@ def start_jobs(plan: Plan, platform: TrainingPlatform, progress: Progress) -> No
     if any(action.verb in _STARTS for action in plan.changes):
         name = plan.endpoints[0]
         with leased(platform, name) as held:
-            make(
-                plan,
-                rules_of(platform.name).kinds,
-                held,
-                record_of(name, plan.platform, platform.account(), progress),
-                progress,
-            )
+            record = record_of(name, platform.name, platform.account(), progress)
+            make(plan, rules_of(platform.name).kinds, held, record, progress)
 
 
 def wait_for(plan: Plan, platform: TrainingPlatform, progress: Progress, *, stage: str, again: str, done: str) -> None:

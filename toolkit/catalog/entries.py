@@ -12,7 +12,8 @@ _MIB = 2**20
 # (L40S), in published vLLM logs. All other GPUs that were measured are within 1 % of it, but the T4, whose error
 # correction takes some of the memory that EC2 counts (tests/unit/catalog/test_lookup.py).
 _CUDA_SHARE = 0.989
-_BFLOAT16_SINCE = 8.0
+BFLOAT16_SINCE = 8.0
+"""The compute capability of the first GPUs with arithmetic for it: NVIDIA's CUDA C++ Programming Guide."""
 # As in `cc-by-nc-4.0` (Creative Commons).
 _NO_COMMERCE = re.compile(r"(^|-)nc(-|$)")
 
@@ -115,8 +116,8 @@ class Instance:
 
     @property
     def has_bfloat16(self) -> bool:
-        """Whether it has arithmetic for bfloat16. Not so a T4 (7.5): NVIDIA's CUDA C++ Programming Guide."""
-        return float(self.compute_capability or "inf") >= _BFLOAT16_SINCE
+        """Whether it has arithmetic for bfloat16. A T4 (7.5) has none."""
+        return float(self.compute_capability or "inf") >= BFLOAT16_SINCE
 
     @property
     def processors(self) -> str:

@@ -197,7 +197,7 @@ def _of_wheels(
             message += _who_minds(name, ours[name], holds, addition.python)
             hint = f"Leave {name} out of `container.wheels`, if the base's version will do."
             if name in needed:
-                hint = "See that what the base has runs with it: deploy the image with `--platform local` first."
+                hint = "A wheel needs it: see that what the base has runs with it, too."
             yield Finding("base.shadowed", message, "container.wheels", hint=hint, severity="warning")
 
 

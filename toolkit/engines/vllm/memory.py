@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from toolkit.catalog.entries import BFLOAT16_SINCE
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.vllm import kv_cache
 from toolkit.engines.vllm.kv_cache import KVCache
@@ -99,7 +100,7 @@ class VllmMemory(MemoryModel):
             return replace(empty, reason=f"{method} weights need a GPU of compute capability {needs} or newer")
         if has_types and pair.settings.dtype == "bfloat16" and not instance.has_bfloat16:
             # check_if_supports_dtype in vLLM 0.32.0's platforms/cuda.py
-            why = "`dtype: bfloat16` needs a GPU of compute capability 8.0 or newer"
+            why = f"`dtype: bfloat16` needs a GPU of compute capability {BFLOAT16_SINCE} or newer"
             return replace(empty, reason=f"{why}; with `dtype: auto` this one takes float16")
         nodes = recipe.nodes if recipe else 1
         return _fit_by_size(pair, instance, replace(empty, nodes=nodes))
