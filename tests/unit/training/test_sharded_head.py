@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tests.unit.training.processes import in_processes
 from torch import Tensor
 from torch.profiler import profile
 
 from tests.unit.training.heads import job_for, save_target, write_samples
+from tests.unit.training.processes import in_processes
 from toolkit.training import checkpoint
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob, is_divided
