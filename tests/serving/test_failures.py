@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from tests.processes import until
 from toolkit.api.endpoint import Endpoint
 from toolkit.apply.progress import Silent
 from toolkit.errors import EndpointFailed, InvocationError
@@ -33,7 +34,9 @@ def test_a_vllm_that_dies_at_start_gives_its_last_words_at_once() -> None:
     said = time.time()
     handle = toolkit.connect("tiny-broken")
     assert isinstance(handle.platform, LocalPlatform)
-    reason = handle.platform.clients.sagemaker.describe_endpoint(EndpointName="tiny-broken")["FailureReason"]
+    describe = handle.platform.clients.sagemaker.describe_endpoint
+    # On a busy machine its log tells that it cannot start well before its process has ended.
+    reason = until(lambda: describe(EndpointName="tiny-broken").get("FailureReason"))
     assert reason.endswith("It ended with exit code 1.")
     died = max(line.time for line in handle.platform.logs("tiny-broken"))
     handle.destroy()
