@@ -2,25 +2,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --no-deps --require-hashes
-# uv, where it is installed, takes the same files, several at once. What it cannot get, pip is asked for: it may know other indexes.
-UV_INSTALL := $(if $(shell command -v uv),uv pip install --python $(BIN)/python --no-deps --require-hashes,false)
+# uv, which takes the same files, several at once, in a fifth of pip's time. What it cannot get, pip is asked for: it may know other indexes.
+UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes
 # A start of vLLM keeps one core busy. What takes longest begins first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Ruff's `S` rules are bandit's, all but these.
 NOT_IN_RUFF := B613,B614,B615,B703
 
-.PHONY: demo test test-exhaustive lint types imports unit serving benchmark models notebooks docs sbom lock format clean
+.PHONY: demo test suite test-exhaustive lint types imports unit serving benchmark models notebooks docs sbom lock format clean
 
 # Where all that tests need is installed, the demo takes that.
 demo: $(or $(wildcard .venv/installed),.venv/demo)
 	PATH="$(CURDIR)/$(BIN):$$PATH" ./demo.sh
 
-# Hundreds of processes are started: each would compile again what it imports of ours.
-test: export PYTHONDONTWRITEBYTECODE :=
-# What reads the code goes side by side: mypy alone keeps one core busy.
+# Many processes are started: each would compile again what it imports.
+test demo: export PYTHONDONTWRITEBYTECODE :=
+# What reads the code runs beside the suite: mypy keeps one core busy for minutes.
 test: .venv/installed
-	$(MAKE) --jobs=2 --output-sync=target types lint imports sbom
+	$(MAKE) --jobs=2 types suite lint imports sbom
+
+suite: .venv/installed
 	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/scale tests/kubernetes tests/unit tests/security tests/tools
 
 # Every crash of every command, fifty deployments at once, and whatever else `test` takes samples of: an hour.
@@ -75,10 +77,10 @@ clean:
 .venv/installed: requirements.lock
 .venv/demo: LOCK := requirements-demo.lock
 .venv/demo: requirements-demo.lock
-.venv/installed .venv/demo: requirements-torch.lock pyproject.toml
+.venv/installed .venv/demo: requirements-torch.lock requirements-uv.lock pyproject.toml
 	@echo "Installing $(LOCK) into .venv: first torch's CPU build, then vLLM's and what else it has. All takes 3.3 GB, the demo's 2.2."
-	@$(if $(shell command -v uv),,echo "uv (https://docs.astral.sh/uv), which is not here, would be faster.")
 	$(PYTHON) -m venv .venv
+	-$(INSTALL) -r requirements-uv.lock
 	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
 		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
 	$(UV_INSTALL) -r $(LOCK) || $(INSTALL) -r $(LOCK)

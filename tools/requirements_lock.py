@@ -32,9 +32,14 @@ PYTHONS = ("3.11", "3.12", "3.13")
 ELSEWHERE = "torch"
 """In a lock of its own; what it asks for is in this one."""
 
-STAGING_LOCK = "toolkit/platforms/sagemaker/staging-requirements.lock"
-_STAGING = ["boto3", "httpx", "huggingface-hub", "pydantic"]
-"""What the job takes that stages weights in an AWS account, with all that these need."""
+PACKAGES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "requirements-uv.lock": ("uv, which installs the others", ["uv"]),
+    "toolkit/platforms/sagemaker/staging-requirements.lock": (
+        "what stages weights in an AWS account",
+        ["boto3", "httpx", "huggingface-hub", "pydantic"],
+    ),
+}
+"""Locks for some packages, with all that these need: what for, and which."""
 
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*==[^\s\\]+")
 
@@ -44,7 +49,8 @@ def main() -> None:
     LOCK.write_text(with_hashes(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
     for name, extras in PARTS.items():
         (ROOT / name).write_text(part(LOCK.read_text(encoding="utf-8"), extras), encoding="utf-8")
-    (ROOT / STAGING_LOCK).write_text(staging_part(LOCK.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, (what, packages) in PACKAGES.items():
+        (ROOT / name).write_text(cut(LOCK.read_text(encoding="utf-8"), packages, what), encoding="utf-8")
 
 
 def part(text: str, extras: Sequence[str]) -> str:
@@ -57,15 +63,11 @@ def part(text: str, extras: Sequence[str]) -> str:
         *(optional[of] for of in extras),
     ]
     wanted = [line for lines in lists for line in lines]
-    return _cut(text, wanted, f"the toolkit with {', '.join(extras)}")
+    return cut(text, wanted, f"the toolkit with {', '.join(extras)}")
 
 
-def staging_part(text: str) -> str:
-    """Of a lock's text what the job needs that stages weights."""
-    return _cut(text, _STAGING, "what stages weights in an AWS account")
-
-
-def _cut(text: str, lines: Sequence[str], what: str) -> str:
+def cut(text: str, lines: Sequence[str], what: str) -> str:
+    """Of a lock's text these packages and all that they need; `what` is said in its comment."""
     entries = re.split(r"\n(?=[^\s#])", text.strip())
     by_name = {canonicalize_name(pin.split("==")[0]): entry for entry in entries for pin in pins(entry)}
     wanted = [Requirement(line) for line in lines]

@@ -21,13 +21,13 @@ from packaging.utils import canonicalize_name
 from tools.requirements_lock import (
     ELSEWHERE,
     LOCK,
+    PACKAGES,
     PARTS,
     PYTHONS,
-    STAGING_LOCK,
+    cut,
     is_needed,
     part,
     pins,
-    staging_part,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def locked() -> dict[str, str]:
     return {canonicalize_name(name): version for name, version in found}
 
 
-@pytest.mark.parametrize("name", [*LOCKS, *PARTS, STAGING_LOCK])
+@pytest.mark.parametrize("name", [*LOCKS, *PARTS, *PACKAGES])
 def test_every_pin_has_its_hashes_and_no_line_names_an_index(name: str) -> None:
     text = (ROOT / name).read_text()
     entries = re.split(r"\n(?=\S)", re.sub(r"^#.*\n", "", text, flags=re.M).strip())
@@ -65,8 +65,10 @@ def test_what_the_demo_and_ci_install_is_cut_out_of_the_lock(name: str) -> None:
     assert (ROOT / name).read_text() == part(LOCK.read_text(), PARTS[name]), "make lock"
 
 
-def test_what_a_job_installs_that_stages_weights_is_cut_out_of_the_lock() -> None:
-    assert (ROOT / STAGING_LOCK).read_text() == staging_part(LOCK.read_text()), "make lock"
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_installs_the_others_and_what_a_job_takes_are_cut_out_of_the_lock(name: str) -> None:
+    what, packages = PACKAGES[name]
+    assert (ROOT / name).read_text() == cut(LOCK.read_text(), packages, what), "make lock"
 
 
 @pytest.mark.parametrize("name", PARTS)
