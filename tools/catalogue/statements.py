@@ -1,4 +1,4 @@
-"""The statements of a module: a fifth of its nodes, and all of those that raise, define and gather."""
+"""The statements of a module: far fewer than its nodes, and all of those that raise and define something."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def stopped_amid_training(command: Sequence[str]) -> int:
 
 
 def stopped_fork(folder: Path, by: signal.Signals = signal.SIGTERM, after: int = 1) -> int:
-    """The same of a fork of this process, which need not import all that trains: that takes seven seconds."""
+    """The same of a fork of this process, by another signal, or after more steps."""
     read, write = os.pipe()
     with forks(_train, [(folder, write)]) as (process,):
         os.close(write)
