@@ -22,7 +22,7 @@ class WithoutLocalConstants(providers.HypothesisProvider):
 
 def set_up() -> None:
     """A failing example is printed as it was found; `--hypothesis-profile shrink` searches for the smallest one."""
-    providers._get_local_constants = Constants  # it collects them with the tests, in five seconds of each process
+    providers._get_local_constants = Constants  # it collects them with the tests, in three seconds of each process
     providers.AVAILABLE_PROVIDERS[NAME] = f"{__name__}.{WithoutLocalConstants.__name__}"
     settings.register_profile("shrink", backend=NAME, derandomize=True, deadline=None)
     settings.register_profile("toolkit", settings.get_profile("shrink"), phases=WITHOUT_SHRINKING)
