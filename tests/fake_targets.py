@@ -32,21 +32,28 @@ class FakeTarget:
 
     def logits(self, context: Sequence[int], mode: str) -> Logits:
         """What it computes after a context, rounded."""
-        near = tuple(context[-6:])
+        return self._logits(tuple(context[-6:]), mode)
+
+    @cache  # noqa: B019 (tests ask few targets, and each for the same contexts again and again)
+    def _logits(self, near: tuple[int, ...], mode: str) -> Logits:
         exact, off = _draw(self.model, near, 5.0), _draw("quantized" + self.model, near, self.error)
         noise = _draw(mode, near, self.noise)
         return tuple(round(sum(parts) / self.step) * self.step for parts in zip(exact, off, noise, strict=True))
 
     def logprobs(self, context: Sequence[int], mode: str) -> Logits:
         """Log-probabilities after a context."""
-        logits = self.logits(context, mode)
-        total = log(sum(map(exp, logits)))
-        return tuple(value - total for value in logits)
+        return _logprobs(self.logits(context, mode))
 
     def first(self, context: Sequence[int], mode: str) -> int:
         """Its first choice."""
         logits = self.logits(context, mode)
         return logits.index(max(logits))
+
+
+@cache
+def _logprobs(logits: Logits) -> Logits:
+    total = log(sum(map(exp, logits)))
+    return tuple(value - total for value in logits)
 
 
 @cache

@@ -131,10 +131,20 @@ def starts(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             full = [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
             yield from [name for name in full if starts_processes(name)][:1]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).startswith("subprocess."):
+        elif isinstance(node, ast.Call) and dotted(node.func).startswith("subprocess."):
             yield "subprocess"
-        elif isinstance(node, ast.Attribute) and ast.unparse(node).startswith(("os.", "asyncio.")):
-            yield from filter(starts_processes, [ast.unparse(node)])
+        elif isinstance(node, ast.Attribute) and dotted(node).startswith(("os.", "asyncio.")):
+            yield from filter(starts_processes, [dotted(node)])
+
+
+def dotted(node: ast.expr) -> str:
+    """A name, or a name's attribute, as it is written; empty for what is neither."""
+    match node:
+        case ast.Name():
+            return node.id
+        case ast.Attribute():
+            return f"{dotted(node.value)}.{node.attr}"
+    return ""
 
 
 def starts_processes(name: str) -> bool:
@@ -150,4 +160,4 @@ def starts_processes(name: str) -> bool:
 def starts_python(path: Path) -> bool:
     """Whether it puts a command together that begins with our Python."""
     lists = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.List | ast.Tuple)]
-    return any(node.elts and ast.unparse(node.elts[0]) == "sys.executable" for node in lists)
+    return any(node.elts and dotted(node.elts[0]) == "sys.executable" for node in lists)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def registered(document: Any) -> Iterator[str]:
         yield document.partition(":")[0]
 
 
+@cache
 def import_graph() -> Graph:
     files = {module_of(path): path for path in PACKAGE.rglob("*.py")}
     graph = {name: {*imports(path.read_text(), {*files})} & {*files} - {name} for name, path in files.items()}

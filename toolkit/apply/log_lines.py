@@ -43,7 +43,7 @@ def log_lines(log: str | Iterable[str]) -> Iterator[str]:
 
 
 def _unwrap(raw: str) -> Iterator[str]:
-    line = _NOISE.sub("", raw).rstrip()
+    line = (_NOISE.sub("", raw) if "\x1b" in raw or "#0" in raw else raw).rstrip()
     for _ in range(_MOST_PREFIXES):
         prefix = _PREFIX.match(line)
         if not prefix:
@@ -55,8 +55,10 @@ def _unwrap(raw: str) -> Iterator[str]:
 
 def _logged_error(line: str) -> str:
     """Message and error of a line with fields, as controllers in Go write: time, level, message and JSON, with tabs."""
+    if "\t" not in line:
+        return ""
     *before, fields = line.split("\t")
-    document = _json(fields) if before else None
+    document = _json(fields)
     error = document.get("error") if isinstance(document, dict) else None
     return f"{before[-1]}: {error}" if isinstance(error, str) else ""
 

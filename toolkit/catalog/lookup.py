@@ -196,6 +196,7 @@ def older(version: str, than: str) -> bool:
     return version_key(version) < version_key(than)
 
 
+@cache
 def version_key(version: str) -> tuple[int, ...]:
     """A key to compare versions by: `0.22.1rc0` comes before `0.22.1`, that before `0.30.0`."""
     release, *pre = re.split(r"(?:rc|\.dev)", version)

@@ -188,10 +188,10 @@ def _smaller_models(target: ModelFacts) -> Iterator[Drafter]:
     for method in methods.methods():
         if method.kind != "model" or method.mask_token:
             continue
-        for facts in known_models().values():
+        for facts in (one for one in known_models().values() if size and _same_family(one, target)):
             small = 0 < _active_bytes(facts) <= size * _LARGEST_DRAFT_MODEL
             resident = _resident_bytes(facts) <= _resident_bytes(target) * _LARGEST_DRAFT_MODEL
-            if size and small and resident and _same_family(facts, target):
+            if small and resident:
                 why = f"a small model of the same family, {facts.vocab_size:,} tokens in its vocabulary too"
                 yield with_default_k(method, why, facts)
 

@@ -13,7 +13,7 @@ import argparse
 import shutil
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,6 +38,9 @@ from toolkit.training.loop import TrainingStopped
 from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.states import with_local_target
 from toolkit.training.trainer import train
+
+Launcher = Callable[[Path, int, launch.Machines, str], int]
+"""Trains the head of a folder's job in processes of this machine, as `launch.launch` does; their exit code."""
 
 
 class Signals:
@@ -161,7 +164,7 @@ def _reporter(job: TrainingJob) -> Report:
     return partial(progress.report, folder=Path(job.checkpoints))
 
 
-def main(folder: Path, processes: int | None = None, method: str = "") -> int:
+def main(folder: Path, processes: int | None = None, method: str = "", launcher: Launcher = launch.launch) -> int:
     """Run the job of a folder, in one process for each GPU or in so many `processes`; its exit code.
 
     A process that is one of several trains the head of that `method`.
@@ -173,7 +176,7 @@ def main(folder: Path, processes: int | None = None, method: str = "") -> int:
         job = within_positions(given)
         if job.max_length < given.max_length:
             say(f"sequences are cut to the {job.max_length:,} tokens that the target has positions for")
-        return _run(folder, job, processes or launch.gpus(), method)
+        return _run(folder, job, processes or launch.gpus(), method, launcher)
     except TrainingStopped as stopped:
         say(str(stopped))
         return launch.STOPPED
@@ -182,7 +185,7 @@ def main(folder: Path, processes: int | None = None, method: str = "") -> int:
         return next((code for kind, code in _CODES if isinstance(error, kind)), 1)
 
 
-def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
+def _run(folder: Path, job: TrainingJob, processes: int, method: str, launcher: Launcher) -> int:
     if launch.is_worker():
         launch.end_with_parent()
         step = train_window(next(head for head in job.heads if head.method == method))
@@ -197,7 +200,7 @@ def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
     for head in _missing(job):
         try:
             prepare(head)
-            code = _launch(folder, head, processes, machines)
+            code = _launch(folder, head, processes, machines, launcher)
         except UsageError as error:
             if not job.compare:
                 raise
@@ -213,13 +216,13 @@ def _run(folder: Path, job: TrainingJob, processes: int, method: str) -> int:
     return 0
 
 
-def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Machines) -> int:
+def _launch(folder: Path, job: TrainingJob, processes: int, machines: launch.Machines, launcher: Launcher) -> int:
     """Train in processes, window by window; their exit code."""
     _tell_waiting(job, processes * len(machines.hosts))
     passed = _passed(job)
     while True:
         passed.unlink(missing_ok=True)
-        code = launch.launch(folder, processes, machines, job.method)
+        code = launcher(folder, processes, machines, job.method)
         if code or not passed.is_file():
             return code
         prepare_next(job, int(passed.read_text()))

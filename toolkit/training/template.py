@@ -63,14 +63,18 @@ class Renderer:
     def ask(self, template: bytes, request: bytes) -> Any:
         """Its answer to a request about that template. Raises BoundPassed."""
         with self._lock:
-            # Who is interrupted here leaves an answer behind, so the next one starts another process.
             child, self._child = self._child, None
             if child is None or self._started_by != os.getpid():  # a fork leaves its parent's to that
                 child, self._template = self._start(), b""
                 request = _line(vars(self._bounds)) + template + request
             elif template != self._template:
                 request = template + request
-            answer = _answer(child, request)
+            answer = None
+            try:
+                answer = _answer(child, request)
+            finally:
+                if answer is None:  # we are interrupted: nobody waits for it, and it would be no answer to the next
+                    _end(child, os.getpid())
             if not answer.endswith(b"\n"):
                 raise BoundPassed(self._passed(child.wait()))
             self._child, self._template = child, template

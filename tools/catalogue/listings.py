@@ -17,6 +17,7 @@ from typing import Any
 from toolkit.catalog.lookup import FOLDER, version_key
 from toolkit.engines.vllm.answering import pretend_cuda, serving_module
 from tools.catalogue.documents import Documents
+from tools.catalogue.statements import statements
 
 _FOLDER = FOLDER / "engines" / "vllm"
 
@@ -127,7 +128,7 @@ def _classes(folders: tuple[Path, ...]) -> Mapping[str, tuple[_Class, ...]]:
     """By name; several files may have a class of the same name."""
     found: dict[str, tuple[_Class, ...]] = {}
     for file in (file for folder in folders for file in sorted(folder.rglob("*.py"))):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in statements(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(base.id for base in node.bases if isinstance(base, ast.Name))
                 found[node.name] = (*found.get(node.name, ()), _Class(node.name, bases, _taken(node)))

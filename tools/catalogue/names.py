@@ -15,6 +15,7 @@ from pathlib import Path
 from toolkit.catalog.lookup import FOLDER
 from tools.catalogue.documents import Documents
 from tools.catalogue.listings import as_listing, supporting, with_version
+from tools.catalogue.statements import statements
 
 _FILE = FOLDER / "engines" / "vllm" / "names.json"
 _REGISTRIES = {
@@ -81,7 +82,7 @@ def _with_file(folder: Path) -> set[str]:
     names_some: dict[str, bool] = {}
     for file in folder.rglob("*.py"):
         for node in (
-            item for item in ast.walk(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(item, ast.ClassDef)
+            item for item in statements(ast.parse(file.read_text(encoding="utf-8"))) if isinstance(item, ast.ClassDef)
         ):
             bases[node.name] = {base.id for base in node.bases if isinstance(base, ast.Name)}
             for item in node.body:

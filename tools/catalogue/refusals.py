@@ -15,6 +15,7 @@ from typing import Any
 
 from toolkit.catalog.lookup import FOLDER, version_key
 from tools.catalogue.documents import Documents
+from tools.catalogue.statements import statements
 
 FILE = FOLDER / "engines" / "vllm" / "refusals.json"
 _FILES = {
@@ -145,17 +146,17 @@ def read_refusals(package: Path) -> dict[str, set[str]]:
 def texts_of(file: Path, own_name: re.Pattern[str], every: bool) -> Iterator[str]:
     """Regular expressions of what a module raises: in every function, or in those that check what they were given."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    functions = [node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     checks = [function for function in functions if every or _CHECKS.match(function.name)]
-    for node in (node for function in checks for node in ast.walk(function)):
+    for node in (node for function in checks for node in statements(function)):
         said = node.msg if isinstance(node, ast.Assert) and not every else _said(node)
         if said is not None and (pattern := _pattern(said, own_name)):
             yield pattern
 
 
-def _said(node: ast.AST) -> ast.expr | None:
+def _said(node: ast.stmt) -> ast.expr | None:
     """The text of `raise Error(text)`, or of `error_msg.append(text)`: some messages are put together from several."""
-    call = node.exc if isinstance(node, ast.Raise) else node
+    call = node.exc if isinstance(node, ast.Raise) else getattr(node, "value", None)
     if not isinstance(call, ast.Call) or not call.args:
         return None
     function = call.func

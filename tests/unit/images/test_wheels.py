@@ -103,29 +103,21 @@ def test_fetched_twice_it_is_the_same_layer(index: Path, tmp_path: Path) -> None
     assert one.blob == two.blob
 
 
-@pytest.mark.parametrize(
-    "tag",
-    [
-        "cp312-cp312-manylinux_2_34_x86_64",
-        "cp312-cp312-manylinux_2_31_x86_64",
-        "cp312-cp312-manylinux_2_28_x86_64",
-        "cp312-cp312-manylinux_2_5_x86_64",
-        "cp39-abi3-manylinux2014_x86_64",
-    ],
-)
-def test_wheels_for_the_images_python_and_system_are_taken_whatever_runs_here(
-    index: Path, tmp_path: Path, tag: str
-) -> None:
-    add_wheel(index, tag)
-    assert fetch_wheels(["little==1.0"], "3.12", tmp_path)
+def test_wheels_for_the_images_python_and_system_are_taken_whatever_runs_here(index: Path, tmp_path: Path) -> None:
+    tags = [f"cp312-cp312-manylinux_2_{minor}_x86_64" for minor in (34, 31, 28, 5)]
+    for number, tag in enumerate([*tags, "cp39-abi3-manylinux2014_x86_64"]):
+        add_wheel(index, tag, {f"little{number}/__init__.py": ""}, name=f"little{number}")
+    found = fetch_wheels([f"little{number}==1.0" for number in range(5)], "3.12", tmp_path)
+    assert {f"{SITE}/little{number}/__init__.py" for number in range(5)} <= found.keys()
 
 
-@pytest.mark.parametrize(
-    "tag",
-    ["cp311-cp311-manylinux_2_28_x86_64", "cp312-cp312-manylinux_2_28_aarch64", "cp312-cp312-manylinux_2_35_x86_64"],
-)
-def test_without_a_wheel_that_runs_there_the_package_is_named(index: Path, tmp_path: Path, tag: str) -> None:
-    add_wheel(index, tag)
+def test_without_a_wheel_that_runs_there_the_package_is_named(index: Path, tmp_path: Path) -> None:
+    for tag in (
+        "cp311-cp311-manylinux_2_28_x86_64",
+        "cp312-cp312-manylinux_2_28_aarch64",
+        "cp312-cp312-manylinux_2_35_x86_64",
+    ):
+        add_wheel(index, tag)
     with pytest.raises(BuildError, match=r"wheels for Python 3\.12 on Linux x86-64: .* little==1\.0") as caught:
         fetch_wheels(["little==1.0"], "3.12", tmp_path)
     assert "docker, buildah or codebuild" in caught.value.hint
@@ -163,20 +155,18 @@ def test_a_small_wheel_that_unpacks_to_much_is_refused(index: Path, tmp_path: Pa
         fetch_wheels(["little==1.0"], "3.12", tmp_path, most=500_000)
 
 
-def test_compiled_files_of_a_wheel_stay_out_without_a_word(index: Path, tmp_path: Path) -> None:
-    """As numpy 2.3 has some. The installer would warn of each."""
+def test_compiled_files_of_a_wheel_stay_out_without_a_word_and_headers_lie_below_the_name_that_pip_gives_them(
+    index: Path, tmp_path: Path
+) -> None:
+    """numpy 2.3 has some that are compiled. The installer would warn of each."""
     add_wheel(index, files={"little/__init__.py": "", "little/__pycache__/__init__.cpython-311.pyc": "x"})
-    found = fetch_wheels(["little==1.0"], "3.12", tmp_path)
-    assert f"{SITE}/little/__init__.py" in found
+    add_wheel(index, name="little_one", files={"little_one-1.0.data/headers/a.h": ""})
+    found = fetch_wheels(["little==1.0", "little_one==1.0"], "3.12", tmp_path)
+    assert {f"{SITE}/little/__init__.py", f"{SITE}/include/little-one/a.h"} <= found.keys()
     assert not [path for path in found if "__pycache__" in path]
     record = found[f"{SITE}/little-1.0.dist-info/RECORD"].source
     assert record is not None
     assert "__pycache__" not in record.read_text()
-
-
-def test_headers_lie_below_the_name_that_pip_gives_them(index: Path, tmp_path: Path) -> None:
-    add_wheel(index, name="little_one", files={"little_one-1.0.data/headers/a.h": ""})
-    assert f"{SITE}/include/little-one/a.h" in fetch_wheels(["little_one==1.0"], "3.12", tmp_path)
 
 
 def test_who_is_interrupted_leaves_no_pip_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

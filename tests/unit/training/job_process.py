@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from tests.unit.training.processes import forks
 from toolkit.training import progress
 from toolkit.training.__main__ import main
 
@@ -26,19 +26,18 @@ def stopped_amid_training(command: Sequence[str]) -> int:
     return process.returncode
 
 
-def stopped_fork(folder: Path) -> int:
-    """The same of a fork of this process, which need not import all that trains: that takes seven seconds."""
+def stopped_fork(folder: Path, by: signal.Signals = signal.SIGTERM, after: int = 1) -> int:
+    """The same of a fork of this process, by another signal, or after more steps."""
     read, write = os.pipe()
-    process = multiprocessing.get_context("fork").Process(target=_train, args=(folder, write))
-    process.start()
-    os.close(write)
-    with os.fdopen(read) as lines:
-        assert process.pid
-        _end_amid_training(lines, process.pid)
-        lines.read()
-    process.join(120)
-    assert process.exitcode is not None
-    return process.exitcode
+    with forks(_train, [(folder, write)]) as (process,):
+        os.close(write)
+        with os.fdopen(read) as lines:
+            assert process.pid
+            _end_amid_training(lines, process.pid, by, after)
+            lines.read()
+        process.join()
+        assert process.exitcode is not None
+        return process.exitcode
 
 
 def _train(folder: Path, log: int) -> None:
@@ -47,10 +46,10 @@ def _train(folder: Path, log: int) -> None:
     sys.exit(code)
 
 
-def _end_amid_training(lines: Iterable[str], process: int) -> None:
+def _end_amid_training(lines: Iterable[str], process: int, by: signal.Signals = signal.SIGTERM, after: int = 1) -> None:
     for line in lines:
-        if (shown := progress.parse(line)) and shown.stage == "train":
-            os.kill(process, signal.SIGTERM)
+        if (shown := progress.parse(line)) and shown.stage == "train" and shown.done >= after:
+            os.kill(process, by)
             break
 
 

@@ -17,6 +17,7 @@ from speculators.models.eagle3 import Eagle3DraftModel
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_fork
+from tests.unit.training.processes import launch_forks
 from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
 from toolkit.training.head import build_head
@@ -169,7 +170,7 @@ def test_heads_that_are_there_are_not_trained_again(compared: Path, capsys: pyte
 def test_two_processes_train_one_head_after_the_other(job: TrainingJob, tmp_path: Path) -> None:
     job.model_copy(update={"compare": HEADS[:2], "steps": 2}).write(tmp_path)
 
-    assert main(tmp_path, processes=2) == 0
+    assert main(tmp_path, processes=2, launcher=launch_forks) == 0
     assert sorted(path.name for path in (tmp_path / "head").iterdir()) == ["eagle3", "p-eagle"]
 
 
@@ -201,7 +202,7 @@ def test_one_head_that_fails_costs_none_of_the_others(
     heads = (ComparedHead(method="dflash", layers=1, depth=200), HEADS[1])
     job.model_copy(update={"compare": heads, "steps": 1}).write(tmp_path)
 
-    assert main(tmp_path, processes) == 2
+    assert main(tmp_path, processes, launcher=launch_forks) == 2
 
     assert [head.is_done for head in read_job(tmp_path).heads] == [False, True]
     assert not (tmp_path / "head").exists(), "it is not complete"

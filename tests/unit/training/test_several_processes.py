@@ -25,6 +25,7 @@ from toolkit.training.trainer import learner_of
 
 CPU = torch.device("cpu")
 STEPS = 24
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,9 @@ def test_two_processes_stopped_and_resumed_learn_what_one_learns(job: TrainingJo
     stopped = kept_curve(two)[-1][0]
     assert 0 < stopped < STEPS
 
+    before = [signal.getsignal(number) for number in SIGNALS]
     assert main(two, processes=2) == 0
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
     found, expected = kept_curve(two), kept_curve(one)
     assert [line[:2] for line in found] == [line[:2] for line in expected]

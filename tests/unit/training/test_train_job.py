@@ -12,10 +12,11 @@ from safetensors.torch import load_file, save_file
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import kept_curve, stopped_fork
 from toolkit.training import job as train_job
+from toolkit.training import progress
 from toolkit.training.__main__ import main
 from toolkit.training.job import TrainingJob
 
-STEPS = 60
+STEPS, KILLED_AT = 60, 20
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +52,24 @@ def finished(job: TrainingJob, tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
-def test_told_to_end_the_process_saves_a_checkpoint_and_the_next_one_ends_as_if_nothing_had_been(
-    job: TrainingJob, finished: Path, tmp_path: Path
+@pytest.mark.parametrize(("by", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGKILL, -signal.SIGKILL)])
+def test_told_to_end_or_killed_the_next_process_goes_on_and_ends_as_if_nothing_had_been(
+    job: TrainingJob,
+    finished: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    by: signal.Signals,
+    code: int,
 ) -> None:
     job.write(tmp_path)
-    assert stopped_fork(tmp_path) == 128 + signal.SIGTERM
+    assert stopped_fork(tmp_path, by, KILLED_AT if by == signal.SIGKILL else 1) == code
     stopped = kept_curve(tmp_path)[-1][0]
 
     assert main(tmp_path) == 0
 
-    assert stopped < STEPS
+    lines = map(progress.parse, capsys.readouterr().out.splitlines())
+    first = next(line.done for line in lines if line and line.stage == "train")
+    assert 1 < first <= stopped + 1 <= STEPS, "it goes on from a checkpoint"
     assert kept_curve(tmp_path) == kept_curve(finished)
     weights = [folder / "head" / "model.safetensors" for folder in (tmp_path, finished)]
     assert weights[0].read_bytes() == weights[1].read_bytes()

@@ -155,11 +155,10 @@ def check_quantization(recipe: Recipe, target: ModelFacts) -> Iterator[Finding]:
     if target.config.get("quantization_config") or target.text_config.get("quantization_config"):
         return
     value = recipe.engine.args.get("quantization")
-    here = not (recipe.platform_rules.facts.has_instance_types or builds(recipe)) and has_plugins()
     known = listed("quantization", recipe.engine.version)
     if not isinstance(value, str) or value.startswith("-"):  # a flag, as check_values tells
         return
-    if known and value.lower() not in (*known, "none") and not (has_own_image(recipe) or here):
+    if known and value.lower() not in (*known, "none") and not (has_own_image(recipe) or _uses_plugins(recipe)):
         wrong = unlike(value, known)
         message = f"`quantization` {wrong.what}, which vLLM {recipe.engine.version} does not have"
         yield Finding(_CODE, message, "engine.args.quantization", hint=wrong.hint)
@@ -176,6 +175,11 @@ def has_own_image(recipe: Recipe) -> bool:
         return False
     base = container.base or "vllm/vllm-openai:"
     return bool(container.dockerfile or container.wheels) or not base.startswith("vllm/vllm-openai:")
+
+
+def _uses_plugins(recipe: Recipe) -> bool:
+    """Whether it runs in this environment, with packages that add to vLLM. Looking for them takes 30 ms."""
+    return not (recipe.platform_rules.facts.has_instance_types or builds(recipe)) and has_plugins()
 
 
 def _may_be_quantized(recipe: Recipe, target: ModelFacts) -> bool:

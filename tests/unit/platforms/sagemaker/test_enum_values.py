@@ -41,11 +41,14 @@ BASE: Mapping[str, Any] = {
 }
 
 
+SCHEMA = json_schema(recipe_schema())
+
+
 def offered(node: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Path and value of every enum and every switch of a part of the schema."""
     for branch in (node, *node.get("anyOf", ())):
         if "$ref" in branch:
-            yield from offered(json_schema(recipe_schema())["$defs"][branch["$ref"].rpartition("/")[2]], path)
+            yield from offered(SCHEMA["$defs"][branch["$ref"].rpartition("/")[2]], path)
         values = (True, False) if branch.get("type") == "boolean" else branch.get("enum", ())
         yield from ((path, value) for value in values)
         for name, child in branch.get("properties", {}).items():
@@ -84,7 +87,7 @@ NEWER = "step5_mtp"  # needs a newer vLLM than the recipe's, which a check says
 SHADOW = (("rollout", "shadow"), True)  # a component has one variant, which a check says
 OFFERED = [
     (path, value)
-    for path, value in offered(json_schema(recipe_schema()))
+    for path, value in offered(SCHEMA)
     if path not in NOT_SAGEMAKER and path[:2] != ("platform", "kubernetes")
 ]
 OF_ENDPOINTS = [

@@ -41,14 +41,14 @@ def arms(recipe: Recipe) -> list[Recipe]:
 
 def answering(recipe: Recipe) -> list[Arm]:
     """The variants that answer requests."""
-    baseline = replace(recipe.baseline(), name=recipe.name)
-    if recipe.speculation is None:
+    rollout = aws_rollout(recipe)
+    percent = rollout.speculative_percent
+    if recipe.speculation is None or (percent == 100 and not rollout.shadow):
         return [Arm(VARIANT, recipe)]
-    if aws_rollout(recipe).shadow:
+    baseline = replace(recipe.baseline(), name=recipe.name)
+    if rollout.shadow:
         return [Arm(BASELINE, baseline)]
-    if (percent := aws_rollout(recipe).speculative_percent) < 100:
-        return [Arm(SPECULATIVE, recipe, percent / 100), Arm(BASELINE, baseline, 1 - percent / 100)]
-    return [Arm(VARIANT, recipe)]
+    return [Arm(SPECULATIVE, recipe, percent / 100), Arm(BASELINE, baseline, 1 - percent / 100)]
 
 
 def candidates(recipe: Recipe) -> list[Arm]:
