@@ -97,7 +97,10 @@ _OWN_NAME = re.compile(
     r"|[a-z]_[a-z]|-[a-z]"
 )
 _OWN_NAMES = {
-    "parallel": re.compile(rf"{_OWN_NAME.pattern}|\bRay\b|GPU|NUMA|DeepEP|world size"),
+    "parallel": re.compile(
+        r"^(?!.*(State error|not started|environment variable|LoRA is|profiling|install|but found|current(ly)? not))"
+        rf".*({_OWN_NAME.pattern}|\bRay\b|GPU|NUMA|DeepEP|world size)"
+    ),
     "flag-value": re.compile(r"[Pp]arser|\bVLLM_"),
     "attention-backend": re.compile(
         r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size|\bFA\b|FlashInfer"
