@@ -91,7 +91,7 @@ Sources are worth most where no rule was before (Docker, training jobs). Of vLLM
 the same share of what people meet stays silent: libraries below it, old versions, answers to requests.
 
 `vllm-served` (2026-11-28) are 58 messages of vLLM alone, drawn and labelled (`right`) before they were asked; parts
-that a thread left out were filled in. Then requests that are refused, the words of vLLM 0.6 to 0.10 and the checks of the
+that a thread left out were filled in. Then requests that are refused, the words of vLLM 0.6 to 0.10 and checks of the
 libraries below it were read in their sources. Asked once, 36 of the 49 that tell a cause were named (73 %): 19 of 22 of
 requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that.
 
