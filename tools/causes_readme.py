@@ -25,6 +25,7 @@ def readme() -> str:
     parts = [_INTRODUCTION, "## In a container's log", "", _table(_rows(known.log)), ""]
     subjects = [(subject.code, subject.hint) for subject in known.subjects]
     parts += ["## In an exception, by its module or its sentence", "", _table(subjects), ""]
+    parts += ["## In what a server says of a request that it refuses", "", _table(_rows(known.requests)), ""]
     for platform in ("sagemaker", "kubernetes"):
         said = words(platform)
         counted = [part for listed in said.listed for part in listed.parts]

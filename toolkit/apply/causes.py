@@ -9,6 +9,8 @@ may have these keys:
 * `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in place of
   the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of a
   file of the catalogue). They become entries of `reasons` or `log` (`table`).
+* `requests`: why a server refused a request, as the entries above; `answer`: the forms in which a client is told so.
+  Nothing of it ends a start: only `explain` looks there (diagnose.py).
 * `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`;
   the first that matches tells what an item is.
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each
@@ -100,6 +102,8 @@ class Words:
 
     reasons: tuple[Known, ...]
     log: tuple[Known, ...]
+    requests: tuple[Known, ...]
+    answer: Pattern
     listed: tuple[Listed, ...]
     subjects: tuple[Subject, ...]
     settings: Mapping[str, str]
@@ -119,16 +123,21 @@ class Words:
     @cached_property
     def marks(self) -> PatternSet:
         """What any line may match, whoever wrote it and however harmless it is."""
-        conditions = [part for known in (*self.reasons, *self.log) for part in (known.beside, known.without) if part]
+        conditions = [part for known in self.all_known for part in (known.beside, known.without) if part]
         stages = [mark for _, mark in self.stages]
         refused = [check.refused for check in self.health_checks]
-        server = [self.starts, self.answers, self.answered, self.dies, *self.listens]
+        server = [self.starts, self.answers, self.answered, self.answer, self.dies, *self.listens]
         return PatternSet([*server, *conditions, *stages, *refused])
 
     @cached_property
     def causes(self) -> PatternSet:
         """What shows a cause in a line that is no noise."""
-        return PatternSet([*(known.words for known in (*self.reasons, *self.log)), *(each.of for each in self.listed)])
+        return PatternSet([*(known.words for known in self.all_known), *(each.of for each in self.listed)])
+
+    @property
+    def all_known(self) -> tuple[Known, ...]:
+        """The entries of all tables."""
+        return (*self.reasons, *self.log, *self.requests)
 
 
 def words(platform: str | None = None) -> Words:
@@ -144,6 +153,8 @@ def _read(paths: tuple[Path, ...]) -> Words:
     return Words(
         reasons=_known(files, "reasons"),
         log=_known(files, "log"),
+        requests=_known(files, "requests"),
+        answer=_any(chain.from_iterable(_all(files, "answer"))),
         listed=tuple(_listed(fields) for items in _all(files, "listed") for fields in items),
         subjects=tuple(
             _subject(fields, file.get("texts", {})) for file in files for fields in file.get("subjects", ())

@@ -73,15 +73,20 @@ def _json(text: str) -> Any:
         return None
 
 
+def _refusal(document: dict[str, Any]) -> Any:
+    """The kind of error with which an OpenAI server refuses a request; None for anything else."""
+    return document.get("type") if str(document.get("code")).startswith("4") else None
+
+
 def _messages(document: Any) -> Iterator[str]:
-    """Every message in a document, after its reason, or after its log level if that is not an error's."""
+    """Every message in a document, after its reason or the kind of refusal, or after its level if not an error's."""
     if isinstance(document, list):
         for item in document:
             yield from _messages(item)
     if not isinstance(document, dict):
         return
     message = next((document[key] for key in _MESSAGES if isinstance(document.get(key), str)), "")
-    reason = document.get("reason") or document.get("Reason")
+    reason = document.get("reason") or document.get("Reason") or _refusal(document)
     level = next((str(document[key]).lower() for key in _LEVELS if key in document), "")
     before = "INFO " if level in _ORDINARY else f"{reason}: " if isinstance(reason, str) else ""
     error = document.get("error")  # beside the message, as Go's programs write it (Karpenter)

@@ -17,6 +17,7 @@ from tools.catalogue import (
     neuron,
     refusals,
     registries,
+    requests,
     values,
 )
 from tools.catalogue.documents import Documents
@@ -36,6 +37,7 @@ GENERATORS: Mapping[str, Callable[[Documents], str]] = {
     "engines/vllm/names.json": names.generate,
     "engines/vllm/values.json": values.generate,
     "engines/vllm/refusals.json": refusals.generate,
+    "engines/vllm/requests.json": requests.generate,
 }
 
 BY_HAND = {

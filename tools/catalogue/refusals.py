@@ -19,22 +19,44 @@ from tools.catalogue.statements import statements
 
 FILE = FOLDER / "engines" / "vllm" / "refusals.json"
 _FILES = {
-    "parallel": ("config/parallel.py", "v1/executor/ray_utils.py"),
-    "scheduler": ("config/scheduler.py",),
-    "lora": ("config/lora.py", "lora/*.py"),
-    "speculation": ("config/speculative.py", "v1/spec_decode/**/*.py", "v1/worker/gpu/spec_decode/**/*.py"),
+    "parallel": (
+        "config/parallel.py",
+        "executor/*.py",
+        "v1/executor/*ray*.py",
+        "v1/executor/abstract.py",
+        "distributed/eplb/*.py",
+        "distributed/device_communicators/all2all.py",
+        "utils/numa_utils.py",
+        "utils/ompmultiprocessing.py",
+    ),
+    "scheduler": ("config/scheduler.py", "v1/core/encoder_cache_manager.py"),
+    "lora": ("config/lora.py", "lora/*.py", "adapter_commons/*.py"),
+    "speculation": (
+        "config/speculative.py",
+        "spec_decode/*.py",
+        "v1/spec_decode/**/*.py",
+        "v1/worker/gpu/spec_decode/**/*.py",
+    ),
     "flag-value": (
+        "envs.py",
         "entrypoints/openai/api_server.py",
         "entrypoints/openai/tool_parsers/*.py",
         "tool_parsers/*.py",
         "reasoning/*.py",
     ),
-    "quantization": ("model_executor/layers/quantization/**/*.py", "model_executor/layers/fused_moe/oracle/*.py"),
+    "quantization": (
+        "model_executor/layers/quantization/**/*.py",
+        "model_executor/layers/fused_moe/oracle/*.py",
+        "utils/deep_gemm.py",
+        "utils/flashinfer_moe_ep.py",
+    ),
     "attention-backend": (
         "attention/**/*.py",
         "v1/attention/**/*.py",
         "model_executor/layers/attention/**/*.py",
         "platforms/*.py",
+        "vllm_flash_attn/**/*.py",
+        "utils/flashinfer.py",
     ),
     "multimodal": ("multimodal/**/*.py",),
     "kv-transfer": ("distributed/kv_transfer/**/*.py", "distributed/ec_transfer/**/*.py"),
@@ -76,14 +98,20 @@ _OWN_NAME = re.compile(
     r"|[a-z]_[a-z]|-[a-z]"
 )
 _OWN_NAMES = {
-    "flag-value": re.compile(r"[Pp]arser"),
+    "parallel": re.compile(
+        r"^(?!.*(State error|not started|environment variable|LoRA is|profiling|install|but found|current(ly)? not))"
+        rf".*({_OWN_NAME.pattern}|\bRay\b|GPU|NUMA|DeepEP|world size)"
+    ),
+    "flag-value": re.compile(r"[Pp]arser|\bVLLM_"),
+    "attention-backend": re.compile(
+        r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size|\bFA\b|FlashInfer"
+    ),
     "quantization": re.compile(
         r"[Qq]uant|compressed-tensors|\b(MX|N[Vv])?[Ff][Pp]\d|AWQ|GPTQ|\bW\d+A\d|[Mm]arlin|Mo[Ee]"
     ),
     "multimodal": re.compile(r"^(?!.*skip_tokenizer_init).*[A-Z]"),
     "kv-transfer": re.compile(r"[Cc]onnector|[Tt]ransfer|NIXL|[Pp]refill|KV\b"),
     "tensors": re.compile(r"[Ww]eight|[Tt]ensor|[Cc]heckpoint|[Pp]arameter|[Ll]oad"),
-    "attention-backend": re.compile(r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size"),
     "torch-compile": re.compile(r"[Cc]ompil|[Gg]raph|[Ii]nductor|[Pp]ass\b|[Ss]hape"),
     "kv-groups": re.compile(
         r"^(?!.*(free_|[Ff]ree blocks|nvalid block|on an invalid|available memory))"
@@ -104,8 +132,13 @@ def generate(documents: Documents) -> str:
 
 
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
-    """The file with the words of that version, too."""
-    log = [{**cause, "words": sorted({*cause["words"], *words[cause["code"]]})} for cause in shipped["log"]]
+    """The file with the words of that version, too, but for those that another cause has: code moved between files."""
+    having = {text: cause["code"] for cause in reversed(shipped["log"]) for text in cause["words"]}
+    log = [
+        {**cause, "words": sorted({*cause["words"], *(t for t in words[code] if having.get(t, code) == code)})}
+        for cause in shipped["log"]
+        for code in (cause["code"],)
+    ]
     versions = sorted({*shipped["versions"], version}, key=version_key)
     return {**shipped, "versions": versions, "log": log, "settings": _settings()}
 
@@ -149,22 +182,25 @@ def texts_of(file: Path, own_name: re.Pattern[str], every: bool) -> Iterator[str
     functions = [node for node in statements(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     checks = [function for function in functions if every or _CHECKS.match(function.name)]
     for node in (node for function in checks for node in statements(function)):
-        said = node.msg if isinstance(node, ast.Assert) and not every else _said(node)
-        if said is not None and (pattern := _pattern(said, own_name)):
+        said = node.msg if isinstance(node, ast.Assert) and not every else said_by(node, ("append",))
+        if said is not None and (pattern := pattern_of(said, own_name)):
             yield pattern
 
 
-def _said(node: ast.stmt) -> ast.expr | None:
-    """The text of `raise Error(text)`, or of `error_msg.append(text)`: some messages are put together from several."""
-    call = node.exc if isinstance(node, ast.Raise) else getattr(node, "value", None)
-    if not isinstance(call, ast.Call) or not call.args:
+def said_by(node: ast.AST, methods: tuple[str, ...]) -> ast.expr | None:
+    """The text of `raise Error(text)`, or of a method of those names: some messages are put together from several.
+
+    That is `error_msg.append(text)`, or `self.create_error_response(text)`: only what has `error` in its name.
+    """
+    call = node.exc if isinstance(node, ast.Raise) else getattr(node, "value", node)
+    if not isinstance(call, ast.Call):
         return None
-    function = call.func
-    gathers = isinstance(function, ast.Attribute) and function.attr == "append" and "error" in ast.unparse(function)
-    return call.args[0] if gathers or isinstance(node, ast.Raise) else None
+    function, given = call.func, [*call.args, *(word.value for word in call.keywords if word.arg == "message")]
+    says = isinstance(function, ast.Attribute) and function.attr in methods and "error" in ast.unparse(function)
+    return given[0] if given and (says or isinstance(node, ast.Raise)) else None
 
 
-def _pattern(node: ast.expr, own_name: re.Pattern[str]) -> str:
+def pattern_of(node: ast.expr, own_name: re.Pattern[str]) -> str:
     """The first sentence of a text, with `.*` for what is filled in; empty for one that says too little."""
     parts = node.values if isinstance(node, ast.JoinedStr) else [node]
     texts = [part.value if isinstance(part, ast.Constant) and isinstance(part.value, str) else None for part in parts]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import toolkit
+from tools.catalogue import requests
 from tools.catalogue.libraries import with_libraries
 from tools.catalogue.refusals import FILE, as_text, read_refusals, with_version
 
@@ -54,6 +55,15 @@ SETTINGS = """
 def create_engine_config():
     assert False, "--third-flag must be given with --other-flag."
     raise TypeError("--one-flag is not supported with --other-flag at all. Remove one of the two." "More.")
+"""
+
+
+REQUESTS = """
+def create(request):
+    return self.create_error_response(message=f"Field {request} of `messages` must be a list.")
+    raise ValueError(f"{request}=")
+    raise ValueError("Please install vllm[audio] to read the request's audio.")
+    logger.error("No request's `messages` are an error.")
 """
 
 
@@ -129,6 +139,35 @@ def test_each_refusal_is_named_by_what_it_says() -> None:
             for words in cause["words"]:
                 said = re.sub(r"\\(.)", r"\1", words.replace(".*", "17"))
                 assert toolkit.explain(f"ValueError: {said}").cause, said
+
+
+def test_refusals_of_requests_are_read_where_requests_are(tmp_path: Path) -> None:
+    for name in ("entrypoints/openai/serving_chat.py", "entrypoints/cli/serve.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(REQUESTS if "openai" in name else REQUESTS.replace("Field", "Flag"))
+    found = requests.read_requests(tmp_path)
+    assert found == {"Field .* of `messages` must be a list"}
+    shipped = {"versions": ["0.9.0"], "requests": [{"code": "request-refused", "words": ["old"]}]}
+    made = requests.with_version(shipped, "0.10.0", found)
+    assert made["versions"] == ["0.9.0", "0.10.0"]
+    assert len(made["requests"][0]["words"]) == 2
+
+
+def test_the_file_of_requests_has_what_the_installed_version_says() -> None:
+    vllm = pytest.importorskip("vllm")
+    shipped = json.loads(requests.FILE.read_text(encoding="utf-8"))
+    words = set(shipped["requests"][0]["words"])
+    assert vllm.__version__.partition("+")[0] in shipped["versions"]
+    assert requests.read_requests(Path(vllm.__file__).parent) <= words
+    for text in words:
+        said = re.sub(r"\\(.)", r"\1", text.replace(".*", "17"))
+        assert toolkit.explain(f"ValueError: {said}").cause, said
+
+
+def test_code_that_moved_between_files_keeps_its_cause() -> None:
+    shipped = {"versions": [], "log": [{"code": "lora", "words": ["moved"]}, {"code": "settings", "words": []}]}
+    made = with_version(shipped, "0.6.3", {"lora": set(), "settings": {"moved", "new"}})
+    assert [cause["words"] for cause in made["log"]] == [["moved"], ["new"]]
 
 
 def test_what_the_installed_libraries_say_is_in_their_file() -> None:

@@ -119,6 +119,7 @@ class OnVllm(EngineRules):
         Path(__file__).with_name("causes.json"),
         FOLDER / "engines/vllm/refusals.json",
         FOLDER / "engines/vllm/libraries.json",
+        FOLDER / "engines/vllm/requests.json",
     )
     scoring = SCORING
     # vLLM's inspection of a model class takes 8 s without its cache.

@@ -1,0 +1,74 @@
+"""engines/vllm/requests.json: what vLLM says where it refuses a request, read in its source.
+
+In the form of `refusals.json`, for the table `requests` of `explain`: nothing of it ends a start.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from toolkit.catalog.lookup import FOLDER, version_key
+from tools.catalogue.documents import Documents
+from tools.catalogue.refusals import as_text, pattern_of, said_by
+
+FILE = FOLDER / "engines" / "vllm" / "requests.json"
+_FILES = (
+    "entrypoints/**/*.py",
+    "renderers/**/*.py",
+    "sampling_params.py",
+    "pooling_params.py",
+    "v1/engine/*processor.py",
+    "v1/structured_output/*.py",
+    "v1/sample/logits_processor/*.py",
+    "model_executor/guided_decoding/*.py",
+    "tokenizers/*.py",
+    "engine/llm_engine.py",
+    "inputs/*.py",
+)
+# What starts a server, runs without one, or talks to other servers than clients.
+_NO_REQUEST = re.compile(
+    r"(^|/)(cli|launchers?|scale_out|mcp|dev|elastic_ep|fault_tolerance|cli_args|api_server|llm|run_batch|grpc_server"
+    r"|offline_utils|tool_server|tool_parsers|reasoning_parsers|registry)(/|\.py$)"
+)
+# A pattern without a name of a request's field, or words of requests, would match what others say.
+_OF_A_REQUEST = re.compile(
+    r"^(?=[\w`\"'])(?!.*(\-\-|engine args|VLLM_|install|[Nn]ot implemented|[Ii]nternal|[Uu]nreachable|subclass)).*"
+    r"([a-z]_[a-z]|`|[Rr]equest|[Pp]rompt|[Mm]essage|[Tt]ool|logprob|penalty|[Gg]rammar|JSON|[Ss]chema|temperature"
+    r"|API\b|[Mm]odel .* (does|is) not|image|audio|video|tokens)"
+)
+
+
+def generate(documents: Documents) -> str:
+    """The text of the file, with the installed version added to those that it has."""
+    import vllm
+
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    version = vllm.__version__.partition("+")[0]
+    made = with_version(shipped, version, read_requests(Path(vllm.__file__).parent))
+    return as_text({**made, "date": documents.date})
+
+
+def with_version(shipped: dict[str, Any], version: str, words: set[str]) -> dict[str, Any]:
+    """The file with the words of that version, too."""
+    (cause,) = shipped["requests"]
+    versions = sorted({*shipped["versions"], version}, key=version_key)
+    return {**shipped, "versions": versions, "requests": [{**cause, "words": sorted({*cause["words"], *words})}]}
+
+
+def read_requests(package: Path) -> set[str]:
+    """Regular expressions of what is raised, or answered, where requests are read."""
+    files = {file for name in _FILES for file in package.glob(name)}
+    read = (file for file in files if not _NO_REQUEST.search(str(file.relative_to(package))))
+    return {text for file in read for text in _texts(file)}
+
+
+def _texts(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        said = said_by(node, ("append", "create_error_response"))
+        if said is not None and (pattern := pattern_of(said, _OF_A_REQUEST)):
+            yield pattern
