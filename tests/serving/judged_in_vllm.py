@@ -11,7 +11,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+from torch.nn import Parameter
+from torch.nn.functional import linear
 from vllm import LLM, RequestOutput, SamplingParams
+from vllm.model_executor.layers import utils
 from vllm.v1.sample import rejection_sampler
 
 from toolkit.endpoint.wire import Chunk
@@ -21,17 +24,21 @@ from toolkit.measure.judge import judge
 from toolkit.measure.result import RequestResult
 
 
-def judged(
-    baseline: Mapping[str, Any], arm: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """What is found in each trial: both arms answer `prompts`, at most `batch` at a time.
+def judged(engines: Mapping[str, Mapping[str, Any]], trials: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What is found in each trial: an `arm` and its `baseline`, by name, answer `prompts`, at most `batch` at a time.
 
     `wrong_every` makes the arm accept one wrong draft token in so many, by chance with `seed`. `temperature` is asked
     of both; `arm_temperature` and `baseline_temperature` are what they really get. `repaired` mends sampled drafts.
     The arm's answers lack their last tokens with `fewer`, and are written backwards with `other_text`.
     """
-    engines = InProcess(LLM(**baseline)), InProcess(LLM(**arm))
-    return [_trial(*engines, **trial) for trial in trials]
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        multiply_in_float32()
+    started = {name: InProcess(LLM(**arguments)) for name, arguments in engines.items()}
+    return [
+        _trial(started[baseline], started[arm], **asked)
+        for trial in trials
+        for baseline, arm, asked in [(trial["baseline"], trial["arm"], trial["asked"])]
+    ]
 
 
 def _trial(
@@ -49,12 +56,13 @@ def _trial(
     fewer: int = 0,
     other_text: bool = False,
 ) -> dict[str, Any]:
-    def results(name: str, engine: InProcess, really: float | None) -> list[RequestResult]:
+    def results(name: str, engine: InProcess, really: float | None, changed: bool = False) -> list[RequestResult]:
         sampling = SamplingParams(temperature=temperature if really is None else really, max_tokens=tokens)
-        return list(_answers(name, engine.llm, prompts, batch, sampling))
+        answered = engine.answers(prompts, batch, sampling, by_chance=changed or sampling.temperature > 0)
+        return [_result(name, index, batch, output) for index, output in enumerate(answered)]
 
     with accepting_one_wrong_token_in(wrong_every, seed), expanding_temperatures(repaired):
-        answers = results("arm", arm, arm_temperature)
+        answers = results("arm", arm, arm_temperature, changed=wrong_every is not None)
     if fewer:
         answers = [replace(one, token_ids=one.token_ids[:-fewer], finish_reason="stop") for one in answers]
     if other_text:
@@ -74,42 +82,48 @@ def _trial(
     }
 
 
-def _answers(
-    name: str, llm: LLM, prompts: Sequence[str], batch: int, sampling: SamplingParams
-) -> Iterator[RequestResult]:
-    chats = [[{"role": "user", "content": prompt}] for prompt in prompts]
-    outputs = [
-        output
-        for start in range(0, len(chats), batch)
-        for output in llm.chat(chats[start : start + batch], sampling, use_tqdm=False)
-    ]
-    for index, output in enumerate(outputs):
-        yield RequestResult(
-            arm=name,
-            workload="prompts",
-            prompt=index,
-            round=0,
-            load=batch,
-            started=0.0,
-            seconds=0.0,
-            outcome="successful",
-            prompt_token_ids=tuple(output.prompt_token_ids or ()),
-            token_ids=tuple(output.outputs[0].token_ids),
-            text=output.outputs[0].text,
-            finish_reason=output.outputs[0].finish_reason,
-        )
+def _result(name: str, index: int, batch: int, output: RequestOutput) -> RequestResult:
+    return RequestResult(
+        arm=name,
+        workload="prompts",
+        prompt=index,
+        round=0,
+        load=batch,
+        started=0.0,
+        seconds=0.0,
+        outcome="successful",
+        prompt_token_ids=tuple(output.prompt_token_ids or ()),
+        token_ids=tuple(output.outputs[0].token_ids),
+        text=output.outputs[0].text,
+        finish_reason=output.outputs[0].finish_reason,
+    )
 
 
 class InProcess:
     """Completions by an engine of this process, as its server would answer; those that wait together are a batch.
 
-    What one trial has asked is known in the next: the judge asks for scores and for greedy tokens only.
+    What one trial has asked is known in the next, where it is greedy, as all is that the judge asks for.
     """
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
         self._known: dict[str, dict[str, Any]] = {}
+        self._answered: dict[str, list[RequestOutput]] = {}
         self._waiting: list[tuple[Mapping[str, Any], asyncio.Future[dict[str, Any]]]] = []
+
+    def answers(
+        self, prompts: Sequence[str], batch: int, sampling: SamplingParams, by_chance: bool
+    ) -> list[RequestOutput]:
+        """Those to all prompts, so many at once; asked anew where they come `by_chance`."""
+        key = json.dumps([prompts, batch, sampling.max_tokens])
+        if key in self._answered and not by_chance:
+            return self._answered[key]
+        chats: list[Any] = [[{"role": "user", "content": prompt}] for prompt in prompts]
+        batches = [chats[start : start + batch] for start in range(0, len(chats), batch)]
+        answered = [output for some in batches for output in self.llm.chat(some, sampling, use_tqdm=False)]
+        if not by_chance:
+            self._answered[key] = answered
+        return answered
 
     def stream(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
         raise NotImplementedError
@@ -160,6 +174,25 @@ def _completion(output: RequestOutput) -> dict[str, Any]:
             ],
         }
     return {"choices": [choice]}
+
+
+def multiply_in_float32() -> None:
+    """On a CPU without arithmetic in bfloat16, have the layers in it do what such arithmetic is: sums in float32,
+    rounded once. PyTorch's own way there comes to the same sums, and takes six times as long.
+    """
+    by_vllm = utils.dispatch_cpu_unquantized_gemm
+
+    def dispatch(layer: torch.nn.Module, remove_weight: bool) -> None:
+        weight = layer.weight
+        if weight.dtype != torch.bfloat16:
+            by_vllm(layer, remove_weight)
+            return
+        wide = weight.detach().float()
+        layer.cpu_linear = lambda x, _, bias: linear(x.float(), wide, bias).to(x.dtype)
+        if remove_weight:
+            layer.weight = Parameter(weight.new_empty(0), requires_grad=False)
+
+    utils.dispatch_cpu_unquantized_gemm = dispatch
 
 
 @contextmanager

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,9 @@ from toolkit.recipe.recipe import Recipe
 pytestmark = pytest.mark.serving
 
 RECIPE = "tiny/p-eagle"
+OFF = {"bfloat16": 0.003, "float32": 0.01}
+"""By how much weights are off, as a share, in a target of that dtype."""
+Found = Mapping[str, dict[str, Any]]
 
 
 def arguments(recipe: Recipe, **others: Any) -> dict[str, Any]:
@@ -35,108 +39,113 @@ def prompts(seed: int, most: int = 16) -> list[str]:
     return [*open_ended, *(f"Count from {first} to {last}." for first, last in counts)]
 
 
-def judged(
-    vllm: ForkedVllm,
-    *trials: Mapping[str, Any],
-    arm: Mapping[str, Any] | None = None,
-    baseline: Mapping[str, Any] | None = None,
-) -> Sequence[dict[str, Any]]:
-    recipe = toolkit.load(RECIPE)
-    found: Sequence[dict[str, Any]] = vllm.run(
-        "judged",
-        baseline=baseline or arguments(recipe.baseline()),
-        arm=arm or arguments(recipe),
-        trials=trials,
-    )
-    return found
+@pytest.fixture(scope="module")
+def found(vllm: ForkedVllm, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found in each trial. All are in one process: what one has had scored is known in the next."""
+    recipe, folder = toolkit.load(RECIPE), tmp_path_factory.mktemp("changed")
+    engines = {
+        "baseline": arguments(recipe.baseline()),
+        "its copy": arguments(recipe.baseline()),
+        "p-eagle": arguments(recipe),
+        "in 8 bits": arguments(recipe, model=changed(recipe, folder / "8-bit", in_8_bits)),
+        "float32": arguments(recipe, dtype="float32"),
+        "baseline, float32": arguments(recipe.baseline(), dtype="float32"),
+    }
+    for dtype, share in OFF.items():
+        torch.manual_seed(0)
+        model = changed(recipe, folder / dtype, partial(off_by, share))
+        engines[f"{dtype}, off"] = arguments(recipe, dtype=dtype, model=model)
+    greedy = {"prompts": prompts(0), "batch": 16}
+    several = {"prompts": prompts(0, 32), "batch": 32, "temperature": 0.8}
+    long, wrong = {**greedy, "tokens": 300}, {**greedy, "wrong_every": 200}
+    trials: dict[str, tuple[str, str, Mapping[str, Any]]] = {
+        "alone": ("baseline", "p-eagle", {**greedy, "batch": 1}),
+        "in a batch": ("baseline", "p-eagle", greedy),
+        "again": ("baseline", "p-eagle", {"prompts": [*prompts(0), *prompts(1)], "batch": 32}),
+        "a wrong token": ("baseline", "p-eagle", wrong),
+        "another wrong token": ("baseline", "p-eagle", {**wrong, "prompts": prompts(1), "seed": 1}),
+        "long": ("baseline", "p-eagle", long),
+        "ends early": ("baseline", "p-eagle", {**long, "fewer": 4}),
+        "other text": ("baseline", "p-eagle", {**long, "other_text": True}),
+        "arm sampled": ("baseline", "its copy", {**greedy, "arm_temperature": 0.8}),
+        "baseline sampled": ("baseline", "its copy", {**greedy, "baseline_temperature": 0.8}),
+        "both sampled": ("baseline", "its copy", several),
+        "arm greedy": ("baseline", "its copy", {**several, "arm_temperature": 0.0}),
+        "repaired": ("baseline", "p-eagle", {**greedy, "temperature": 0.8, "repaired": True}),
+        "broken": ("baseline", "p-eagle", {**greedy, "temperature": 0.8}),
+        "in 8 bits": ("baseline", "in 8 bits", greedy),
+        "float32": ("baseline", "float32", greedy),
+        "bfloat16, off": ("baseline", "bfloat16, off", greedy),
+        "float32, off": ("baseline, float32", "float32, off", greedy),
+    }
+    asked = [{"baseline": baseline, "arm": arm, "asked": trial} for baseline, arm, trial in trials.values()]
+    return dict(zip(trials, vllm.run("judged", engines=engines, trials=asked), strict=True))
 
 
-def holds(found: Sequence[dict[str, Any]]) -> list[list[bool | None]]:
-    return [one["holds"] for one in found]
+def verdicts(found: Found, *trials: str) -> tuple[list[list[bool | None]], list[list[str]]]:
+    """Whether each trial is found to be lossless and of the same target, and what is said of it."""
+    return [found[name]["holds"] for name in trials], [found[name]["details"] for name in trials]
 
 
-def test_bfloat16_passes_alone_in_batches_and_from_the_prefix_cache(vllm: ForkedVllm) -> None:
-    trials = [{"prompts": prompts(0), "batch": batch} for batch in (1, 16)]
-    again = {"prompts": [*prompts(0), *prompts(1)], "batch": 32}
-    found = judged(vllm, *trials, again)
-    assert holds(found) == [[True, True]] * 3, [one["details"] for one in found]
+def test_bfloat16_passes_alone_in_batches_and_from_the_prefix_cache(found: Found) -> None:
+    holds, details = verdicts(found, "alone", "in a batch", "again")
+    assert holds == [[True, True]] * 3, details
 
 
-def test_one_wrong_token_in_200_is_caught(vllm: ForkedVllm) -> None:
-    trials = [{"prompts": prompts(seed), "batch": 16, "wrong_every": 200, "seed": seed} for seed in range(2)]
-    found = judged(vllm, *trials)
-    assert holds(found) == [[False, True]] * 2, [one["details"] for one in found]
+def test_one_wrong_token_in_200_is_caught(found: Found) -> None:
+    holds, details = verdicts(found, "a wrong token", "another wrong token")
+    assert holds == [[False, True]] * 2, details
 
 
-def test_right_tokens_that_end_early_or_under_another_text_are_caught(vllm: ForkedVllm) -> None:
+def test_right_tokens_that_end_early_or_under_another_text_are_caught(found: Found) -> None:
     """Whole answers are longer than those above: some of them end by themselves."""
-    trial = {"prompts": prompts(0), "batch": 16, "tokens": 300}
-    found = judged(vllm, trial, {**trial, "fewer": 4}, {**trial, "other_text": True})
-    details = [one["details"][0] for one in found]
-    assert holds(found) == [[True, True], [False, True], [False, True]], details
-    assert "answers end where the target goes on" in details[1]
-    assert "answers have another text than their tokens" in details[2]
+    holds, details = verdicts(found, "long", "ends early", "other text")
+    assert holds == [[True, True], [False, True], [False, True]], details
+    assert "answers end where the target goes on" in details[1][0]
+    assert "answers have another text than their tokens" in details[2][0]
 
 
-def test_a_temperature_that_one_arm_does_not_get(vllm: ForkedVllm) -> None:
+def test_a_temperature_that_one_arm_does_not_get(found: Found) -> None:
     """The arm is another copy of the baseline: see below for what vLLM's CPU build makes of sampled drafts."""
-    greedy, sampled = {"prompts": prompts(0), "batch": 16}, {"prompts": prompts(0, 32), "batch": 32, "temperature": 0.8}
-    found = judged(
-        vllm,
-        {**greedy, "arm_temperature": 0.8},
-        {**greedy, "baseline_temperature": 0.8},
-        sampled,
-        {**sampled, "arm_temperature": 0.0},
-        arm=arguments(toolkit.load(RECIPE).baseline()),
-    )
-    assert [lossless for lossless, _ in holds(found)] == [False, False, True, False], [one["details"] for one in found]
+    holds, details = verdicts(found, "arm sampled", "baseline sampled", "both sampled", "arm greedy")
+    assert [lossless for lossless, _ in holds] == [False, False, True, False], details
 
 
-def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(vllm: ForkedVllm) -> None:
+def test_sampled_drafts_of_vllms_cpu_build_are_not_the_targets(found: Found) -> None:
     """vLLM 0.32 on a CPU expands the temperatures into a copy that it drops, and divides by what memory held before.
 
     The repaired arm comes first, since the other's answers differ each time. One right arm in a hundred fails by
     chance, so it is held to a lower level than the verdict.
     """
-    asked = {"prompts": prompts(0), "batch": 16, "temperature": 0.8}
-    repaired, broken = judged(vllm, {**asked, "repaired": True}, asked)
+    repaired, broken = found["repaired"], found["broken"]
     assert repaired["lossless"]["p_value"] > 0.001, repaired["details"]
     assert broken["holds"][0] is False, broken["details"]
 
 
-def test_another_quantization_or_dtype_of_the_target(vllm: ForkedVllm, tmp_path: Path) -> None:
-    recipe = toolkit.load(RECIPE)
-    trial = {"prompts": prompts(0), "batch": 16}
-    quantized = arguments(recipe, model=str(changed(recipe, tmp_path / "8-bit", in_8_bits)))
-    assert holds(judged(vllm, trial, arm=quantized))[0][1] is False
-    assert holds(judged(vllm, trial, arm=arguments(recipe, dtype="float32")))[0][1] is False
+def test_another_quantization_or_dtype_of_the_target(found: Found) -> None:
+    holds, details = verdicts(found, "in 8 bits", "float32")
+    assert [same for _, same in holds] == [False, False], details
 
 
-@pytest.mark.parametrize(("dtype", "share"), [("bfloat16", 0.003), ("float32", 0.01)])
-def test_weights_that_are_a_little_off_are_seen_as_the_verdict_says(
-    vllm: ForkedVllm, tmp_path: Path, share: float, dtype: str
-) -> None:
-    recipe = toolkit.load(RECIPE)
-    torch.manual_seed(0)
-    off = changed(recipe, tmp_path / "off", lambda weight: weight * (1 + share * torch.randn_like(weight)))
-    (found,) = judged(
-        vllm,
-        {"prompts": prompts(0), "batch": 16},
-        baseline=arguments(recipe.baseline(), dtype=dtype),
-        arm=arguments(recipe, dtype=dtype, model=str(off)),
-    )
-    assert found["holds"][1] is False, found["details"]
-    moved = found["target"]["mean_change"] / found["target"]["distance"] / share
-    assert 0.3 < moved < 2, found["target"]
+@pytest.mark.parametrize("dtype", OFF)
+def test_weights_that_are_a_little_off_are_seen_as_the_verdict_says(found: Found, dtype: str) -> None:
+    one = found[f"{dtype}, off"]
+    assert one["holds"][1] is False, one["details"]
+    moved = one["target"]["mean_change"] / one["target"]["distance"] / OFF[dtype]
+    assert 0.3 < moved < 2, one["target"]
 
 
-def changed(recipe: Recipe, folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> Path:
+def changed(recipe: Recipe, folder: Path, change: Callable[[torch.Tensor], torch.Tensor]) -> str:
     """A copy of the recipe's target with changed weights in its layers, in the dtype that they had."""
     shutil.copytree(str(recipe.target.folder), folder)
     tensors = load_file(folder / "model.safetensors")
     changed = {name: change(weight.float()).to(weight.dtype) for name, weight in tensors.items() if "_proj" in name}
     save_file({**tensors, **changed}, folder / "model.safetensors", {"format": "pt"})
-    return folder
+    return str(folder)
+
+
+def off_by(share: float, weight: torch.Tensor) -> torch.Tensor:
+    return weight * (1 + share * torch.randn_like(weight))
 
 
 def in_8_bits(weight: torch.Tensor) -> torch.Tensor:

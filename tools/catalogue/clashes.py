@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from toolkit.catalog.lookup import FOLDER
 from tools.catalogue.documents import Documents
-from tools.catalogue.fields import Source, as_listing, name_of, read_fields, with_versions
+from tools.catalogue.fields import as_listing, name_of, read_fields, source_of, with_versions
 
 Atom = list[Any]
 """A setting, a comparison, and a constant or (`{"of": setting}`) another setting."""
@@ -92,7 +92,7 @@ class _Settings:
     """The settings of a version: their names in the catalogue, their defaults, and which reach their class as given."""
 
     def __init__(self, package: Path) -> None:
-        self.source = Source(package)
+        self.source = source_of(package)
         self._fields = read_fields(package)
         self._classes = {
             f"{name}.{item.target.id}": [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,10 @@ def generate(documents: Documents) -> str:
     return as_listing(with_versions({**shipped, "date": documents.date}, read))
 
 
-def read_fields(package: Path) -> dict[str, Spec | str]:
+@cache
+def read_fields(package: Path) -> Mapping[str, Spec | str]:
     """By flag the `Class.key` that it sets, and by `Class.key` what it takes, of all that a flag can reach."""
-    source = Source(package)
+    source = source_of(package)
     fields = {name: _fields(source, name) for name in source.configs}
     found: dict[str, Spec | str] = dict(_flags(package, source.configs))
     pending = [*dict.fromkeys(str(field) for field in found.values())]
@@ -96,6 +98,12 @@ def _spans(specs: list[tuple[str, Spec | str | None]]) -> list[list[Any]]:
     runs = [(spec, [version for version, _ in run]) for spec, run in groupby(specs, key=lambda item: item[1])]
     ends = [*(versions[0] for _, versions in runs[1:]), None]
     return [[versions[0], end, spec] for (spec, versions), end in zip(runs, ends, strict=True) if spec is not None]
+
+
+@cache
+def source_of(package: Path) -> Source:
+    """Read once for all files of the catalogue: it takes seconds."""
+    return Source(package)
 
 
 class Source:

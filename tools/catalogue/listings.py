@@ -69,6 +69,7 @@ def _generate(documents: Documents, name: str, names: Mapping[str, Iterable[str]
     return as_listing({**with_version(shipped, version, names), "date": documents.date})
 
 
+@cache
 def installed_parser() -> argparse.ArgumentParser:
     """The parser of the installed vLLM's server; it takes some seconds to make."""
     from vllm.platforms import current_platform
