@@ -62,10 +62,20 @@ def test_the_targets_own_answers_are_lossless_to_the_token() -> None:
 
 
 def test_other_rounding_of_a_drafts_rows_is_no_loss_though_texts_part() -> None:
-    found = judged(answers("p-eagle", greedy(mode="rows of a draft")))
+    arm, baseline = answers("p-eagle", greedy(mode="rows of a draft")), answers("baseline", greedy())
+    found = judged(arm, baseline)
     assert [verdict.holds for verdict in found.verdicts] == [True, True]
     assert lossless(found).identical < 16
-    assert lossless(found).difference is not None
+    prompt, position, token, first = next(
+        (one.prompt, position, repr(f"<{token}>"), repr(f"<{own}>"))
+        for one, other in zip(arm, baseline, strict=True)
+        for position, (token, own) in enumerate(zip(one.token_ids, other.token_ids, strict=False), start=1)
+        if token != own
+    )
+    difference = lossless(found).difference
+    assert difference
+    assert (difference.prompt, difference.position) == (prompt, position)
+    assert (difference.token, difference.first) == (token, first)
     assert "The first difference: structured, prompt" in found.verdicts[0].detail
     assert "1536 tokens scored by the target" in found.verdicts[0].detail
 

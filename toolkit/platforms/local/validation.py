@@ -44,7 +44,10 @@ _ONLY_JAVA = {
     r"\p{L}": r"\w",
     r"\p{N}": r"\w",
     r"\p{Z}": "\u0020\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000",
+    r"[\p{Print}]": "[ -~]",
     r"\p{Print}": "[ -~]",
+    r"\p{ASCII}": r"[\x00-\x7f]",
+    r"\z": r"\Z",
     r"\uD800\uDC00-\uDBFF\uDFFF": "\U00010000-\U0010ffff",
 }
 # Of a traffic routing's type: the size that it needs, and the percentages that are allowed.

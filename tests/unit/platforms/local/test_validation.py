@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import botocore.session
 import pytest
-from botocore.model import ServiceModel
+from botocore.model import ListShape, MapShape, ServiceModel, Shape, StringShape, StructureShape
 
 from toolkit.platforms.local.validation import problems
 
@@ -99,25 +100,40 @@ def test_what_is_fine(sagemaker: ServiceModel, operation: str, request_: Any) ->
     assert list(problems(request_, shape)) == []
 
 
-def test_every_pattern_of_the_operations_here_can_be_read(sagemaker: ServiceModel) -> None:
-    """A value for each string of the requests: no pattern may be beyond Python's `re`."""
-    for operation in (
+@pytest.mark.parametrize("service", ["sagemaker", "sagemaker-runtime"])
+def test_every_pattern_of_the_operations_here_can_be_read(service: str) -> None:
+    """No pattern is beyond Python's `re`: a control character is refused by each that does not take anything."""
+    model = botocore.session.get_session().get_service_model(service)
+    shapes = [model.operation_model(name).input_shape for name in OPERATIONS[service]]
+    patterns = {string.metadata["pattern"]: string for shape in shapes for string in strings(shape)}
+    taken = {pattern for pattern, string in patterns.items() if not list(problems("a\x01" * 4, string))}
+    assert taken <= TAKE_ANYTHING
+    assert len(patterns) > len(TAKE_ANYTHING)
+
+
+OPERATIONS = {
+    "sagemaker": (
         "CreateModel",
         "CreateEndpointConfig",
         "CreateEndpoint",
         "UpdateEndpoint",
         "AddTags",
         "ListEndpoints",
-    ):
-        shape = sagemaker.operation_model(operation).input_shape
-        list(problems(_filled(shape), shape))
+    ),
+    "sagemaker-runtime": ["InvokeEndpoint", "InvokeEndpointWithResponseStream"],
+}
+TAKE_ANYTHING = {".*", r"[\S\s]*", r"[\s\S]+", r"[\S]+", r"(?!\s*$).+", r"\p{ASCII}*"}
 
 
-def _filled(shape: Any) -> Any:
-    if shape.type_name == "structure":
-        return {name: _filled(member) for name, member in shape.members.items()}
-    if shape.type_name == "list":
-        return [_filled(shape.member)]
-    if shape.type_name == "map":
-        return {"key": _filled(shape.value)}
-    return "text" if shape.type_name == "string" else 1
+def strings(shape: Shape) -> Iterator[StringShape]:
+    """The strings with a pattern in what is sent."""
+    if isinstance(shape, StructureShape):
+        members = [*shape.members.values()]
+    elif isinstance(shape, ListShape):
+        members = [shape.member]
+    else:
+        members = [shape.key, shape.value] if isinstance(shape, MapShape) else []
+    for member in members:
+        yield from strings(member)
+    if isinstance(shape, StringShape) and "pattern" in shape.metadata:
+        yield shape

@@ -16,10 +16,12 @@ from aws_kinds import ALARMS, DASHBOARD, SCALING, differs, halved, kind_of, want
 from fakes import ACCOUNT
 from filter_patterns import extract
 from pairs import recipe_with, write_hub_pair
+from reports import example
 
 from toolkit.engines.vllm.rules import RULES
 from toolkit.loading import load, on_platform
 from toolkit.measure.expected import acceptance_floor
+from toolkit.measure.time_series import figures_of
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.keys import AwsObservability, ComponentSection
@@ -333,6 +335,15 @@ def test_published_figures_are_searched_by_variant_and_workload(recipe: Recipe) 
     (((row,),),) = (shown["properties"]["metrics"],)
     schema = '{"toolkit/hub",Variant,Workload,Load}'
     assert row["expression"] == f"SEARCH('{schema} MetricName=\"Speedup\"', 'Average', 300)"
+
+
+def test_what_is_searched_is_published(recipe: Recipe) -> None:
+    rows = [row for widget in board(recipe) for row in widget["properties"].get("metrics", [])]
+    searches = [row[0]["expression"] for row in rows if isinstance(row[0], dict) and "expression" in row[0]]
+    searched = {name for text in searches for name in re.findall(r'MetricName="(\w+)"', text)}
+    published = {figure.name for figure in figures_of(example())}
+    assert searched
+    assert searched <= published
 
 
 def test_every_graph_asks_for_this_endpoint_only(recipe: Recipe) -> None:
