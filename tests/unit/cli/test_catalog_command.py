@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 
@@ -30,6 +30,11 @@ def test_status_tells_the_age_of_each_file_and_how_to_renew_them(capsys: Capture
     assert "images.json" in text
     assert "2026-11-22" in text
     assert text.endswith("Nothing newer was read yet.\n")
+
+    assert run(["catalog", "status", "--json"]) == 0
+    files = json.loads(capsys.readouterr().out)["files"]
+    assert len({item["date"] for item in files}) > 1
+    assert len({date.fromisoformat(item["date"]) + timedelta(item["days"]) for item in files}) == 1, "today"
 
 
 def test_status_tells_what_was_read(capsys: Captured) -> None:
