@@ -2,8 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --no-deps --require-hashes
-# uv, which takes the same files, several at once, in a fifth of pip's time. What it cannot get, pip is asked for: it may know other indexes.
-UV_INSTALL := $(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes
 # A start of vLLM keeps one core busy. What takes longest begins first.
 TWO_AT_A_TIME := -n 2 --dist loadfile --no-loadscope-reorder
 
@@ -72,7 +70,8 @@ clean:
 	rm -rf .venv dist build
 
 # The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
-# refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index.
+# refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index. uv takes a fifth of pip's CPU
+# time, but knows only its own settings: what it cannot get, pip is asked for.
 .venv/installed: LOCK := requirements.lock
 .venv/installed: requirements.lock
 .venv/demo: LOCK := requirements-demo.lock
@@ -81,9 +80,8 @@ clean:
 	@echo "Installing $(LOCK) into .venv: first torch's CPU build, then vLLM's and what else it has. All takes 3.3 GB, the demo's 2.2."
 	$(PYTHON) -m venv .venv
 	-$(INSTALL) -r requirements-uv.lock
-	$(UV_INSTALL) -r requirements-torch.lock || $(INSTALL) -r requirements-torch.lock || \
-		$(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
-	$(UV_INSTALL) -r $(LOCK) || $(INSTALL) -r $(LOCK)
+	$(INSTALL) -r requirements-torch.lock || $(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes -r $(LOCK) || $(INSTALL) -r $(LOCK)
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
