@@ -16,9 +16,10 @@ demo: $(or $(wildcard .venv/installed),.venv/demo)
 
 # Many processes are started: each would compile again what it imports.
 test demo: export PYTHONDONTWRITEBYTECODE :=
-# What reads the code runs beside the suite: mypy keeps one core busy for minutes.
+# mypy keeps one core busy for minutes: it runs beside the suite, once what is quicker has been found well.
 test: .venv/installed
-	$(MAKE) --jobs=2 types suite lint imports sbom
+	$(MAKE) lint imports sbom
+	$(MAKE) --jobs=2 types suite
 
 suite: .venv/installed
 	$(BIN)/python -m pytest $(TWO_AT_A_TIME) --durations=40 --durations-min=4 tests/serving tests/images tests/faults tests/aws tests/scale tests/kubernetes tests/unit tests/security tests/tools
@@ -71,7 +72,7 @@ clean:
 
 # The locks are complete, so nothing is resolved here, nothing can pull in CUDA packages, and what has another hash than theirs is
 # refused. torch's CPU build comes from where pip is set up to look, else from PyTorch's own index. uv takes a fifth of pip's CPU
-# time, but knows only its own settings: what it cannot get, pip is asked for.
+# time, but does not know of the index that pip may be set up to use: then, and for what uv cannot get, pip is asked.
 .venv/installed: LOCK := requirements.lock
 .venv/installed: requirements.lock
 .venv/demo: LOCK := requirements-demo.lock
@@ -81,7 +82,8 @@ clean:
 	$(PYTHON) -m venv .venv
 	-$(INSTALL) -r requirements-uv.lock
 	$(INSTALL) -r requirements-torch.lock || $(INSTALL) --index-url https://download.pytorch.org/whl/cpu -r requirements-torch.lock
-	$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes -r $(LOCK) || $(INSTALL) -r $(LOCK)
+	! $(BIN)/pip config list | grep -q '[.]index-url=' && \
+		$(BIN)/uv pip install --python $(BIN)/python --no-deps --require-hashes -r $(LOCK) || $(INSTALL) -r $(LOCK)
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 

@@ -178,7 +178,7 @@ def _completion(output: RequestOutput) -> dict[str, Any]:
 
 def multiply_in_float32() -> None:
     """On a CPU without arithmetic in bfloat16, have the layers in it do what such arithmetic is: sums in float32,
-    rounded once. PyTorch's own way there comes to the same sums, and takes six times as long.
+    rounded once. PyTorch's own way there comes to the same but for one in ten thousand, and takes six times as long.
     """
     by_vllm = utils.dispatch_cpu_unquantized_gemm
 
@@ -188,7 +188,11 @@ def multiply_in_float32() -> None:
             by_vllm(layer, remove_weight)
             return
         wide = weight.detach().float()
-        layer.cpu_linear = lambda x, _, bias: linear(x.float(), wide, bias).to(x.dtype)
+
+        def multiply(x: torch.Tensor, _: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+            return linear(x.float(), wide, None if bias is None else bias.float()).to(x.dtype)
+
+        layer.cpu_linear = multiply
         if remove_weight:
             layer.weight = Parameter(weight.new_empty(0), requires_grad=False)
 

@@ -14,7 +14,7 @@ from toolkit import documents
 from toolkit.catalog.entries import Head, Image, Price
 from toolkit.errors import UsageError
 from toolkit.files import make_private_folder, write_whole
-from toolkit.home import home, home_folder
+from toolkit.home import home_folder
 
 Prices = dict[str, dict[str, Price]]
 """By region and instance type."""
@@ -51,7 +51,7 @@ HEAD_FACTS = ("revision", "last_modified", "gated")
 
 
 def path() -> Path:
-    return home() / "catalog" / "update.json"
+    return home_folder("catalog") / "update.json"
 
 
 def read_update() -> Update:
@@ -67,14 +67,13 @@ def read_update() -> Update:
 def write(update: Update) -> Path:
     """Keep it, in one step. Raises PlatformError."""
     file = path()
-    make_private_folder(home_folder(file.parent.name))
+    make_private_folder(file.parent)
     write_whole(file, json.dumps(asdict(update), indent=1, default=str) + "\n", 0o600)
     return file
 
 
 @lru_cache(maxsize=1)
 def _read(file: Path, _changed: int, _size: int) -> Update:
-    home_folder(file.parent.name)  # here, and not for each of the many times that a command asks
     try:
         update = documents.parse(Update, documents.read_file(file))
         _check(update)

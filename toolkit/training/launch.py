@@ -114,6 +114,8 @@ def launch(folder: Path, count: int, machines: Machines, method: str) -> int:
         except SignalException as error:
             processes.close(error.sigval, _STOP_SECONDS)
             return STOPPED
+        finally:
+            processes.close()  # whatever ends the wait, such as a second Ctrl-C
     codes = [failure.exitcode for failure in ended.failures.values()] if ended else []
     return exit_code(codes)
 

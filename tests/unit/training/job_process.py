@@ -8,9 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
-from tests.unit.training.processes import forks
+from tests.unit.training.processes import code_of, forks
 from toolkit.training import progress
 from toolkit.training.__main__ import main
 
@@ -27,29 +28,33 @@ def stopped_amid_training(command: Sequence[str]) -> int:
 
 
 def stopped_fork(folder: Path, by: signal.Signals = signal.SIGTERM, after: int = 1) -> int:
-    """The same of a fork of this process, by another signal, or after more steps."""
-    read, write = os.pipe()
-    with forks(_train, [(folder, write)]) as (process,):
-        os.close(write)
-        with os.fdopen(read) as lines:
-            assert process.pid
-            _end_amid_training(lines, process.pid, by, after)
-            lines.read()
-        process.join()
-        assert process.exitcode is not None
-        return process.exitcode
+    """The same of a fork of this process, which gets that signal at that step."""
+    with forks(_train, [(folder, by, after)]) as (process,):
+        return code_of(process)
 
 
-def _train(folder: Path, log: int) -> None:
-    with os.fdopen(log, "w") as lines, redirect_stdout(lines):
-        code = main(folder)
-    sys.exit(code)
+def _train(folder: Path, by: signal.Signals, after: int) -> None:
+    with redirect_stdout(_Signals(by, after)):
+        sys.exit(main(folder))
 
 
-def _end_amid_training(lines: Iterable[str], process: int, by: signal.Signals = signal.SIGTERM, after: int = 1) -> None:
+class _Signals(StringIO):
+    """Sends a signal to its own process as the step is told: another process would have to be quick enough."""
+
+    def __init__(self, by: signal.Signals, after: int) -> None:
+        super().__init__()
+        self.by, self.after = by, after
+
+    def write(self, text: str) -> int:
+        if (shown := progress.parse(text)) and shown.stage == "train" and shown.done == self.after:
+            os.kill(os.getpid(), self.by)
+        return super().write(text)
+
+
+def _end_amid_training(lines: Iterable[str], process: int) -> None:
     for line in lines:
-        if (shown := progress.parse(line)) and shown.stage == "train" and shown.done >= after:
-            os.kill(process, by)
+        if (shown := progress.parse(line)) and shown.stage == "train":
+            os.kill(process, signal.SIGTERM)
             break
 
 

@@ -1,6 +1,7 @@
 """Functions in processes of their own, which is how GPUs train together.
 
-They are forks of the tests' process, which has imported all that trains: that takes a new one about ten seconds.
+They are forks of the tests' process, which has imported all that trains: that takes a new one about ten seconds. It has
+one thread of OpenMP, as `heads` sets it: a fork of more would wait for those that it has not got.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import wait
 from multiprocessing.context import ForkProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,19 +39,23 @@ def forks(function: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -
 def in_processes(function: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
     """Call it with each of the arguments, all at once; none may fail."""
     with forks(function, arguments) as processes:
-        codes = [_code(process) for process in processes]
+        codes = [code_of(process) for process in processes]
     assert codes == [0] * len(arguments)
 
 
 def launch_forks(folder: Path, count: int, machines: Machines, method: str) -> int:
-    """As `toolkit.training.launch.launch` does it, which starts programs instead."""
+    """As `toolkit.training.launch.launch` does it, which starts programs instead: one that fails ends all."""
     with TemporaryDirectory(prefix="toolkit-") as scratch:
         variables = [environment_of(rank, count, machines, Path(scratch)) for rank in range(count)]
         with forks(_train_as_worker, [(folder, method, one) for one in variables]) as processes:
-            return exit_code([code for process in processes if (code := _code(process))])
+            running, failed = {process.sentinel: process for process in processes}, list[int]()
+            while running and not failed:
+                ended = [running.pop(sentinel) for sentinel in wait(list(running)) if isinstance(sentinel, int)]
+                failed = [code for process in ended if (code := code_of(process))]
+            return exit_code(failed)
 
 
-def _code(process: ForkProcess) -> int:
+def code_of(process: ForkProcess) -> int:
     process.join()
     assert process.exitcode is not None
     return process.exitcode

@@ -18,7 +18,7 @@ from toolkit.training import checkpoint
 from toolkit.training.__main__ import main
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob
-from toolkit.training.launch import Machines, environment_of, exit_code, job_machines
+from toolkit.training.launch import Machines, environment_of, exit_code, job_machines, launch
 from toolkit.training.loop import Data, Loop
 from toolkit.training.samples import Samples
 from toolkit.training.trainer import learner_of
@@ -68,6 +68,11 @@ def test_two_processes_stopped_and_resumed_learn_what_one_learns(job: TrainingJo
     assert [line[:2] for line in found] == [line[:2] for line in expected]
     assert [line[2] for line in found] == pytest.approx([line[2] for line in expected], rel=2e-3)
     assert (two / "head" / "config.json").is_file()
+
+
+def test_a_program_that_fails_gives_its_exit_code(tmp_path: Path) -> None:
+    """It has no job to train."""
+    assert launch(tmp_path, 1, job_machines(), "eagle3") == 2
 
 
 def test_the_users_mistake_ends_all_with_its_own_exit_code() -> None:
