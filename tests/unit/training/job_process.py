@@ -39,14 +39,15 @@ def _train(folder: Path, by: signal.Signals, after: int) -> None:
 
 
 class _Signals(StringIO):
-    """Sends a signal to its own process as the step is told: another process would have to be quick enough."""
+    """Sends one signal to its own process as the step is told: another process would have to be quick enough."""
 
     def __init__(self, by: signal.Signals, after: int) -> None:
         super().__init__()
         self.by, self.after = by, after
 
     def write(self, text: str) -> int:
-        if (shown := progress.parse(text)) and shown.stage == "train" and shown.done == self.after:
+        if self.after and (shown := progress.parse(text)) and shown.stage == "train" and shown.done >= self.after:
+            self.after = 0
             os.kill(os.getpid(), self.by)
         return super().write(text)
 
