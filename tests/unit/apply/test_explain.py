@@ -93,9 +93,8 @@ the same share of what people meet stays silent: libraries below it, old version
 `vllm-served` (2026-11-28) are 58 messages of vLLM alone, drawn and labelled (`right`) before they were asked; parts
 that a thread left out were filled in. Then requests that are refused, the words of vLLM 0.6 to 0.10 and checks of the
 libraries below it were read in their sources. Asked once, 36 of the 49 that tell a cause were named (73 %): 19 of 22 of
-requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that. Then refusals
-were narrowed to answers of vLLM's own form that a client got, with words of its sources: 26 of 49 (9 of 22 of requests), 1 of
-58 wrongly.
+requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that. Then refusals were
+narrowed to answers of vLLM's own form, with words of its sources: 26 of 49 (9 of 22 of requests), 1 of 58 wrongly.
 
 What was tried and left out: the nearest of the labelled messages where no rule names a cause (TF-IDF and naive Bayes
 over words, identifiers and pairs of them, with the entries' own words). Learnt from the messages of the day and asked
