@@ -9,8 +9,8 @@ may have these keys:
 * `coded`: errors with a code, by the grammar of whoever writes it: `forms` are its sentences, with `{code}` in place of
   the code, `kinds` which codes are which cause, `meanings` what its documents say of a code (a table, or the name of a
   file of the catalogue). They become entries of `reasons` or `log` (`table`).
-* `requests`: why a server refused a request, as the entries above; `answer`: the forms in which a client is told so.
-  Nothing of it ends a start: only `explain` looks there (diagnose.py).
+* `requests`: why a server refused a request, as the entries above; `answer`: the forms in which its client is told so.
+  Looked up in such an answer alone, and by `explain` alone: nothing of it ends a start (diagnose.py).
 * `listed`: a sentence that counts several causes (`of`, whose group is the list), and an edit for each of its `parts`;
   the first that matches tells what an item is.
 * `subjects`, `settings`: what an exception is about that no entry knows (exceptions.py), and the recipe's key of each

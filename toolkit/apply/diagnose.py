@@ -67,22 +67,11 @@ def _diagnose_text(lines: Sequence[str], known: Words) -> Cause | None:
 
 
 def _answered(lines: Sequence[str], known: Words) -> Cause | None:
-    """Why a client's request was refused, if the newest error of the lines is the answer that it got."""
-    at = next((at for at in reversed(range(len(lines))) if known.answer.search(lines[at])), None)
-    if at is None or any(_is_error(line, known) for line in lines[at + 1 :]):
-        return None
-    hit = _find(known.requests, [lines[at]], known)
+    """Why a request was refused, if the answer that its client got is the last thing said."""
+    last = next((line for line in reversed(lines) if line and not known.answered.search(line)), "")
+    is_answer = known.answer.search(last) and not _tells_nothing(last, known)
+    hit = _find(known.requests, [last], known) if is_answer else None
     return _cause(hit, known, fatal=False) if hit else None
-
-
-def _refused(lines: Sequence[str], known: Words) -> Cause | None:
-    """Why a server refused a request, of lines that show nothing else. Beside its start it is no cause: it goes on."""
-    if any(mark.search(line) for _, mark in known.stages for line in lines):
-        return None
-    hit, newest = _find(known.requests, lines, known), _last_error_at(lines, known)
-    if hit is None or (newest is not None and not hit.known.words.search(lines[newest])):
-        return None
-    return _cause(hit, known, fatal=False)
 
 
 def _likeliest(lines: Sequence[str]) -> tuple[str, ...]:
@@ -337,9 +326,7 @@ def explain(log: str | Iterable[str] | None = None, *, reason: str = "", platfor
     known = words(platform)
     lines, reasons = condense(log_lines(log or ""), known), condense(log_lines(reason), known)
     every = [*lines, *reasons]
-    cause = _answered(every, known) or _diagnose(lines, reasons, known) or _diagnose_text(every, known)
-    if cause is None:
-        cause = _refused(every, known)
+    cause = _diagnose(lines, reasons, known) or _diagnose_text(every, known) or _answered(every, known)
     if cause is None or cause.code in known.unknown_deaths or (cause.code == _NO_LOG and log is None):
         lines_of_trouble = _likeliest([*reasons, *lines])
         message = _UNKNOWN.format(line=lines_of_trouble[0]) if lines_of_trouble else _NOTHING

@@ -30,15 +30,9 @@ _FILES = {
         "utils/ompmultiprocessing.py",
     ),
     "scheduler": ("config/scheduler.py", "v1/core/encoder_cache_manager.py"),
-    "lora": ("config/lora.py", "lora/*.py", "adapter_commons/*.py"),
-    "speculation": (
-        "config/speculative.py",
-        "spec_decode/*.py",
-        "v1/spec_decode/**/*.py",
-        "v1/worker/gpu/spec_decode/**/*.py",
-    ),
+    "lora": ("config/lora.py", "lora/*.py"),
+    "speculation": ("config/speculative.py", "v1/spec_decode/**/*.py", "v1/worker/gpu/spec_decode/**/*.py"),
     "flag-value": (
-        "envs.py",
         "entrypoints/openai/api_server.py",
         "entrypoints/openai/tool_parsers/*.py",
         "tool_parsers/*.py",
@@ -102,7 +96,7 @@ _OWN_NAMES = {
         r"^(?!.*(State error|not started|environment variable|LoRA is|profiling|install|but found|current(ly)? not))"
         rf".*({_OWN_NAME.pattern}|\bRay\b|GPU|NUMA|DeepEP|world size)"
     ),
-    "flag-value": re.compile(r"[Pp]arser|\bVLLM_"),
+    "flag-value": re.compile(r"[Pp]arser"),
     "attention-backend": re.compile(
         r"[Aa]ttention|Attn|\bMLA|[Kk][Vv][ _-]cache|[Hh]ead[ _](size|dim)|[Bb]lock size|\bFA\b|FlashInfer"
     ),

@@ -26,7 +26,8 @@ _FILES = (
     "v1/structured_output/*.py",
     "v1/sample/logits_processor/*.py",
     "model_executor/guided_decoding/*.py",
-    "tokenizers/*.py",
+    "tokenizers/deepseek*.py",
+    "tokenizers/mistral.py",
     "engine/llm_engine.py",
     "inputs/*.py",
 )
@@ -35,11 +36,12 @@ _NO_REQUEST = re.compile(
     r"(^|/)(cli|launchers?|scale_out|mcp|dev|elastic_ep|fault_tolerance|cli_args|api_server|llm|run_batch|grpc_server"
     r"|offline_utils|tool_server|tool_parsers|reasoning_parsers|registry)(/|\.py$)"
 )
-# A pattern without a name of a request's field, or words of requests, would match what others say.
+# Without the name of a request's field, or of what vLLM alone has, a pattern would match what others say. Some, in
+# the same files, are about a server's start.
 _OF_A_REQUEST = re.compile(
-    r"^(?=[\w`\"'])(?!.*(\-\-|engine args|VLLM_|install|[Nn]ot implemented|[Ii]nternal|[Uu]nreachable|subclass)).*"
-    r"([a-z]_[a-z]|`|[Rr]equest|[Pp]rompt|[Mm]essage|[Tt]ool|logprob|penalty|[Gg]rammar|JSON|[Ss]chema|temperature"
-    r"|API\b|[Mm]odel .* (does|is) not|image|audio|video|tokens)"
+    r"^(?=[\w`\"'])(?!.*(\-\-|engine args|VLLM_|install|[Nn]ot implemented|[Ii]nternal|[Uu]nreachable|subclass"
+    r"|registered|skip_tokenizer_init|executor_backend)).*"
+    r"([a-z]_[a-z]|(?<!\w)[`'\"]\w|logprob|penalty|temperature|xgrammar)"
 )
 
 
@@ -70,5 +72,6 @@ def read_requests(package: Path) -> set[str]:
 def _texts(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         said = said_by(node, ("append", "create_error_response"))
-        if said is not None and (pattern := pattern_of(said, _OF_A_REQUEST)):
+        pattern = "" if said is None else pattern_of(said, _OF_A_REQUEST)
+        if _OF_A_REQUEST.search(pattern):  # its first sentence, which may lack the name
             yield pattern

@@ -93,7 +93,8 @@ the same share of what people meet stays silent: libraries below it, old version
 `vllm-served` (2026-11-28) are 58 messages of vLLM alone, drawn and labelled (`right`) before they were asked; parts
 that a thread left out were filled in. Then requests that are refused, the words of vLLM 0.6 to 0.10 and checks of the
 libraries below it were read in their sources. Asked once, 36 of the 49 that tell a cause were named (73 %): 19 of 22 of
-requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that.
+requests, 13 of 20 of starts, 4 of 7 of servers that died; 1 of all 58 wrongly, mended after that. Then refusals were
+narrowed to answers of vLLM's own form, with words of its sources: 26 of 49 (9 of 22 of requests), 1 of 58 wrongly.
 
 What was tried and left out: the nearest of the labelled messages where no rule names a cause (TF-IDF and naive Bayes
 over words, identifiers and pairs of them, with the entries' own words). Learnt from the messages of the day and asked
@@ -215,9 +216,8 @@ ROUTINE_OF_GPUS = (
 def test_lines_of_a_healthy_start_hide_no_cause() -> None:
     """Each of all messages and logs, with such lines before and behind it, has the cause that it has alone.
 
-    Not that of a refused request: a server that has started goes on.
+    Not that of a refused request: an answer is one where it is the last thing said.
     """
-    requests = {known.code for known in words().requests}
     logs = [Failure(None, path.stem, log=tuple(path.read_text().splitlines())) for path in LOGS.glob("**/*.txt")]
     assert len(logs) > 40
     changed = []
@@ -225,7 +225,7 @@ def test_lines_of_a_healthy_start_hide_no_cause() -> None:
         alone = toolkit.explain(failure.text, reason=failure.reason).cause
         text = "\n".join([*ROUTINE[:3], *ROUTINE_OF_GPUS, *(failure.log or ()), *ROUTINE[3:]])
         found = toolkit.explain(text, reason=failure.reason).cause
-        if alone and alone not in requests and found != alone:
+        if alone not in (None, "request-refused") and found != alone:
             changed.append((alone, found, failure.source))
     assert changed == []
 

@@ -62,6 +62,8 @@ REQUESTS = """
 def create(request):
     return self.create_error_response(message=f"Field {request} of `messages` must be a list.")
     raise ValueError(f"{request}=")
+    raise ValueError("Unknown message type: nothing of a field.")
+    raise ValueError(f"`{request}` must be an integer.")
     raise ValueError("Please install vllm[audio] to read the request's audio.")
     logger.error("No request's `messages` are an error.")
 """
@@ -157,11 +159,12 @@ def test_the_file_of_requests_has_what_the_installed_version_says() -> None:
     vllm = pytest.importorskip("vllm")
     shipped = json.loads(requests.FILE.read_text(encoding="utf-8"))
     words = set(shipped["requests"][0]["words"])
+    assert words.isdisjoint(text for cause in json.loads(FILE.read_text())["log"] for text in cause["words"])
     assert vllm.__version__.partition("+")[0] in shipped["versions"]
     assert requests.read_requests(Path(vllm.__file__).parent) <= words
     for text in words:
         said = re.sub(r"\\(.)", r"\1", text.replace(".*", "17"))
-        assert toolkit.explain(f"ValueError: {said}").cause, said
+        assert toolkit.explain(f"BadRequestError: {said}").cause, said
 
 
 def test_code_that_moved_between_files_keeps_its_cause() -> None:
