@@ -50,6 +50,7 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> TrainingJob:
     )
 
 
+@pytest.mark.timeout(900)  # four new processes import all that trains, two at a time
 def test_two_processes_stopped_and_resumed_learn_what_one_learns(job: TrainingJob, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     job.write(one)
