@@ -16,7 +16,7 @@ demo: $(or $(wildcard .venv/installed),.venv/demo)
 
 # Many processes are started: each would compile again what it imports.
 test demo: export PYTHONDONTWRITEBYTECODE :=
-# mypy keeps one core busy for minutes: it runs beside the suite, once what is quicker has been found well.
+# What is quick to find comes first. mypy keeps one core busy for minutes: it runs beside the suite.
 test: .venv/installed
 	$(MAKE) lint imports sbom
 	$(MAKE) --jobs=2 types suite

@@ -34,11 +34,7 @@ def judged(engines: Mapping[str, Mapping[str, Any]], trials: Sequence[Mapping[st
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         multiply_in_float32()
     started = {name: InProcess(LLM(**arguments)) for name, arguments in engines.items()}
-    return [
-        _trial(started[baseline], started[arm], **asked)
-        for trial in trials
-        for baseline, arm, asked in [(trial["baseline"], trial["arm"], trial["asked"])]
-    ]
+    return [_trial(started[trial["baseline"]], started[trial["arm"]], **trial["asked"]) for trial in trials]
 
 
 def _trial(

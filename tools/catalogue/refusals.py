@@ -128,11 +128,8 @@ def generate(documents: Documents) -> str:
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
     """The file with the words of that version, too, but for those that another cause has: code moved between files."""
     having = {text: cause["code"] for cause in reversed(shipped["log"]) for text in cause["words"]}
-    log = [
-        {**cause, "words": sorted({*cause["words"], *(t for t in words[code] if having.get(t, code) == code)})}
-        for cause in shipped["log"]
-        for code in (cause["code"],)
-    ]
+    new = {code: {text for text in texts if having.get(text, code) == code} for code, texts in words.items()}
+    log = [{**cause, "words": sorted({*cause["words"], *new[cause["code"]]})} for cause in shipped["log"]]
     versions = sorted({*shipped["versions"], version}, key=version_key)
     return {**shipped, "versions": versions, "log": log, "settings": _settings()}
 
