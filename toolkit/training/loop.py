@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.training import checkpoint, progress, sharded
 from toolkit.training.acceptance import Walk, acceptance_of, walk
+from toolkit.training.arithmetic import computing, without_emulation
 from toolkit.training.batches import deal, plan_batches
 from toolkit.training.checkpoint import Checkpoint, Writer
 from toolkit.training.job import EVALUATED_CONVERSATIONS, EVALUATED_TOKENS, FINAL_TIMES, TrainingJob
@@ -69,14 +70,6 @@ class Result:
     ended: str
     tokens: int
     seconds: float
-
-
-def compute_dtype(device: torch.device) -> torch.dtype:
-    """What matrices are multiplied in: bfloat16, but float32 on CPUs that have no arithmetic for it and emulate it."""
-    if device.type != "cpu":
-        return torch.bfloat16
-    mkldnn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    return torch.bfloat16 if mkldnn and torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
 
 
 class Loop:
@@ -151,7 +144,8 @@ class Loop:
         if not math.isfinite(norm) or not torch.isfinite(outcome.loss):
             raise _diverged(step + 1)
         for optimizer in self._optimizers:
-            optimizer.step()
+            with without_emulation(self._device):
+                optimizer.step()
             optimizer.zero_grad()
         clock.count(sum(self._lengths[index] for index in self._batches[step]))
         self._report(step + 1, float(outcome.loss) / max(1, outcome.count), outcome.shares, clock, held_out=False)
@@ -369,12 +363,6 @@ class _Clock:
 def seed_of(seed: int, sample: int) -> int:
     """The seed of a sample by how many are learned before it: no two share their random numbers, also of one step."""
     return seed * 1_000_003 + sample
-
-
-def computing(device: torch.device) -> torch.autocast:
-    """A context in which matrices are multiplied as training does it."""
-    dtype = compute_dtype(device)
-    return torch.autocast(device.type, dtype, enabled=dtype != torch.float32)
 
 
 def walks_of(

@@ -16,13 +16,14 @@ from speculators.models.mtp import MTPDraftModel
 from speculators.models.peagle import PEagleDraftModel
 
 from toolkit.errors import PlatformError
+from toolkit.training.arithmetic import compute_dtype
 from toolkit.training.block import BlockLearner
 from toolkit.training.checkpoint import load_best
 from toolkit.training.head import Head, build_head, layers_read, target_config
 from toolkit.training.job import TrainingJob, is_divided
 from toolkit.training.launch import MEETING, is_worker
 from toolkit.training.learn import Eagle3Learner, Learner, PEagleLearner, loss_function
-from toolkit.training.loop import Data, Loop, Result, compute_dtype
+from toolkit.training.loop import Data, Loop, Result
 from toolkit.training.mtp import MtpLearner
 from toolkit.training.partition import DraftMasks
 from toolkit.training.sharded import shard

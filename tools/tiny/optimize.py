@@ -10,8 +10,11 @@ from torch import Tensor, nn
 from torch.optim import AdamW, Muon
 from torch.optim.lr_scheduler import LambdaLR
 
+from toolkit.training.arithmetic import without_emulation
+
 WARMUP_SHARE = 0.05
 LOGGED_STEPS = 50
+CPU = torch.device("cpu")
 MATRIX = 2
 
 
@@ -30,12 +33,14 @@ def fit(model: nn.Module, loss_of_step: Callable[[], Tensor], schedule: Schedule
     rates = [LambdaLR(optimizer, lambda step: _rate(step, schedule.steps)) for optimizer in optimizers]
     losses: list[float] = []
     for step in range(1, schedule.steps + 1):
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = loss_of_step()
-        torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(parameters, 1.0)
+        with without_emulation(CPU):
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = loss_of_step()
+            torch.autograd.backward(loss)
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+            for optimizer in optimizers:
+                optimizer.step()
         for optimizer, rate in zip(optimizers, rates, strict=True):
-            optimizer.step()
             optimizer.zero_grad()
             rate.step()
         losses.append(loss.item())

@@ -6,15 +6,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.unit.training.heads import job_for
 from toolkit.errors import PlatformError, UsageError
 from toolkit.recipe.training_schema import TRAINED_METHODS
 from toolkit.training import checkpoint, progress
 from toolkit.training.acceptance import acceptance_of
+from toolkit.training.arithmetic import compute_dtype
 from toolkit.training.head import Head, build_head
 from toolkit.training.job import TrainingJob
 from toolkit.training.loop import (
@@ -24,7 +28,6 @@ from toolkit.training.loop import (
     Result,
     TrainingDiverged,
     TrainingStopped,
-    compute_dtype,
     is_flat,
     rate,
     seed_of,
@@ -229,13 +232,27 @@ def test_it_ends_when_held_out_acceptance_is_flat() -> None:
     assert not is_flat([2.0, 2.0])
 
 
-def test_a_cpu_multiplies_in_bfloat16_only_if_it_has_such_arithmetic() -> None:
-    """On x86 oneDNN asks for AVX-512, or for AVX2 that converts to bfloat16."""
-    assert compute_dtype(torch.device("cuda")) == torch.bfloat16
-    found = torch.cpu.get_capabilities()
-    if found["architecture"] == "x86_64":
-        has_it = all(found[f"avx512_{part}"] for part in ("bw", "vl", "dq")) or found["avx_ne_convert"]
-        assert compute_dtype(CPU) == (torch.bfloat16 if has_it else torch.float32)
+class Products(TorchDispatchMode):
+    """Notes in what matrices are multiplied."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dtypes: set[torch.dtype] = set()
+
+    def __torch_dispatch__(
+        self, func: OpOverload[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+            self.dtypes.add(args[0].dtype)
+        return func(*args, **(kwargs or {}))
+
+
+def test_neither_head_nor_optimizer_multiplies_in_what_the_cpu_has_no_arithmetic_for(
+    target: Path, data: Data, tmp_path: Path
+) -> None:
+    with Products() as products:
+        train(job(target, tmp_path), data)
+    assert products.dtypes - {torch.float32} == {compute_dtype(CPU)} - {torch.float32}
 
 
 def test_the_learning_rate_rises_then_falls_to_nothing() -> None:

@@ -14,9 +14,10 @@ from torch.profiler import profile
 from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.processes import in_processes
 from toolkit.training import checkpoint
+from toolkit.training.arithmetic import compute_dtype
 from toolkit.training.head import build_head
 from toolkit.training.job import TrainingJob, is_divided
-from toolkit.training.loop import Data, Loop, compute_dtype
+from toolkit.training.loop import Data, Loop
 from toolkit.training.samples import Samples
 from toolkit.training.sharded import gathered, is_part, own, shard
 from toolkit.training.trainer import learner_of, train
