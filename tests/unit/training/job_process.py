@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from tests.unit.training.processes import code_of, forks
+from tests.unit.training.forked_processes import code_of, forks
 from toolkit.training import progress
 from toolkit.training.__main__ import main
 

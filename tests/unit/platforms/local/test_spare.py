@@ -191,7 +191,9 @@ def test_two_that_start_at_once_do_not_share_it(local: Local) -> None:
 
 @pytest.mark.parametrize("number", [0, 1], ids=["keeper", "server"])
 def test_one_that_was_killed_is_not_taken_and_nothing_is_left(local: Local, number: int) -> None:
-    os.kill(local.wait()[number], signal.SIGKILL)
+    killed = local.wait()[number]
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: killed not in processes_in(local.folder))
     assert local.start("next") == "fresh"
     assert not processes_in(local.folder)
     assert not processes_in(local.endpoints / "next")
