@@ -26,12 +26,14 @@ import gc, json, os, sys
 sys.path.append(os.path.dirname(__file__))
 if __name__ != "__main__":
     print("imported", flush=True)
-    open(os.environ["HOME"] + "/imported", "w").close()
+    with open(os.environ["HOME"] + "/imported", "w") as file:
+        file.write(f"collecting: {gc.isenabled()}")
 else:
     print(json.dumps(
         {"pid": os.getpid(), "argv": sys.argv[1:], "environment": dict(os.environ), "folder": os.getcwd(),
          "inherited": os.environ.get("FOUND") == "by an import", "orig": sys.orig_argv[1:3],
-         "priority": os.getpriority(os.PRIO_PROCESS, 0), "frozen": gc.get_freeze_count()}
+         "priority": os.getpriority(os.PRIO_PROCESS, 0), "frozen": gc.get_freeze_count(),
+         "collecting": gc.isenabled()}
     ))
 os.environ["FOUND"] = "by an import"
 """
@@ -107,7 +109,9 @@ def test_a_server_runs_in_the_process_that_has_imported_it(place: Path) -> None:
     assert "SM_VLLM_API_KEY" not in said["environment"]
     assert said["inherited"], "what an import has put into the environment stays"
     assert said["priority"] == os.getpriority(os.PRIO_PROCESS, 0)
+    assert (place / "imported").read_text() == "collecting: False"
     assert said["frozen"], "what was imported is not collected"
+    assert said["collecting"]
 
 
 def test_what_is_said_at_an_import_stands_behind_the_first_word_of_the_image(place: Path) -> None:
