@@ -15,9 +15,9 @@ import pytest
 from safetensors import safe_open
 from speculators.models.eagle3 import Eagle3DraftModel
 
+from tests.unit.training.forked_processes import launch_forks
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import stopped_fork
-from tests.unit.training.forked_processes import launch_forks
 from toolkit.training.__main__ import main, prepare
 from toolkit.training.data import _responses
 from toolkit.training.head import build_head

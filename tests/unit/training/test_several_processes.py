@@ -11,9 +11,9 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.unit.training.forked_processes import in_processes
 from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.job_process import kept_curve, stopped_amid_training
-from tests.unit.training.forked_processes import in_processes
 from toolkit.training import checkpoint
 from toolkit.training.__main__ import main
 from toolkit.training.head import build_head

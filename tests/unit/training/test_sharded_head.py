@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.profiler import profile
 
-from tests.unit.training.heads import job_for, save_target, write_samples
 from tests.unit.training.forked_processes import in_processes
+from tests.unit.training.heads import job_for, save_target, write_samples
 from toolkit.training import checkpoint
 from toolkit.training.arithmetic import compute_dtype
 from toolkit.training.head import build_head

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from tests.unit.training.forked_processes import launch_forks
 from tests.unit.training.heads import HIDDEN, VOCAB, job_for
 from tests.unit.training.job_process import kept_curve, stopped_fork
-from tests.unit.training.forked_processes import launch_forks
 from toolkit.errors import UsageError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.training.__main__ import main
