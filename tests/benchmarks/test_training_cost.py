@@ -1,4 +1,4 @@
-"""Memory that the partition of a sequence saves, and time of a step and its masks. Prints; asserts nothing of it.
+"""Memory that the partition of a sequence saves; time of a step, its masks and its optimizer. Prints; asserts nothing.
 
 Shapes are a model's in small: the vocabulary is 64 times the hidden size, which is about Qwen3-4B's ratio, and
 depth 8 with the paper's conditional drop of 0.8. Every figure of memory is that of a process of its own.
@@ -13,6 +13,7 @@ import resource
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from statistics import median
 
@@ -22,9 +23,11 @@ from speculators.losses.eager import kl_div_loss
 from speculators.models.attention import create_float_mask
 from speculators.models.peagle import PEagleDraftModel
 from speculators.models.peagle.attention import create_peagle_mask_mod
+from torch import nn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.unit.training.heads import SHIPPED, job_for
+from toolkit.training.arithmetic import InFloat32, compute_dtype
 from toolkit.training.head import build_head
 from toolkit.training.learn import Lesson, PEagleLearner
 from toolkit.training.partition import DraftMasks, sample_drafts
@@ -153,3 +156,24 @@ def test_tokens_per_second_of_a_step(head: PEagleDraftModel) -> None:
                 took[name].append(time.process_time() - started)
         ours, theirs = (tokens / median(took[name]) for name in ("ours", "speculators"))
         print(f"  {tokens:5} tokens  ours {ours:6.0f}  speculators {theirs:6.0f}  {ours / theirs:5.2f} x")
+
+
+def test_time_of_an_optimizers_step(head: PEagleDraftModel) -> None:
+    """Muon multiplies in bfloat16; by turns, on one core, in CPU time."""
+    torch.set_num_threads(1)
+    matrices = [parameter for parameter in head.layers.parameters() if parameter.ndim == 2]
+    optimizer: torch.optim.Optimizer = torch.optim.Muon([nn.Parameter(torch.randn_like(matrix)) for matrix in matrices])
+    contexts = {"in float32": InFloat32, "as the CPU does it": nullcontext}
+    took: dict[str, list[float]] = {name: [] for name in contexts}
+    for _ in range(3):
+        for parameter in optimizer.param_groups[0]["params"]:
+            parameter.grad = torch.randn_like(parameter)
+        for name, context in contexts.items():
+            with context():
+                started = time.process_time()
+                optimizer.step()
+                took[name].append(time.process_time() - started)
+    (ours, plain) = map(median, took.values())
+    weights, has_it = sum(matrix.numel() for matrix in matrices), compute_dtype(CPU) == torch.bfloat16
+    print(f"\na step of Muon, {weights / 1e6:.1f} M weights; arithmetic in bfloat16: {has_it}")
+    print(f"  in float32 {ours:.2f} s  as the CPU does it {plain:.2f} s  {plain / ours:.1f} x")

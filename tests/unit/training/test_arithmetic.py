@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from toolkit.training.arithmetic import _InFloat32, compute_dtype
+from toolkit.training.arithmetic import InFloat32, compute_dtype
 
 CPU = torch.device("cpu")
 
@@ -22,7 +22,7 @@ def test_a_cpu_multiplies_in_bfloat16_only_if_it_has_such_arithmetic() -> None:
 
 def test_a_step_of_muon_is_what_it_is_with_emulation() -> None:
     ends = []
-    for context in (nullcontext(), _InFloat32()):
+    for context in (nullcontext(), InFloat32()):
         torch.manual_seed(0)
         weights = nn.Parameter(torch.randn(24, 16))
         optimizer = torch.optim.Muon([weights], lr=1.0)
