@@ -121,6 +121,7 @@ def local(tmp_path: Path) -> Iterator[Local]:
     yield local
     local.spares.close()
     assert not processes_in(local.endpoints)
+    folders.clear_leftovers(tmp_path)
 
 
 def test_the_next_container_is_the_process_that_waited(local: Local) -> None:
