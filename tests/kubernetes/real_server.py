@@ -114,6 +114,7 @@ def _program(folder: Path, name: str, *arguments: str) -> Iterator[subprocess.Po
     finally:
         process.kill()  # nothing of it is kept, and an API server whose etcd is gone does not heed SIGTERM
         process.wait()
+        print(f"{name}: {_end(folder, name)}")  # shown where a test has failed
 
 
 def _log(folder: Path, name: str) -> Path:

@@ -44,6 +44,7 @@ PLATFORM = f"{{name: kubernetes, instance_types: [g6.xlarge], health_check_timeo
 PACE = 10.0
 PATIENCE_SECONDS = 300.0
 STREAMS = 8
+SHOWN_LINES = 60
 LONG = {"model": NAME, "prompt": "One, two, three,", "max_tokens": 900, "ignore_eos": True, "stream": True}
 SHORT = {**LONG, "max_tokens": 90}
 
@@ -75,6 +76,8 @@ def node(tmp_path_factory: pytest.TempPathFactory, recipe: Recipe) -> Iterator[N
         storage = Storage(folder / "buckets", known_classes(folder / "cache"))
         with Node(SESSION.open(f"/{NAMESPACE}").cluster, storage, PACE, ROOT) as node:
             yield node
+            for pod in node.lives:  # shown where a test has failed
+                print(pod, *node.lines(pod)[-SHOWN_LINES:], sep="\n")
 
 
 @pytest.fixture(scope="module")

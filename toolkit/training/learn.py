@@ -19,6 +19,7 @@ from speculators.models.eagle3 import Eagle3DraftModel
 from speculators.models.peagle import PEagleDraftModel
 from torch import Tensor
 from torch.nn import functional
+from torch.torch_version import TorchVersion
 
 from toolkit.training.partition import DraftMasks, Drafts, Segment, partition, sample_drafts
 from toolkit.training.samples import Sample, States
@@ -111,9 +112,13 @@ class Learner(Protocol):
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
-def loss_function(device: torch.device, name: str = "kl_div") -> LossFunction:
-    """speculators' default, the Kullback-Leibler divergence from the target, or another; Triton kernels need a GPU."""
-    config = resolve_loss_config(name, "fused" if device.type == "cuda" else "eager")
+def loss_function(device: torch.device, name: str = "kl_div", *, is_compiled: bool = False) -> LossFunction:
+    """speculators' default, the Kullback-Leibler divergence from the target, or another; Triton kernels need a GPU.
+
+    torch before 2.12 cannot compile two of them in one graph (pytorch issue 177600), as where the loss `is_compiled`.
+    """
+    on_triton = device.type == "cuda" and not (is_compiled and torch.__version__ < TorchVersion("2.12"))
+    config = resolve_loss_config(name, "fused" if on_triton else "eager")
     function: LossFunction = config[name][0]
     return function
 

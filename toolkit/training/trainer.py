@@ -103,7 +103,7 @@ def learner_of(head: Head, job: TrainingJob, longest: int, device: torch.device)
         return _blocks_on_cpu(blocks) if device.type == "cpu" else blocks
     if isinstance(head, MTPDraftModel):
         return MtpLearner(head, loss, job.depth)
-    return Eagle3Learner(head, loss, job.depth)
+    return Eagle3Learner(head, loss_function(device, is_compiled=True), job.depth)  # speculators compiles it whole
 
 
 def _on_cpu(learner: PEagleLearner) -> PEagleLearner:

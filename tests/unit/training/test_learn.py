@@ -10,10 +10,11 @@ from speculators.losses.eager import kl_div_loss
 from speculators.models.attention import create_float_mask
 from speculators.models.peagle import PEagleDraftModel
 from speculators.models.peagle.attention import create_peagle_mask_mod
+from torch.torch_version import TorchVersion
 
 from tests.unit.training.heads import assert_same, gradients, job_for, random_lesson, save_target
 from toolkit.training.head import build_head
-from toolkit.training.learn import Lesson, PEagleLearner
+from toolkit.training.learn import Lesson, PEagleLearner, loss_function
 from toolkit.training.partition import DraftMasks, partition, sample_drafts
 from toolkit.training.trainer import learner_of
 
@@ -172,3 +173,17 @@ def test_segments_have_about_the_same_number_of_positions() -> None:
     sizes = [segment.end - segment.start + len(segment.drafts) for segment in partition(drafts, 400, 4)]
 
     assert max(sizes) - min(sizes) <= 2 * DEPTHS
+
+
+@pytest.mark.parametrize(
+    ("torch_version", "is_compiled", "implementation"),
+    [("2.11.0+cu130", True, "eager"), ("2.11.0+cu130", False, "utils"), ("2.12.0", True, "utils")],
+)
+def test_a_gpu_computes_the_loss_by_triton_unless_its_torch_cannot_compile_that(
+    torch_version: str, is_compiled: bool, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "__version__", TorchVersion(torch_version))
+    assert (
+        loss_function(torch.device("cuda"), is_compiled=is_compiled).__module__
+        == f"speculators.losses.{implementation}"
+    )
