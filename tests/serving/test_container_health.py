@@ -263,6 +263,11 @@ def test_sigterm_lets_an_open_stream_finish(life: Life) -> None:
     assert life.exit_code == 0
 
 
+def test_the_forked_engine_does_not_hold_the_servers_port(life: Life) -> None:
+    assert "[shutdown] API server: shutting down FastAPI HTTP server" in life.log
+    assert "is used by process" not in life.log
+
+
 def test_new_requests_are_refused_meanwhile(life: Life) -> None:
     refused = Answer(503, json.dumps({"reason": "the server is shutting down"}))
 

@@ -9,6 +9,10 @@ worker then needs no process of its own, and none that busily waits for the next
 from __future__ import annotations
 
 import os
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vllm.platforms.cpu import CpuPlatform
@@ -33,3 +37,22 @@ class ForkingCpu(CpuPlatform):
         super().check_and_update_config(vllm_config)
         vllm_config.parallel_config.distributed_executor_backend = executor
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
+
+
+def _leave_to_server() -> None:
+    """Let the engine have none of the server's TCP sockets, nor tell the server of the engine's signals.
+
+    Else vLLM finds at its end that the engine holds its port, asks what that process is, and fails if it has just gone.
+    """
+    signal.set_wakeup_fd(-1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in [int(file.name) for file in Path("/proc/self/fd").iterdir()]:
+        with suppress(OSError):  # it is no socket
+            found = socket.socket(fileno=descriptor)
+            if found.family in (socket.AF_INET, socket.AF_INET6):
+                os.dup2(nothing, descriptor)  # not closed: objects of the server's will close that number once more
+            found.detach()
+    os.close(nothing)
+
+
+os.register_at_fork(after_in_child=_leave_to_server)
