@@ -5,7 +5,6 @@ What its pods do is for those who build on it to say.
 
 from __future__ import annotations
 
-import re
 import ssl
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
 from toolkit.platforms.kubernetes.cluster import Cluster, SuppressStatus, path
+from toolkit.platforms.kubernetes.pods import containers
 
 Document = dict[str, Any]
 _HEARTBEAT_SECONDS = 10.0
@@ -105,11 +105,11 @@ def _log_server(node: RegisteredNode) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
-            found = re.fullmatch(r"/containerLogs/[^/]+/([^/]+)/[^/]+", asked.path)
-            query = {name: values[-1] for name, values in parse_qs(asked.query).items()}
-            starts = node.logs.get(found[1], []) if found else []
-            number = -2 if query.get("previous") == "true" else -1
-            code = 200 if len(starts) >= -number else 400
+            _, _, _, name, container = asked.path.split("/")
+            query = {key: values[-1] for key, values in parse_qs(asked.query).items()}
+            pod, starts = node.cluster.find(path("Pod", node.cluster.namespace, name)), node.logs.get(name, [])
+            number = _start_to_read(pod or {}, container, query.get("previous") == "true")
+            code = 200 if 0 <= number < len(starts) else 400
             since = query.get("sinceTime", "").rstrip("Z")
             lines = (f"{at} {line}\n" for at, line in list(starts[number]) if at >= since) if code == 200 else ()
             body = "".join(lines).encode()
@@ -126,3 +126,12 @@ def _log_server(node: RegisteredNode) -> ThreadingHTTPServer:
     context.load_cert_chain(certificate, certificate.with_suffix(".key"))
     server.socket = context.wrap_socket(server.socket, server_side=True)
     return server
+
+
+def _start_to_read(pod: Document, container: str, previous: bool) -> int:
+    """The number of the start whose log it gives: validateContainerLogStatus in pkg/kubelet/kubelet_pods.go."""
+    for status in containers(pod):
+        if status["name"] == container:
+            waits = "waiting" in status["state"]
+            return int(status["restartCount"]) - (previous and not waits)
+    return -1

@@ -409,6 +409,20 @@ def test_logs_have_each_start_and_each_line_once(kubelet: ScriptedNode, platform
     assert "kubernetes: Scheduled: Successfully assigned pod to node-1" in seen
 
 
+def test_the_lines_of_a_start_that_ended_are_read_also_where_the_next_one_begins_meanwhile(
+    kubelet: ScriptedNode, platform: KubernetesPlatform
+) -> None:
+    kubelet.script = [scheduled(), started("one"), crashed(1, "two")]
+    deploy(platform, endpoint())
+    while "two" not in [line.text for line in platform.logs(NAME)]:
+        platform.sleep(0)
+    lines = platform.logs(NAME)
+    assert next(lines).text.startswith("kubernetes: ")  # the pod was listed before
+    kubelet.go_on([started_again("three")])
+    kubelet.turn()
+    assert [line.text for line in lines if not line.text.startswith("kubernetes: ")] == ["one", "two"]
+
+
 def test_logs_since_some_time_are_of_pods_that_were_made_since(
     kubelet: ScriptedNode, platform: KubernetesPlatform
 ) -> None:

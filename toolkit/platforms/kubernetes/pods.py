@@ -74,16 +74,19 @@ def condition(status: Document, name: str) -> Document:
 
 
 def instances(container: Document) -> Iterator[tuple[int, bool]]:
-    """The starts of a container whose logs the kubelet still has: number, and whether that is the one before.
+    """The starts of a container whose logs the kubelet still has: number, and whether it is asked for as the previous.
 
-    While it waits for its next start, its present log is that of the one that ended
+    While it waits for its next start, the one that ended is the previous already, and stays so when the next one begins
     (validateContainerLogStatus in kubernetes' pkg/kubelet/kubelet_pods.go).
     """
     state, number = container.get("state") or {}, container.get("restartCount", 0)
-    if number and "waiting" not in state:
+    if "waiting" in state:
+        if number or (container.get("lastState") or {}).get("terminated"):
+            yield number, True
+        return
+    if number:
         yield number - 1, True
-    if number or "waiting" not in state or (container.get("lastState") or {}).get("terminated"):
-        yield number, False
+    yield number, False
 
 
 def _of_container(container: Document, events: Sequence[Document]) -> Trouble | None:
