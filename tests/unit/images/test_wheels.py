@@ -8,12 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from toolkit.errors import BuildError
 from toolkit.images.layer import write_layer
@@ -176,9 +178,13 @@ def test_who_is_interrupted_leaves_no_pip_behind(tmp_path: Path, monkeypatch: py
     with socket.create_server(("127.0.0.1", 0)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{index.getsockname()[1]}/simple")
 
+        main, number = threading.get_ident(), threading.get_native_id()
+
         def interrupt() -> None:
+            """While it sleeps: a signal just before does not wake it."""
             with index.accept()[0]:
-                os.kill(os.getpid(), signal.SIGINT)
+                until(lambda: " S " in Path(f"/proc/self/task/{number}/stat").read_text())
+                signal.pthread_kill(main, signal.SIGINT)
 
         with ThreadPoolExecutor(1) as threads:
             interrupting = threads.submit(interrupt)
