@@ -14,7 +14,7 @@ from torch.torch_version import TorchVersion
 
 from tests.unit.training.heads import assert_same, gradients, job_for, random_lesson, save_target
 from toolkit.training.head import build_head
-from toolkit.training.learn import Lesson, PEagleLearner, loss_function
+from toolkit.training.learn import Eagle3Learner, Lesson, PEagleLearner, loss_function
 from toolkit.training.partition import DraftMasks, partition, sample_drafts
 from toolkit.training.trainer import learner_of
 
@@ -187,3 +187,11 @@ def test_a_gpu_computes_the_loss_by_triton_unless_its_torch_cannot_compile_that(
         loss_function(torch.device("cuda"), is_compiled=is_compiled).__module__
         == f"speculators.losses.{implementation}"
     )
+
+
+def test_speculators_compiles_an_eagle3_head_with_its_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.11.0"))
+    job = job_for(save_target(tmp_path), method="eagle3", layers=1)
+    learner = learner_of(build_head(job), job, TOKENS, torch.device("cuda"))
+    assert isinstance(learner, Eagle3Learner)
+    assert learner.loss is kl_div_loss
