@@ -115,7 +115,7 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 def loss_function(device: torch.device, name: str = "kl_div", *, is_compiled: bool = False) -> LossFunction:
     """speculators' default, the Kullback-Leibler divergence from the target, or another; Triton kernels need a GPU.
 
-    `is_compiled` says that the head is compiled with it, which torch can since 2.12 where they are two (pytorch 177600).
+    `is_compiled`: the head is compiled with it. Two such kernels in one graph need torch 2.12 (pytorch issue 177600).
     """
     on_triton = device.type == "cuda" and not (is_compiled and torch.__version__ < TorchVersion("2.12"))
     config = resolve_loss_config(name, "fused" if on_triton else "eager")
