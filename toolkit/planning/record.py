@@ -127,7 +127,10 @@ class Record:
         self._cut()
         with open(self.path, "a+b", opener=for_owner) as stream:
             newest = _newest(stream)
-            stream.truncate(stream.tell() - len(newest) + newest.rfind(b"\n") + 1)
+            end = stream.tell()
+            whole = end - len(newest) + newest.rfind(b"\n") + 1
+            if whole < end:  # else a line would go that another process has written since
+                stream.truncate(whole)
             stream.write(hide_secrets(line).encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())

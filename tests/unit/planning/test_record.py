@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -110,6 +111,18 @@ def test_what_is_written_after_a_line_cut_short_is_not_lost(record: Record) -> N
     record.path.write_bytes(record.path.read_bytes()[:-20])
     record.write(PLAN, MODEL, "done")
     assert steps(record) == [("Model", "started"), ("Model", "done")]
+
+
+def test_of_commands_that_write_at_the_same_time_no_line_is_lost(record: Record) -> None:
+    """Endpoints of one name in two accounts share the file, and nothing else keeps their commands apart."""
+
+    def write(place: str) -> None:
+        for _ in range(50):
+            Record(record.path, print, place=place).write(PLAN, MODEL, "done")
+
+    with ThreadPoolExecutor(4) as commands:
+        list(commands.map(write, ("a", "b", "c", "d")))
+    assert len(record.path.read_text().splitlines()) == 200
 
 
 @pytest.mark.parametrize("line", [b"garbage", b"[]", b"5", b'{"time": 5}', b"\xff\xfe\x00", b"[" * 100_000, b""])
