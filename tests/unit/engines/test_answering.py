@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -83,6 +84,20 @@ def test_the_process_gets_few_variables(monkeypatch: pytest.MonkeyPatch, tmp_pat
     given = process._environment(str(tmp_path), None)
     assert set(given.values()).isdisjoint({"x"})
     assert (given["HOME"], given["HF_HUB_OFFLINE"]) == (str(tmp_path), "1")
+
+
+@pytest.mark.parametrize("part", ["common", "launchers", "openai"])
+def test_the_servers_parser_is_found_where_its_version_has_it(part: str, tmp_path: Path) -> None:
+    """In `common` from vLLM 0.33 on, in `launchers` from 0.29 on, and in `openai` before."""
+    folder = tmp_path / "vllm" / "entrypoints" / part
+    folder.mkdir(parents=True)
+    for file in (tmp_path / "vllm" / "__init__.py", folder / "cli_args.py"):
+        file.touch()
+    program = "from toolkit.engines.vllm.answering import serving_module; print(serving_module().__name__)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path})
+    assert ended.stdout.strip() == f"vllm.entrypoints.{part}.cli_args"
 
 
 def child(program: str) -> subprocess.Popen[bytes]:

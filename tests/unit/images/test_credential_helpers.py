@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import UsageError
+from toolkit.images.command import logins
 from toolkit.images.docker_config import docker_credentials
+from toolkit.images.reference import parse
 
 Write = Callable[..., None]
 
@@ -90,3 +92,10 @@ def test_a_helper_that_never_answers_is_ended(helper: Write, tmp_path: Path) -> 
     config(tmp_path, credsStore="all")
     with pytest.raises(UsageError, match="did not answer in 1 seconds"):
         docker_credentials("quay.io", seconds=1)
+
+
+def test_a_build_gets_the_logins_that_there_are() -> None:
+    """The credential store's format of config.json: user and password as in basic authentication."""
+    accounts = {"ghcr.io": ("me", "pw:1"), "docker.io": None}
+    images = [parse("ghcr.io/ours/a:1"), parse("ghcr.io/ours/b:1"), parse("python:3.12")]
+    assert logins(accounts.__getitem__, images) == {"ghcr.io": {"auth": "bWU6cHc6MQ=="}}

@@ -124,6 +124,17 @@ def test_a_recipe_of_aws_benchmark_suite(tmp_path: Path) -> None:
     assert made.ok, made.findings
 
 
+def test_variables_of_a_suite_are_flags_where_the_image_makes_flags_of_them(tmp_path: Path) -> None:
+    document = """
+deployment:
+  model: {id: org/target}
+  vllm: {extra_env: {SM_VLLM_MAX_LORAS: 2, SM_VLLM_ENABLE_LORA: "", SM_VLLM_ASYNC_SCHEDULING: "True", OURS: here}}
+"""
+    recipe, _ = imported(document, tmp_path)
+    assert recipe["engine"]["args"] == {"max-loras": "2", "enable-lora": True, "async-scheduling": True}
+    assert recipe["engine"]["env"] == {"OURS": "here"}
+
+
 def test_a_recipe_of_the_vllm_project(tmp_path: Path) -> None:
     recipe, made = imported((DOCUMENTS / "collected-qwen3.5-122b.yaml").read_text(), tmp_path)
     assert recipe["target"] == {"model": "Qwen/Qwen3.5-122B-A10B"}
@@ -192,6 +203,17 @@ def test_a_command_for_several_nodes_keeps_their_number_where_a_copy_may_have_se
     recipe, made = imported(command, tmp_path)
     assert recipe["platform"] == {"name": "sagemaker"}
     assert "left out: 2 nodes: sagemaker runs a copy of the model on one" in left_out(made)
+
+
+def test_other_ways_to_start_are_shown_but_no_secret(tmp_path: Path) -> None:
+    strategies = "{tp: 1, extra_args: [--enforce-eager]}, multi_node_dp: {dp: 16, env: {HF_TOKEN: hf_topsecret}}"
+    document = (DOCUMENTS / "collected-qwen3.5-122b.yaml").read_text()
+    document = document.replace("  single_node_tp:\n    tp: 4\n", f"  {{single_node_tp: {strategies}}}\n")
+    recipe, made = imported(document, tmp_path)
+    assert "tensor-parallel-size" not in recipe["engine"]["args"]
+    hints = {item.message.split(": ")[1]: item.hint for item in made.left_out}
+    assert hints["strategy_overrides.single_node_tp"] == "It says: {'extra_args': ['--enforce-eager']}"
+    assert hints["strategy_overrides.multi_node_dp"] == "It holds a secret."
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "two", "100000"])

@@ -125,6 +125,23 @@ def test_the_settings_of_lmi(tmp_path: Path) -> None:
         assert part in left_out(made)
 
 
+@pytest.mark.parametrize(
+    ("image", "version", "insist"),
+    [
+        ("ghcr.io/ours/vllm:v0.29.0", "0.29.0", "and `engine.version: 0.29.0`."),
+        ("ghcr.io/ours/vllm:0.29.0-ours-2", "0.29.0", "and `engine.version: 0.29.0`."),
+        ("ghcr.io/ours/vllm:latest", None, "and its `engine.version`."),
+        ("ghcr.io/ours/server:v0.29.0", None, "and its `engine.version`."),
+    ],
+)
+def test_the_version_of_another_image_is_that_of_its_tag(
+    image: str, version: str | None, insist: str, tmp_path: Path
+) -> None:
+    recipe, made = imported(hosted(image, {"SM_VLLM_MODEL": "Qwen/Qwen3-8B"}), tmp_path)
+    assert recipe.get("engine", {}).get("version") == version
+    assert f"keep it: `container: {{base: {image}}}` {insist}" in left_out(made)
+
+
 def test_flags_of_a_file_are_not_read_and_a_named_revision_is(tmp_path: Path) -> None:
     environment = {"SM_VLLM_MODEL": "Qwen/Qwen3-8B", "SM_VLLM_REVISION": "v2", "SM_VLLM_CONFIG": "/opt/ml/model/e.json"}
     others = {"HF_MODEL_ID": "other/model", "SM_VLLM_TENSOR_PARALLEL_SIZE": "4", "TENSOR_PARALLEL_DEGREE": "2"}

@@ -52,6 +52,7 @@ def test_latent_attention_keeps_one_vector() -> None:
 
 def test_a_head_is_told_from_a_model() -> None:
     assert not shape_of(facts(LLAMA_8B)).is_head
+    assert shape_of(facts(LLAMA_8B)).taps == 0
     assert shape_of(facts(GPT_OSS_HEAD)).is_head
     assert shape_of(facts(GPT_OSS_HEAD)).taps == 3
     assert shape_of(facts({**GPT_OSS_HEAD, "eagle_aux_hidden_state_layer_ids": [2, 10, 18, 26, 34]})).taps == 5

@@ -41,6 +41,12 @@ def test_what_vllm_logs(config: Mapping[str, Any], tensor_parallel: int, logged_
     assert rank_bytes(facts(config), tensor_parallel, "bfloat16") / GIB == pytest.approx(logged_gib, rel=0.005)
 
 
+@pytest.mark.parametrize(("config", "parameters"), [(LLAMA_8B, 8_030_261_248), (QWEN3_CODER_30B, 30_532_122_624)])
+def test_all_parameters_of_a_model_are_expected(config: Mapping[str, Any], parameters: int) -> None:
+    """What the hub counts in their files; norms, which are not expected, are less than a ten-thousandth."""
+    assert stored_bytes(facts(config)) / 2 == pytest.approx(parameters, rel=1e-4)
+
+
 def test_fp8_halves_the_layers_and_not_the_vocabulary() -> None:
     embeddings = 2 * 2 * 151936 * 2048
     whole = rank_bytes(facts(QWEN3_CODER_30B), 1, "bfloat16")

@@ -48,6 +48,18 @@ def test_every_query_is_promql_of_the_endpoint_or_its_baseline() -> None:
         assert query.count("{") == query.count(NAME) == query.count('namespace="toolkit"')
 
 
+def test_every_panel_asks_the_prometheus_that_is_chosen_above_it() -> None:
+    """Grafana, "Dashboard JSON model": a variable of the type datasource, named where a panel says its source."""
+    (found,) = config_maps(watched({}))
+    (text,) = found["data"].values()
+    model = json.loads(text)
+    (variable,) = model["templating"]["list"]
+    assert (variable["type"], variable["query"]) == ("datasource", "prometheus")
+    source = {"type": "prometheus", "uid": f"${{{variable['name']}}}"}
+    asked = [asks["datasource"] for panel in model["panels"] for asks in (panel, *panel["targets"])]
+    assert asked == [source] * len(asked)
+
+
 def test_latencies_are_the_median_and_the_90th_percentile() -> None:
     (found,) = config_maps(watched({}))
     (text,) = found["data"].values()
