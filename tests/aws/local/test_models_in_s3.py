@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import ClientError
 from local_account import Account
 from pairs import edit_tensors, write_pair
 
@@ -62,3 +63,23 @@ def test_what_is_staged_is_known_by_its_content(account: Account, tmp_path: Path
     stage_weights(clients, request, Silent(), no_hub)
     keys = {f"weights/{file['path']}": file["sha256"] for file in files}
     assert stored_sha256(clients, "staged", keys) == keys
+
+
+def test_an_upload_that_is_not_under_way_is_not_completed(account: Account) -> None:
+    account.s3.create_bucket(Bucket="uploads", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    parts = {"Parts": [{"PartNumber": 1, "ETag": "x"}]}
+    for bucket, code in (("uploads", "NoSuchUpload"), ("nowhere", "NoSuchBucket")):
+        with pytest.raises(ClientError, match=code):
+            account.s3.complete_multipart_upload(Bucket=bucket, Key="x", UploadId="gone", MultipartUpload=parts)
+
+
+def test_an_upload_is_completed_twice_as_once(account: Account) -> None:
+    """boto3 asks again where an answer was lost."""
+    where = {"Bucket": "lost-answers", "Key": "x"}
+    account.s3.create_bucket(Bucket=where["Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    upload = {**where, "UploadId": account.s3.create_multipart_upload(**where)["UploadId"]}
+    part = account.s3.upload_part(**upload, PartNumber=1, Body=b"x" * 2_000_000)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    once, twice = (account.s3.complete_multipart_upload(**upload, MultipartUpload=parts)["ETag"] for _ in range(2))
+    assert once == twice
+    assert account.s3.get_object(**where)["ContentLength"] == 2_000_000

@@ -95,9 +95,14 @@ def _complete(
     moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse, folder: Path
 ) -> Iterable[bytes]:
     """CompleteMultipartUpload: the parts are joined in a file."""
+    identity = asked.parameters["uploadId"]
     bucket = _s3().buckets.get(asked.bucket)
-    upload = bucket.multiparts.get(asked.parameters["uploadId"]) if bucket else None
+    upload = bucket.multiparts.get(identity) if bucket else None
     if bucket is None or upload is None:
+        made = _s3().get_object(asked.bucket, asked.key) if bucket else None
+        if made is None or made.multipart is None or made.multipart.id != identity:
+            # Asked to complete an upload that it does not know, moto fails; asked to abort it, it says NoSuchUpload.
+            environ = {**environ, "REQUEST_METHOD": "DELETE"}
         return moto(environ, start_response)
     with tempfile.TemporaryFile(dir=folder) as whole:
         bucket.multiparts[upload.id] = _Upload(upload, whole)

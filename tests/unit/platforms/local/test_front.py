@@ -43,14 +43,14 @@ def size(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[by
     return [b"%d bytes" % len(environ["wsgi.input"].read())]
 
 
-def ask(folder: Path, body: bytes) -> tuple[str, bytes]:
+def ask(folder: Path, body: bytes, **more: str) -> tuple[str, bytes]:
     said: list[str] = []
 
     def start_response(status: str, headers: Sequence[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], Any]:
         said.append(status)
         return lambda _: None
 
-    answer = guarded(size, Guard(KEY), folder)(environ(body), start_response)
+    answer = guarded(size, Guard(KEY), folder)({**environ(body), **more}, start_response)
     return said[0], b"".join(answer)
 
 
@@ -64,3 +64,10 @@ def test_a_disk_that_does_not_take_it_is_said(tmp_path: Path) -> None:
     assert status.startswith("400")
     assert b"<Code>InsufficientStorage</Code>" in answer
     assert b"does not get into" in answer
+
+
+def test_a_web_page_gets_nothing_though_what_it_asks_is_signed(tmp_path: Path) -> None:
+    """Such as by a presigned address that a user has opened."""
+    status, answer = ask(tmp_path, b"x", HTTP_ORIGIN="https://evil.example")
+    assert status.startswith("403")
+    assert b"<Code>AccessDenied</Code>" in answer
