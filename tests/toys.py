@@ -81,7 +81,7 @@ class ToyEngine(EngineRules):
 
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         def unknown(flag: str) -> Iterator[Finding]:
-            yield Finding("toy.flag", f"no flag `{flag}`", f"engine.args.{flag}")
+            yield Finding("toy.flag", f"no flag `{flag}`", f"engine.args.{flag}", hint="Remove it.")
 
         yield from check_flags(recipe, unknown)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from toolkit.text import hide_secrets
@@ -15,14 +15,15 @@ class Finding:
     """One thing a check has to say.
 
     `code` is stable and documented (`toolkit check --explain CODE`), `path` is the recipe key in dots (empty: the whole
-    recipe), `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit.
+    recipe), `line` counts from 1 (None when neither the key nor one above it is in the file), `hint` is the edit, empty
+    only where there is none to make.
     """
 
     code: str
     message: str
     path: str = ""
     line: int | None = None
-    hint: str = ""
+    hint: str = field(kw_only=True)
     severity: Severity = "error"
 
     def __post_init__(self) -> None:

@@ -236,7 +236,7 @@ def hostile_plan(_: Path) -> Plan:
 
 def hostile_report(_: Path) -> Report:
     severity: Any = HOSTILE
-    return Report(HOSTILE, (Finding(HOSTILE, HOSTILE, HOSTILE, 1, HOSTILE, severity),))
+    return Report(HOSTILE, (Finding(HOSTILE, HOSTILE, HOSTILE, 1, hint=HOSTILE, severity=severity),))
 
 
 def hostile_metrics(_: Path) -> Metrics:

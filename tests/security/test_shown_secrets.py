@@ -30,7 +30,7 @@ SHOWN = [
 def test_what_errors_and_findings_say(text: str, shown: str) -> None:
     error = UsageError(text, hint=text)
     assert (error.message, error.hint, str(error)) == (shown, shown, f"{shown}\n  {shown}")
-    assert (Finding("a", text).message, Finding("a", "", hint=text).hint) == (shown, shown)
+    assert (Finding("a", text, hint="").message, Finding("a", "", hint=text).hint) == (shown, shown)
 
 
 @pytest.mark.parametrize("text", [text for text, _ in SHOWN])

@@ -133,7 +133,7 @@ def _from_engine(engine: EngineAnswer, others: Sequence[Finding], ask: Ask) -> I
     yield from (one for one in engine.findings if not any(path.startswith(f"{one.path}.") for path in known))
     if engine.why_not and ask:
         message = f"{engine.name} was not asked what it makes of this: {engine.why_not}"
-        yield Finding("engine.not-asked", message, "engine.version", severity="info")
+        yield Finding("engine.not-asked", message, "engine.version", hint="", severity="info")
 
 
 def require(recipe: Recipe, *, to_train: bool = False) -> Report:

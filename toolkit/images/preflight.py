@@ -122,7 +122,7 @@ def find(base: Base, addition: Addition, wheels: Sequence[Wheel]) -> Iterator[Fi
         yield Finding("base.onbuild", message + "; ".join(base.triggers), "container.builder", hint=hint)
     if base.is_packed_otherwise:
         message = f"what {base.name} holds is not known: it has layers that are packed in a way that is not read"
-        yield Finding("base.unread", message, "container.base", severity="info")
+        yield Finding("base.unread", message, "container.base", hint="", severity="info")
     if base.holds is None:
         return
     # What the recipe's own instructions install is not known.

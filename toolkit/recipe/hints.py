@@ -73,10 +73,10 @@ def explain(problem: Problem, line: int | None) -> Finding:
     if kind == "extra_forbidden":
         known = list(_fields_beside(problem.schema, problem.keys))
         hint = _elsewhere(problem, known) or _did_you_mean(key, known)
-        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, hint)
+        return Finding("recipe.unknown-key", f"there is no key `{key}` here", path, line, hint=hint)
     if kind == "missing":
         hint = f"Add `{key}: {_example(problem)}`."
-        return Finding(_MISSING, f"`{key}` is missing", path, line, hint)
+        return Finding(_MISSING, f"`{key}` is missing", path, line, hint=hint)
     if kind == "literal_error":
         known = re.findall(r"'([^']+)'", problem.message)
         is_section = _fields_beside(problem.schema, (*problem.keys, ""))
@@ -84,9 +84,9 @@ def explain(problem: Problem, line: int | None) -> Finding:
             hint = f"{_as_mapping(problem)} Or write one of: {', '.join(known)}."
         else:
             hint = _did_you_mean(str(problem.value), known)
-        return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint)
+        return Finding("recipe.bad-value", f"`{problem.value}` is not allowed", path, line, hint=hint)
     hint = f"{_edit(problem)} {_description(problem.schema, problem.keys)}".strip()
-    return Finding("recipe.bad-value", _message(problem), path, line, hint)
+    return Finding("recipe.bad-value", _message(problem), path, line, hint=hint)
 
 
 def without_repeats(findings: Sequence[Finding]) -> list[Finding]:

@@ -70,7 +70,7 @@ class _Document:
         """A null byte ends a path, an argument or a variable before its end."""
         if "\0" in node.value:
             line = node.start_mark.line + 1
-            self.findings.append(Finding("recipe.bad-value", "a null byte is not text", path, line, "Remove it."))
+            self.findings.append(Finding("recipe.bad-value", "a null byte is not text", path, line, hint="Remove it."))
 
 
 def find(recipe: str | os.PathLike[str]) -> Path:
@@ -214,7 +214,7 @@ def _plain_mapping(node: MappingNode, path: str, document: _Document) -> dict[st
         document.check_text(key_node, here)
         if key in mapping:
             message = f"`{key}` is written twice, first in line {document.lines[here]}"
-            document.findings.append(Finding("recipe.duplicate-key", message, here, line, "Keep one of the two."))
+            document.findings.append(Finding("recipe.duplicate-key", message, here, line, hint="Keep one of the two."))
             continue
         document.lines[here] = line
         mapping[key] = _plain(value_node, here, document)

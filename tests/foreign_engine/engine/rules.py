@@ -145,7 +145,12 @@ class Grove(EngineRules):
         if recipe.speculation is None:
             return
         if recipe.drafting is None:
-            yield Finding("engine.method", f"grove does not draft with {recipe.method}", "speculation.method")
+            yield Finding(
+                "engine.method",
+                f"grove does not draft with {recipe.method}",
+                "speculation.method",
+                hint="Draft with a tree.",
+            )
             return
         tree, steps = GroveSpeculation.of(recipe.speculation), recipe.speculation.num_speculative_tokens
         nodes = sum(tree.topk**depth for depth in range(1, steps + 1))
@@ -155,7 +160,9 @@ class Grove(EngineRules):
 
     def _unknown(self, flag: str) -> Iterator[Finding]:
         if flag not in _FLAGS:
-            yield Finding("engine.unknown-flag", f"grove has no flag `--{flag}`", f"engine.args.{flag}")
+            yield Finding(
+                "engine.unknown-flag", f"grove has no flag `--{flag}`", f"engine.args.{flag}", hint="Remove it."
+            )
 
 
 def _args(recipe: Recipe | None) -> Mapping[str, Any]:

@@ -24,8 +24,8 @@ from toolkit.recipe.facts import Lock
 from toolkit.recipe.recipe import EngineRules, Recipe
 from toolkit.recipe.rules import EngineAnswer
 
-ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, "Add one.")
-WARNING = Finding("lock.stale", "stale", "target.model", 3, severity="warning")
+ERROR = Finding("pair.mask-token", "no mask token", "speculation.model", 6, hint="Add one.")
+WARNING = Finding("lock.stale", "stale", "target.model", 3, hint="", severity="warning")
 
 
 def test_every_code_that_the_source_gives_is_explained() -> None:
@@ -131,8 +131,8 @@ def test_a_short_form_that_vllm_takes_is_a_warning(tmp_path: Path) -> None:
 def test_what_the_engine_says_stands_beside_the_rest_but_not_twice(tmp_path: Path) -> None:
     """Whether it is kept from an earlier `--ask`, or asked now."""
     good = load(write_pair(tmp_path))
-    refused = Finding("engine.refused", "no", "engine.args.dtype")
-    twice = Finding("engine.refused", "no", "engine.max_num_batched_tokens")
+    refused = Finding("engine.refused", "no", "engine.args.dtype", hint="")
+    twice = Finding("engine.refused", "no", "engine.max_num_batched_tokens", hint="")
     answer = EngineAnswer("vLLM 0.32.0", (refused, twice))
     asked = replace(good, engine_rules=Answering(good.engine_rules, answer))
     assert [finding.path for finding in run.check(asked).errors] == [twice.path, refused.path]

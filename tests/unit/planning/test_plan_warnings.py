@@ -31,7 +31,7 @@ def test_a_plan_tells_each_warning_of_check() -> None:
 
 
 def test_a_warning_on_the_whole_recipe_without_a_hint_is_a_sentence_too() -> None:
-    assert Finding("a.code", "all is odd").sentence == "all is odd [a.code]"
+    assert Finding("a.code", "all is odd", hint="").sentence == "all is odd [a.code]"
 
 
 @pytest.fixture

@@ -95,7 +95,7 @@ def _version(recipe: Recipe) -> Iterator[Finding]:
         yield Finding("neuron.version", message, "engine.version", hint=hint, severity=severity)
     elif generation.note:
         message = f"{generation}: {generation.note}"
-        yield Finding("neuron.support", message, "engine.version", severity="info")
+        yield Finding("neuron.support", message, "engine.version", hint="", severity="info")
 
 
 def _shapes(recipe: Recipe) -> Iterator[Finding]:
@@ -263,7 +263,7 @@ def _last_tokens(recipe: Recipe) -> Iterator[Finding]:
     if speculation and length and speculation.num_speculative_tokens < length:
         longest = length - speculation.num_speculative_tokens
         message = f"nothing is drafted once a request has more than {longest} tokens (max_model_len minus K)"
-        yield Finding("neuron.last-tokens", message, _LENGTH, severity="info")
+        yield Finding("neuron.last-tokens", message, _LENGTH, hint="", severity="info")
 
 
 def _whole_prompts(recipe: Recipe) -> Iterator[Finding]:

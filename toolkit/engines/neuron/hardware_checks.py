@@ -270,7 +270,7 @@ def _sagemaker_driver(generation: Generation, on: str, path: str) -> Iterator[Fi
         if on == family(seen.instance_type):
             fits = "works" if driver_fits(generation, on, seen.driver) else "does not work"
             message = f"a user saw Neuron driver {seen.driver} on {seen.instance_type}: {generation} {fits} with it"
-            yield Finding("neuron.driver", message, path, severity="info")
+            yield Finding("neuron.driver", message, path, hint="", severity="info")
         return
     message = (
         f"unverified: {generation} needs Neuron driver {lowest} on {on}, and the only driver that SageMaker documents "

@@ -167,7 +167,7 @@ class Neuron(OnVllm):
     def check(self, recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
         yield from check_neuron(recipe)
         if samples_greedily(recipe):
-            yield Finding("neuron.greedy-only", _GREEDY, "engine", severity="info")
+            yield Finding("neuron.greedy-only", _GREEDY, "engine", hint="", severity="info")
         if models:
             yield from check_neuron_models(recipe, models)
 

@@ -283,7 +283,7 @@ def _finding(recipe: Recipe, name: str, said: Said, types: list[str]) -> Finding
         hint = "Change it, or the setting it is about. The words are the engine's own."
         return Finding("engine.refused", f"{name} refuses this{on}: {said.words}", path, hint=hint)
     message = f"{name} could not be asked about this{on}: {said.words}"
-    return Finding("engine.not-asked", message, path, severity="info")
+    return Finding("engine.not-asked", message, path, hint="", severity="info")
 
 
 def _path(recipe: Recipe, key: str, instance_type: str) -> str:

@@ -57,7 +57,7 @@ def account_findings(recipe: Recipe) -> Iterator[Finding]:
         yield from check_account(recipe, account_facts(recipe))
     else:
         message = f"platform `{recipe.platform.name}` needs no AWS account, so none was checked"
-        yield Finding("account.none", message, "platform.name", severity="info")
+        yield Finding("account.none", message, "platform.name", hint="", severity="info")
 
 
 def account_facts(recipe: Recipe) -> AccountFacts:

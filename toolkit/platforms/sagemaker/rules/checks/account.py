@@ -132,7 +132,8 @@ def check_account(recipe: Recipe, facts: AccountFacts) -> Iterator[Finding]:
     if facts.problem:
         yield Finding("account.credentials", facts.problem.message, hint=facts.problem.hint)
         return
-    yield Finding("account.identity", f"you are logged in as {facts.identity} in {facts.region}", severity="info")
+    message = f"you are logged in as {facts.identity} in {facts.region}"
+    yield Finding("account.identity", message, hint="", severity="info")
     yield from _role(recipe, facts)
     yield from _permissions(facts)
     yield from _types(recipe, facts, facts.region)
