@@ -301,6 +301,12 @@ def test_a_component_may_have_code_for_each_family(tmp_path: Path) -> None:
     assert not [finding for finding in both if finding.severity == "error"]
 
 
+def test_without_fused_speculation_one_request_at_a_time_is_drafted_for(tmp_path: Path) -> None:
+    apart = args("override-neuron-config: {enable_fused_speculation: false}")
+    found = findings(tmp_path, DRAFT_MODEL, apart, ("max_num_seqs: 4", "max_num_seqs: 1"))
+    assert "neuron.batches" not in [finding.code for finding in found]
+
+
 def test_types_of_one_family_are_alike(tmp_path: Path) -> None:
     assert findings(tmp_path, CLUSTER, ("[trn2.48xlarge]", "[trn2.48xlarge, trn2.3xlarge]")) == ()
 

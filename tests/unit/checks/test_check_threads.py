@@ -52,8 +52,13 @@ def test_a_draft_model_with_two_kinds_of_attention(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("instance_type", "count"), [("ml.g6.xlarge", 1), ("ml.p6-b200.48xlarge", 0)])
 def test_flashinfer_and_attention_sinks(tmp_path: Path, instance_type: str, count: int) -> None:
     sinks = {"model_type": "gpt_oss"}
-    edits = (args("attention-backend: FLASHINFER"), ("ml.g6.xlarge", instance_type))
-    assert len(found(tmp_path, "engine.attention-backend", *edits, target=sinks)) == count
+    by_flag = args("attention-backend: FLASHINFER")
+    by_variable = ("  max_model_len", "  env: {VLLM_ATTENTION_BACKEND: FLASHINFER}\n  max_model_len")
+    paths = ("engine.args.attention-backend", "engine.env.VLLM_ATTENTION_BACKEND")
+    for chosen, path in zip((by_flag, by_variable), paths, strict=True):
+        edits = (chosen, ("ml.g6.xlarge", instance_type))
+        findings = found(tmp_path, "engine.attention-backend", *edits, target=sinks)
+        assert [finding.path for finding in findings] == [path] * count
 
 
 @pytest.mark.parametrize(("size", "count"), [(512, 1), (1023, 1), (1024, 0)])

@@ -261,6 +261,7 @@ def test_the_first_reason_names_what_keeps_larger_splits_out(tmp_path: Path) -> 
         (QWEN3_14B, 3, ["40 attention heads", "151,936 rows", "8 KV heads", "17,408 values of the MLP"]),
         ({**LLAMA_8B, "num_key_value_heads": 3}, 8, ["3 KV heads cannot be copied evenly"]),
         ({**QWEN3_CODER_30B, **FP8}, 2, []),
+        ({**QWEN3_CODER_30B, "intermediate_size": 6145}, 2, []),  # no layer has an MLP besides its experts
         ({**QWEN3_CODER_30B, **FP8}, 4, ["768 values of an expert over 4 accelerators are not a multiple"]),
     ],
 )
