@@ -181,6 +181,7 @@ def test_a_stream_that_ends_early_without_a_word_is_an_error() -> None:
 def test_an_answer_that_is_no_json_is_told() -> None:
     problem, requests = refused(invoke, Reply(parts=(b"<html>",)))
     assert problem.message.startswith("chat: the answer cannot be used: it is not JSON: ")
+    assert problem.hint == "The container's log: toolkit logs chat"
     assert requests == 1
 
 

@@ -206,7 +206,8 @@ def rollback(
     endpoint = recipe.name if recipe else str(name)
     opened = find_platform(endpoint, recipe, platform, None, session)
     if opened is None:
-        raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running")
+        hint = "Deploy it, or name its platform: --platform"
+        raise EndpointNotFound(f"there is no endpoint {endpoint}: the local platform is not running", hint=hint)
     rules = rules_of(opened.name)
     if rules.parts.rollback is None:
         raise UsageError(f"platform `{opened.name}` has no rollback", hint="Deploy the older recipe.")

@@ -81,7 +81,8 @@ def parse(page: bytes, source: str) -> list[Sample]:
     try:
         families = list(text_string_to_metric_families(page.decode()))
     except ValueError as error:
-        raise PlatformError(f"/metrics of {source} is not in Prometheus' text format: {error}") from error
+        hint = "Something else than its engine may answer there, such as a proxy's page."
+        raise PlatformError(f"/metrics of {source} is not in Prometheus' text format: {error}", hint=hint) from error
     return [sample for family in families for sample in family.samples if 0 <= sample.value < _LARGEST_COUNT]
 
 

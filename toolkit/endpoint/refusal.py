@@ -46,12 +46,18 @@ def broken_off(endpoint: str, error: Exception) -> InvocationError:
     return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)
 
 
+def unusable(endpoint: str, error: documents.Unfit) -> InvocationError:
+    """The exception for an answer that is no JSON object, or too large."""
+    hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    return InvocationError(f"{endpoint}: the answer cannot be used: {error}", hint=hint)
+
+
 def parse_answer(endpoint: str, content: bytes) -> dict[str, Any]:
     """A container's whole answer. Raises InvocationError."""
     try:
         return documents.parse(dict[str, Any], content)
     except documents.Unfit as error:
-        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
+        raise unusable(endpoint, error) from error
 
 
 def message_in(text: str) -> str:

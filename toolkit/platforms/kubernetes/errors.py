@@ -18,6 +18,7 @@ from toolkit.platforms.kubernetes.documents import Cause, Refusal, UnreadableAns
 LOG_IN = (
     "Log in again; for EKS: aws eks update-kubeconfig --name CLUSTER, with credentials that its access entries know."
 )
+REACH = "Check the VPN, the security group of the API server, and `kubectl cluster-info`."
 # The words of Kubernetes' RBAC authorizer.
 _FORBIDDEN = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
@@ -58,8 +59,7 @@ def api_errors(doing: str) -> Iterator[None]:
     except ConfigException as error:  # an exec plugin that fails, such as `aws eks get-token`
         raise PlatformError(f"{doing}: {error}", hint=LOG_IN) from error
     except HTTPError as error:
-        hint = "Check the VPN, the security group of the API server, and `kubectl cluster-info`."
-        raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=hint) from error
+        raise Unavailable(f"{doing}: the cluster does not answer: {error}", hint=REACH) from error
 
 
 def status_of(error: ApiException) -> Refusal:

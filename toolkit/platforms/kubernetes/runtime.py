@@ -17,7 +17,7 @@ from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.endpoint.refusal import ErrorAnswer, retry
 from toolkit.errors import EndpointNotFound, InvocationError
 from toolkit.platforms.kubernetes.cluster import Cluster, labels, path
-from toolkit.platforms.kubernetes.errors import LOG_IN, is_unknown, message_of, status_of
+from toolkit.platforms.kubernetes.errors import LOG_IN, REACH, is_unknown, message_of, status_of
 from toolkit.platforms.kubernetes.pods import Document, is_ready
 from toolkit.platforms.kubernetes.rollout import pods
 from toolkit.platforms.kubernetes.rules.metadata import COMPONENT
@@ -39,7 +39,7 @@ def invoke(cluster: Cluster, endpoint: str, body: Mapping[str, Any], sleep: Call
         with closing(answer):
             return documents.parse(dict[str, Any], documents.collect(answer.stream(), _ANSWER))
     except documents.Unfit as error:
-        raise InvocationError(f"{endpoint}: the answer cannot be used: {error}") from error
+        raise refusal.unusable(endpoint, error) from error
     except HTTPError as error:
         raise refusal.broken_off(endpoint, error) from error
 
@@ -65,7 +65,8 @@ def _ask(cluster: Cluster, endpoint: str, body: Mapping[str, Any], sleep: Callab
             raise _refusal(endpoint, error) from error
         except HTTPError as error:
             transient = isinstance(error, ConnectTimeoutError | NewConnectionError)
-            raise InvocationError(f"{endpoint}: the cluster does not answer: {error}", transient=transient) from error
+            message = f"{endpoint}: the cluster does not answer: {error}"
+            raise InvocationError(message, hint=REACH, transient=transient) from error
 
     return retry(send, sleep)
 

@@ -117,4 +117,5 @@ def _require_ours(kind: AwsKind, clients: Clients, action: Action) -> None:
             hint="Give the recipe another `name:`. The toolkit only changes resources with its own tag.",
         )
     if runs := kind.runs(clients, action.request):
-        raise StalePlanError(f"somebody else has just created endpoint {action.name}, which runs {runs}")
+        hint = "Look at what changes now: toolkit plan RECIPE"
+        raise StalePlanError(f"somebody else has just created endpoint {action.name}, which runs {runs}", hint=hint)

@@ -98,13 +98,14 @@ def ecr_digest(clients: Clients, uri: str) -> str:
     """The digest of an image in ECR. Raises BuildError where AWS does not tell it."""
     named = _IMAGE.fullmatch(uri)
     if named is None:
-        raise BuildError(f"{uri} is not the address of an image in ECR with its tag")
+        hint = "Write ACCOUNT.dkr.ecr.REGION.amazonaws.com/REPOSITORY:TAG."
+        raise BuildError(f"{uri} is not the address of an image in ECR with its tag", hint=hint)
     try:
         images = _ask(clients, named["account"], named["repository"], {"imageTag": named["tag"]})["images"]
     except (ClientError, BotoCoreError) as error:
         raise BuildError(f"{uri}: {error}", hint="It takes AWS credentials, and ecr:BatchGetImage.") from error
     if not images or "imageDigest" not in images[0]["imageId"]:
-        raise BuildError(f"{uri}: there is no such image")
+        raise BuildError(f"{uri}: there is no such image", hint="Correct its tag, or push it first.")
     return images[0]["imageId"]["imageDigest"]
 
 
