@@ -38,8 +38,8 @@ class Declared:
     """A field: of one of `types`, which may be classes, or one of `choices`; numbers within bounds.
 
     Of one without types and choices nothing is known. Upper and lower case are alike in the choices of an `enum`.
-    Another text than the choices of a `dotted` one is where a class is: `module.Class`. A list is `of` such a field, and a dictionary has
-    `values` of such a one.
+    Another text than the choices of a `dotted` one is where a class is: `module.Class`. A list is `of` such a field,
+    a dictionary's `values` are such ones.
     """
 
     types: tuple[str, ...] = ()
