@@ -65,7 +65,7 @@ from tools.catalogue import fields
         ("media-io-kwargs", {"video": 4}, "has the value 4"),
         ("limit-mm-per-prompt", {"image": 2}, ""),
         ("kernel-config", {"linear_backend_per_quant": {"nvfp4_w4a16": "humming"}}, ""),
-        ("kernel-config", {"linear_backend_per_quant": {"nvfp4_w4a16": "HUMMING"}}, "Did you mean humming?"),
+        ("kernel-config", {"linear_backend_per_quant": {"nvfp4_w4a16": "HUMMING"}}, "has the value 'HUMMING'"),
         ("quantization-config", {"linear": "mxfp8", "ignore": ["a"]}, ""),
         ("quantization-config", {"nonsense": 1}, "has no key `nonsense`"),
         ("quantization-config", {"linear": {"nonsense": 1}}, "has no key `nonsense`"),
