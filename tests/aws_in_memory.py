@@ -67,6 +67,9 @@ class AwsSession:
     def scope(self, recipe: Recipe) -> str | None:
         return recipe.region
 
+    def scope_of(self, endpoint: str) -> None:
+        return None
+
     def can_be_asked(self) -> bool:
         return True
 

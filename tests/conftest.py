@@ -6,7 +6,9 @@ import gc
 import itertools
 import json
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -59,6 +61,20 @@ os.environ["TOOLKIT_LOCAL_SPARE_MINUTES"] = "0"
 # Collecting the tests makes nearly a million objects that stay: at Python's usual rate, the search for garbage among
 # them takes a fifth of a test's time on AWS's stand-in.
 gc.set_threshold(50_000, 20, 20)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What is killed leaves its folders for temporary files: in one that goes with the run.
+
+    Its path is short, as of sockets; pytest's own folders stay where they are, to be looked at.
+    """
+    if hasattr(config, "workerinput"):  # a worker has that of who started it
+        return
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
+    folder = tempfile.mkdtemp(prefix="t-")
+    Path(folder).chmod(0o1777)  # as /tmp: some tests have other users
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

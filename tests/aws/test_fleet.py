@@ -16,6 +16,7 @@ import pytest
 from crowd import write_recipes
 from standin import StandIn
 
+from toolkit.api.deployment import plan
 from toolkit.cli.main import run
 
 NAMES = [f"chat-{number:02}" for number in range(10)]
@@ -184,10 +185,14 @@ def test_a_fleet_is_rolled_back(standin: StandIn, tmp_path: Path, capsys: Any) -
     assert run(["deploy", str(fleet), "--yes", "--no-prove"]) == 0
     first = configs(standin, NAMES[:2])
     for path in fleet.glob("*.yaml"):
-        path.write_text(path.read_text().replace("max_model_len: 1024", "max_model_len: 512"))
+        text = path.read_text().replace("max_model_len: 1024", "max_model_len: 512")
+        path.write_text(text.replace("engine:\n", "engine:\n  args: {enforce-eager: true}\n"))
     assert run(["deploy", str(fleet), "--yes", "--no-prove"]) == 0
     assert configs(standin, NAMES[:2]) != first
-    capsys.readouterr()
+    said = capsys.readouterr().err
+    warned = [warning for path in fleet.glob("*.yaml") for warning in plan(path).warnings]
+    assert warned
+    assert [said.count(warning) for warning in warned] == [2] * len(warned), "each of two recipes, once"
     code, document, _ = answer(capsys, "rollback", fleet, "--yes")
     assert (code, document["ok"]) == (0, True)
     assert configs(standin, NAMES[:2]) == first

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from pairs import HUB_RECIPE, write_hub_pair
-from standin import StandIn
+from standin import ACCOUNT, StandIn
 
 import toolkit
 from toolkit.apply.progress import Silent
 from toolkit.cli.main import run
 from toolkit.errors import EndpointNotFound
+from toolkit.home import home_folder
+from toolkit.planning.record import Record
 
 RECIPE = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ") + "scaling: {max_instances: 3}\n"
 
@@ -30,6 +32,9 @@ def recipe(standin: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_costs_goes_and_a_deployment_makes_that_again(recipe: Path, standin: StandIn) -> None:
     serving = standin.leftovers()
     toolkit.pause("hub", progress=Silent())
+    record = home_folder("records") / "hub.jsonl"
+    last = Record(record, print, place=f"sagemaker/{ACCOUNT}/us-west-2").events()[-1]
+    assert (last.verb, last.recipe) == ("delete", ""), "it names a recipe's file, or none"
     gone = set(serving).difference(standin.leftovers())
     assert {line.rsplit(" ", 1)[0] for line in gone} == {
         *("sagemaker endpoint", "cloudwatch alarm", "cloudwatch dashboard"),

@@ -437,16 +437,33 @@ def test_what_serves_is_not_removed_before_what_others_applied_serves(
     assert "Deployment" in kinds_of(platform, recipe)
 
 
-def test_of_two_that_serve_none_is_removed_first(
+def test_of_two_that_serve_none_is_removed_before_what_is_wanted_serves(
     platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path
 ) -> None:
     deploy(platform, one, tmp_path)
     serves(platform, one)
     made(platform, recipe, tmp_path)
     serves(platform, recipe)
-    for wanted in (one, recipe):
+    for wanted in (recipe, recipe_with(one, engine=one.engine.edit(max_model_len=1024))):
         made(platform, wanted, tmp_path)
         assert kinds_of(platform, recipe) == ["Deployment", "LeaderWorkerSet"]
+
+
+@pytest.mark.parametrize("nodes", [1, 2], ids=["to-several-nodes", "to-one-node"])
+def test_what_was_served_before_a_change_that_nobody_waited_for_can_be_deployed_again(
+    platform: KubernetesPlatform, recipe: Recipe, one: Recipe, tmp_path: Path, nodes: int
+) -> None:
+    """Else its wait would look at the newer one, which serves something else: "was rolled back"."""
+    before, after = (one, recipe) if nodes == 1 else (recipe, one)
+    deploy(platform, before, tmp_path)
+    serves(platform, before)
+    next_second()
+    made(platform, after, tmp_path)
+    serves(platform, after)
+    back = made(platform, before, tmp_path)
+    status = platform.status(recipe.name)
+    assert (status.status, status.config) == ("InService", configs(back, RULES.kinds)[recipe.name])
+    assert kinds_of(platform, recipe) == [{1: "Deployment", 2: "LeaderWorkerSet"}[nodes]]
 
 
 @pytest.mark.parametrize("first", [1, 2], ids=["its-name-is-taken", "it-takes-a-name"])

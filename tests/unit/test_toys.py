@@ -82,4 +82,4 @@ def test_what_is_still_there_after_a_removal_is_named() -> None:
     box = Forgetful()
     box.holds = {("Box", "spinner"): "red", ("Top", "spinner"): "red"}
     with pytest.raises(ApplyError, match=r"^still there: Box spinner\n  Run the same command again"):
-        destroy_on(box, "spinner", ["spinner"], Silent())
+        destroy_on(box, "", ["spinner"], Silent())

@@ -21,9 +21,10 @@ from toolkit.registry import base_images, open_platform, open_readable, rules_of
 
 if TYPE_CHECKING:
     from toolkit.apply.progress import Progress
+    from toolkit.endpoint.platform import EndpointPlatform
     from toolkit.planning.record import Record
     from toolkit.planning.resources import Observer
-    from toolkit.platforms.rules import AwsSession, Platform
+    from toolkit.platforms.rules import AwsSession, Platform, TrainingPlatform
     from toolkit.platforms.sagemaker.rules.jumpstart import Entries
 
 
@@ -160,6 +161,11 @@ def in_service(platform: Platform, endpoint: str) -> bool:
         return False
 
 
+def record_on(platform: EndpointPlatform | TrainingPlatform, endpoint: str, progress: Progress) -> Record:
+    """The history of what was done to an endpoint on an open platform."""
+    return record_of(endpoint, platform.name, platform.account(), progress)
+
+
 def record_of(endpoint: str, platform: str, account: Account, progress: Progress) -> Record:
     """The history of what was done to an endpoint there; what is wrong with it is said as progress.
 
@@ -170,6 +176,11 @@ def record_of(endpoint: str, platform: str, account: Account, progress: Progress
     known = () if account.id == NO_ACCOUNT else (account.id, account.location)
     place = "/".join(filter(None, (platform, *known)))
     return Record(home_folder("records") / f"{endpoint}.jsonl", progress.say, place=place)
+
+
+def recipe_file(recipe: Recipe | None) -> str:
+    """A recipe as plans and records name it; empty where an endpoint was called by its own name."""
+    return str(recipe.path.resolve()) if recipe else ""
 
 
 def recipe_or_none(name: RecipeLike) -> Recipe | None:

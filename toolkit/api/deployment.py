@@ -18,8 +18,10 @@ from toolkit.api.context import (
     load_named,
     open_for,
     open_for_plan,
+    recipe_file,
     recipe_or_none,
     record_of,
+    record_on,
 )
 from toolkit.apply.progress import Progress, Silent, default_progress
 from toolkit.catalog.age import current_day
@@ -215,7 +217,7 @@ def rollback(
     back = rules.parts.rollback
 
     def plan_now() -> Plan:
-        return back(str(name), opened.name, address, opened.observe((), [endpoint]))
+        return back(recipe_file(recipe), opened.name, address, opened.observe((), [endpoint]))
 
     plan = plan_now()
     deployed = deployed_recipe(recipe, session) if recipe else None
@@ -267,7 +269,7 @@ def _plan(deployment: _Deployment, platform: Platform | None) -> DeploymentPlan:
     if outdated := old_facts(recipe, current_day()):
         notes.append(f"Catalogue: {outdated}. To renew prices, heads and images: {update_command(recipe)}")
     plan = make_plan(
-        str(recipe.path.resolve()),
+        recipe_file(recipe),
         rules,
         names,
         resources,
@@ -295,7 +297,7 @@ def _of_another(plan: Plan, record: Record) -> Iterator[str]:
     kinds, changed = rules_of(plan.platform).kinds, [action for action in plan.changes if action.verb != "create"]
     ours = {(action.kind, action.name) for action in changed if configs(replace(plan, actions=(action,)), kinds)}
     done = (event for event in reversed(record.events()) if event.step == "done" and (event.kind, event.name) in ours)
-    # Other commands record what they were given, which may be the endpoint's name.
+    # A command that was given the endpoint's name records no file; earlier versions recorded what was given.
     deployed = (path for event in done if (path := Path(event.recipe)).is_absolute())
     last, now = next(deployed, Path(plan.recipe)).resolve(), Path(plan.recipe)
     if last != now and last.is_file() and not any(path.is_relative_to(cache().resolve()) for path in (last, now)):
@@ -318,7 +320,7 @@ def _apply(
     if parts.compilation:
         parts.compilation.require_compiled(plan)
     name = plan.endpoints[0]
-    record = record_of(name, platform.name, platform.account(), progress)
+    record = record_on(platform, name, progress)
     events = record.events()
     if events and (last := events[-1]).step != "done":
         how = {"started": "did not end", "failed": "failed"}.get(last.step, f"was {last.step}")

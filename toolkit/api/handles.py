@@ -91,7 +91,7 @@ def _endpoint(address: str, baseline: str | None, platform: Platform, recipe: Re
     name, _, component = address.partition("/")
 
     def destroyer(name: str) -> Plan:
-        return destroy_on(platform, name, (name, f"{name}-baseline"), default_progress())
+        return destroy_on(platform, "", (name, f"{name}-baseline"), default_progress())
 
     endpoint = Endpoint(name, platform, baseline, component=component or None, destroyer=destroyer)
     if recipe is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import ModuleType
 
-from toolkit.api.context import arms_of, complete_recipe, open_for, record_of
+from toolkit.api.context import arms_of, complete_recipe, open_for, recipe_file, record_on
 from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
@@ -51,9 +51,9 @@ def build(
         image = building.uri(complete, account) if building else base_image(complete, account)
         raise UsageError(f"{loaded.name} runs {image} as it is: nothing is built", hint=hint)
     # Nothing but these is asked for, so that nothing else is taken for superseded.
-    plan = make_plan(str(loaded.path), rules, [loaded.name], resources, opened.observe(resources, ()))
+    plan = make_plan(recipe_file(loaded), rules, [loaded.name], resources, opened.observe(resources, ()))
     with leased(opened, loaded.name) as held:
-        make(plan, rules.kinds, held, record_of(loaded.name, opened.name, account, progress), progress)
+        make(plan, rules.kinds, held, record_on(opened, loaded.name, progress), progress)
     address = building.uri(complete, account)
     if key:
         opened.sign(address, key)

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolkit import documents
 from toolkit.api import training
-from toolkit.api.context import recipe_or_none, record_of
+from toolkit.api.context import recipe_or_none, record_on
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.head_trial import OnVariant, OwnEndpoint
 from toolkit.api.steps import STEPS, Steps
@@ -261,7 +261,7 @@ def _train(live: _Live, steps: Steps, progress: Progress) -> TrainingRun:
 
 def _find_recorded(name: str, platform: EndpointPlatform, progress: Progress) -> Recipe:
     """The recipe that an endpoint of that name was last deployed from there. Raises UsageError."""
-    record = record_of(name, platform.name, platform.account(), progress)
+    record = record_on(platform, name, progress)
     deployed = (event.recipe for event in reversed(record.events()))
     recipe = next((load(path) for path in deployed if Path(path).is_file()), None)
     if recipe is None or recipe.name != name:

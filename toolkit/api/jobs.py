@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from toolkit.api.context import arms_of, complete_recipe, open_for_plan, record_of
+from toolkit.api.context import arms_of, complete_recipe, open_for_plan, recipe_file, record_on
 from toolkit.api.outside import open_trainer
 from toolkit.apply.executor import leased, make
 from toolkit.apply.progress import Progress, default_progress
@@ -41,7 +41,7 @@ def job_plan(
     wanted = {(item.kind, item.name) for item in resources}
     observed = platform.observe(resources, [recipe.name]) if platform else Observed()
     return make_plan(
-        str(recipe.path.resolve()),
+        recipe_file(recipe),
         rules_of(recipe.platform.name),
         [recipe.name],
         resources,
@@ -68,7 +68,7 @@ def start_jobs(plan: Plan, platform: TrainingPlatform, progress: Progress) -> No
     if any(action.verb in _STARTS for action in plan.changes):
         name = plan.endpoints[0]
         with leased(platform, name) as held:
-            record = record_of(name, platform.name, platform.account(), progress)
+            record = record_on(platform, name, progress)
             make(plan, rules_of(platform.name).kinds, held, record, progress)
 
 

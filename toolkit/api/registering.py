@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from toolkit import documents
-from toolkit.api.context import complete_recipe, find_unpinned, open_for, record_of
+from toolkit.api.context import complete_recipe, find_unpinned, open_for, recipe_file, record_on
 from toolkit.api.outside import OUTSIDE
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
@@ -86,15 +86,14 @@ def register(
         version = Version(group, status, proof, _training_job(loaded, opened, session))
         rules = rules_of(opened.name)
         resources = registry.resources(complete, account, version)
-        plan = make_plan(
-            str(loaded.path.resolve()), rules, [owner], resources, opened.observe(resources, ()), account=account
-        )
+        observed = opened.observe(resources, ())
+        plan = make_plan(recipe_file(loaded), rules, [owner], resources, observed, account=account)
     for line in find_unpinned(complete, account):
         progress.say(f"not pinned: {line}")
     if approve:
         approve(plan)
     with leased(opened, owner) as held:
-        make(plan, rules.kinds, held, record_of(owner, opened.name, account, progress), progress)
+        make(plan, rules.kinds, held, record_on(opened, owner, progress), progress)
     made = registry.newest(opened.observe(resources, ()), group)
     assert made, "it was made just now"
     verb = next(action.verb for action in plan.actions if (action.kind, action.name) == (made.kind, made.name))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolkit import registry
-from toolkit.api.context import find_platform, recipe_or_none, record_of
+from toolkit.api.context import find_platform, recipe_file, recipe_or_none, record_on
 from toolkit.api.listing import unknown_endpoint
 from toolkit.apply.executor import leased, make, remove
 from toolkit.apply.progress import Progress, default_progress
@@ -49,9 +49,9 @@ def destroy(
     hosts = [endpoint_name(recipe)] if recipe else []
     names = tuple(dict.fromkeys((endpoint, f"{endpoint}-baseline", *hosts)))
     if opened is None:
-        done = make_plan(str(name), rules_of(platform or registry.platforms()[0]), names, (), Observed())
+        done = make_plan(recipe_file(recipe), rules_of(platform or registry.platforms()[0]), names, (), Observed())
     else:
-        done = destroy_on(opened, str(name), names, progress or default_progress(), _may_go)
+        done = destroy_on(opened, recipe_file(recipe), names, progress or default_progress(), _may_go)
     if not (done.actions or done.not_removed or recipe):
         raise unknown_endpoint(endpoint, is_wanted=False)
     return done
@@ -80,8 +80,8 @@ def pause(
         raise UsageError(f"platform `{opened.name}` cannot pause", hint=f"Remove it: toolkit destroy {endpoint}")
     progress = progress or default_progress()
     with leased(opened, endpoint) as held:
-        planned = plan_of(str(name), names, opened.observe((), names), time.time())
-        record = record_of(endpoint, opened.name, opened.account(), progress)
+        planned = plan_of(recipe_file(recipe), names, opened.observe((), names), time.time())
+        record = record_on(opened, endpoint, progress)
         make(planned, rules_of(opened.name).kinds, held, record, progress)
         remove(planned, held, record, progress)
     return planned
@@ -89,7 +89,7 @@ def pause(
 
 def destroy_on(
     platform: Platform,
-    name: str,
+    recipe: str,
     endpoints: Sequence[str],
     progress: Progress,
     may_go: Callable[[Action], bool] = any_action,
@@ -98,14 +98,14 @@ def destroy_on(
 
     What `may_go` spares stays, and is told.
     """
-    planned = _spare(_removal(name, platform, endpoints), may_go)
+    planned = _spare(_removal(recipe, platform, endpoints), may_go)
     if planned.actions:
         with leased(platform, endpoints[0]) as held:
             planned = _spare(
-                _removal(name, platform, endpoints), may_go
+                _removal(recipe, platform, endpoints), may_go
             )  # what exists once nobody else changes it, bucket included
-            remove(planned, held, record_of(endpoints[0], platform.name, platform.account(), progress), progress)
-        rest = _spare(_plan(name, platform, endpoints, platform.observe((), endpoints)), may_go).actions
+            remove(planned, held, record_on(platform, endpoints[0], progress), progress)
+        rest = _spare(_plan(recipe, platform, endpoints, platform.observe((), endpoints)), may_go).actions
         if still := ", ".join(f"{action.kind} {action.name}" for action in rest if action.kind != "Bucket"):
             raise ApplyError(f"still there: {still}", hint="Run the same command again.")
         planned = _without_buckets_that_stay(planned, rest)
@@ -128,9 +128,9 @@ def _without_buckets_that_stay(planned: Plan, rest: Sequence[Action]) -> Plan:
     return replace(planned, actions=actions, not_removed=(*planned.not_removed, *notes))
 
 
-def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
+def _removal(recipe: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     observed = platform.observe((), endpoints)
-    plan = _plan(name, platform, endpoints, observed)
+    plan = _plan(recipe, platform, endpoints, observed)
     host = observed.get("Endpoint", endpoints[0])
     # The bucket belongs to whatever remains.
     if host and host.ours and all(action.kind == "Bucket" for action in plan.actions):
@@ -140,5 +140,5 @@ def _removal(name: str, platform: Platform, endpoints: Sequence[str]) -> Plan:
     return plan
 
 
-def _plan(name: str, platform: Platform, endpoints: Sequence[str], observed: Observed) -> Plan:
-    return make_plan(name, rules_of(platform.name), endpoints, (), observed)
+def _plan(recipe: str, platform: Platform, endpoints: Sequence[str], observed: Observed) -> Plan:
+    return make_plan(recipe, rules_of(platform.name), endpoints, (), observed)

@@ -95,10 +95,10 @@ def prove(
         if baseline or model:
             option = "--baseline" if baseline else "--model"
             raise UsageError(f"{option} is for one endpoint, and these are several", hint="Give them one by one.")
-        given = (("--requests", requests), ("--time", time), ("--max-tokens", max_tokens), ("--platform", platform))
-        options = [f"{name}={value}" for name, value in given if value is not None]
-        options += [f"--prompts={path}" for path in prompts or ()] + (["--publish"] if publish else [])
-        fleet.prove(what, options, parallel=parallel, keep_going=keep_going, as_json=as_json)
+        how = fleet.options(
+            requests=requests, time=time, max_tokens=max_tokens, platform=platform, prompts=prompts, publish=publish
+        )
+        fleet.prove(what, how, parallel=parallel, keep_going=keep_going, as_json=as_json)
         return
     (name,) = what
     report = toolkit.bench(

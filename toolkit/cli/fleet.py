@@ -14,6 +14,7 @@ from toolkit.cli.output import CutShort, answer, confirm, error_document, exit_c
 from toolkit.cli.plan_text import plan_text as text_of_one
 from toolkit.cli.table import table
 from toolkit.errors import UsageError
+from toolkit.text import inert
 
 if TYPE_CHECKING:
     from toolkit.api.fleet import Fleet, Planned
@@ -111,7 +112,8 @@ def plan_text(planned: Sequence[Planned], *, verbose: bool = False) -> str:
     unknown = [item for item in planned if item.error]
     without = f", without {len(unknown)} that cannot be planned" if unknown else ""
     parts += [table(("recipe", "endpoint", "changes", "$/h", "$/h now"), rows), ""]
-    parts += [f"{item.member.called}: {note}" for item in planned for note in _notes(item)]
+    if not verbose:  # a plan of its own has its notes
+        parts += [f"{item.member.called}: {note}" for item in planned for note in _notes(item)]
     parts += [f"{len(planned)} recipes on {total.platform or '?'}: {total.size}, {total.cost}{without}"]
     return "\n".join(parts)
 
@@ -175,12 +177,8 @@ def deploy(
     total = whole(planned)
     if total.costs_more:
         confirm(f"Deploy these to {total.account} {total.region}, {total.cost}?", yes)
-    options = [
-        *_option("--platform", platform),
-        *(["--baseline"] if baseline else []),
-        *([] if wait else ["--no-wait"]),
-    ]
-    tasks = [_task(item, "deploy", "--yes", "--no-prove", *options) for item in planned if item.plan]
+    how = options(platform=platform, baseline=baseline, no_wait=not wait)
+    tasks = [_task(item, "deploy", "--yes", "--no-prove", *how) for item in planned if item.plan]
     crew = Crew(parallel, lambda result: result.state != "done" and not keep_going)
     results = crew.run(tasks)
     done = {result.task.called for result in results if result.state == "done"}
@@ -189,13 +187,13 @@ def deploy(
     proofs: list[Result] = []
     if wait and proof and went_well and not crew.is_interrupted:
         crew = _prover(keep_going=True)
-        proofs = crew.run([_task(item, "prove", *_option("--platform", platform)) for item in to_prove])
+        proofs = crew.run([_task(item, "prove", *options(platform=platform)) for item in to_prove])
     _end([*_not_planned(planned), *results], proofs, as_json, crew, also={"price_per_hour": total.price_per_hour})
 
 
-def prove(called: Sequence[str], options: Sequence[str], *, parallel: int, keep_going: bool, as_json: bool) -> None:
+def prove(called: Sequence[str], how: Sequence[str], *, parallel: int, keep_going: bool, as_json: bool) -> None:
     """`toolkit prove` of each. An answer that is no stops nothing."""
-    tasks = [Task(name, name, name, ("prove", name, "--json", *options)) for name in names_of(called)]
+    tasks = [Task(name, name, name, ("prove", name, "--json", *how)) for name in names_of(called)]
     crew = _prover(keep_going, parallel)
     _end([], crew.run(tasks), as_json, crew)
 
@@ -213,9 +211,9 @@ def rollback(
     """`toolkit rollback` of each."""
     names = names_of(called)
     confirm(f"Roll {len(names)} endpoints back, each to what it ran before its own last update?", yes)
-    options = [*_option("--platform", platform), *([] if wait else ["--no-wait"])]
+    how = options(platform=platform, no_wait=not wait)
     crew = Crew(parallel, lambda result: result.state != "done" and not keep_going)
-    tasks = [Task(name, name, name, ("rollback", name, "--yes", "--json", *options)) for name in names]
+    tasks = [Task(name, name, name, ("rollback", name, "--yes", "--json", *how)) for name in names]
     _end(crew.run(tasks), [], as_json, crew)
 
 
@@ -281,13 +279,25 @@ def names_of(called: Sequence[str], platform: str | None = None) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _task(item: Planned, command: str, *options: str) -> Task:
-    member = item.member
-    return Task(member.called, member.name, member.host, (command, member.called, "--json", *options))
+def options(**given: object) -> list[str]:
+    """The words of a command that say so: `no_wait=True` is `--no-wait`; None and False are not said."""
+    words = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif isinstance(value, list):
+            words += [f"{option}={item}" for item in value]
+        elif value is not None and value is not False:
+            words.append(f"{option}={value}")
+    return words
 
 
-def _option(name: str, value: str | None) -> list[str]:
-    return [name, value] if value else []
+def _task(item: Planned, command: str, *how: str) -> Task:
+    """Its plan's warnings have been shown in that of the fleet."""
+    member, warnings = item.member, item.plan.warnings if item.plan else []
+    told = frozenset(line.rstrip() for warning in warnings for line in inert(warning).splitlines())
+    return Task(member.called, member.name, member.host, (command, member.called, "--json", *how), told)
 
 
 def _prover(keep_going: bool, parallel: int = 1) -> Crew:

@@ -25,12 +25,16 @@ _INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Task:
-    """A command for the recipe or endpoint `called`. Of those with one `host` one runs after the other."""
+    """A command for the recipe or endpoint `called`. Of those with one `host` one runs after the other.
+
+    Lines that the user was `told` before are not shown again.
+    """
 
     called: str
     name: str
     host: str
     arguments: tuple[str, ...]
+    told: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,8 @@ class Crew:
                 line = raw.decode(errors="replace").rstrip()
                 if line.startswith("["):
                     last = line.partition("] ")[2]
+                if line in task.told:
+                    continue
                 with self._lock:
                     say(f"{task.name}: {line}")
         return last

@@ -57,8 +57,9 @@ class Action:
 class Plan:
     """Actions in the order in which they are applied.
 
-    `endpoints` are the names of the endpoints that the plan deploys (the recipe's own first) or removes. `fingerprint`
-    is a digest of what existed in `account` and `region` when the plan was made. `price_per_hour` is in US dollars for
+    `recipe` is a file, empty where an endpoint was named instead. `endpoints` are the names of the endpoints that the
+    plan deploys (the recipe's own first) or removes. `fingerprint` is a digest of what existed in `account` and
+    `region` when the plan was made. `price_per_hour` is in US dollars for
     all endpoints together, `price_before` that of what runs now, both with `discount_percent` off the list; None if
     unknown, and then a note says why. `not_removed` describes what a
     removal keeps on purpose and what that costs, or what it could not look at. `unpinned` names what comes from
@@ -147,8 +148,12 @@ class Plan:
             what = "a plan of another version of the toolkit" if recipe else "not a saved plan"
             raise UsageError(f"{path} is {what}: {error}", hint=f"Save one: {again}") from error
 
+    @property
+    def _subject(self) -> str:
+        return self.recipe or ", ".join(self.endpoints)
+
     def __repr__(self) -> str:
-        head = f"<Plan {self.recipe} on {self.platform}: {self.size}, {self.cost}>"
+        head = f"<Plan {self._subject} on {self.platform}: {self.size}, {self.cost}>"
         actions = [f"  {action} ({action.reason})" for action in self.actions]
         return inert("\n".join([head, *actions, *self.notes, *self.unpinned_lines]))
 
@@ -157,7 +162,7 @@ class Plan:
         same = [_show(action) for action in self.actions if action.verb == "reuse"]
         unchanged = fold(f"{len(same)} stay as they are", table(same)) if same else Fragment("")
         changes = table(map(_show, self.changes))
-        return card(self.recipe, changes, unchanged, bullets([*self.notes, *self.unpinned_lines]), says=said)
+        return card(self._subject, changes, unchanged, bullets([*self.notes, *self.unpinned_lines]), says=said)
 
 
 def _show(action: Action) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ Step = Literal["started", "done", "failed", "interrupted"]
 
 @dataclass(frozen=True)
 class Event:
-    """One line of a record. `time` is UTC, ISO 8601; `recipe` is a file.
+    """One line of a record. `time` is UTC, ISO 8601; `recipe` is a file, empty where an endpoint was named instead.
 
     `detail` holds the error of a failure, and of a start how long its stages took. `place` is the platform with its
     account and region, or its cluster's namespace; empty in lines of older versions, which told none.

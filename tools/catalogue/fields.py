@@ -19,7 +19,7 @@ from tools.catalogue.documents import Documents
 
 Spec = dict[str, Any]
 """`types` that a value may have, `choices` of its texts, bounds; `enum` where their case does not matter, `dotted`
-where another text has to be the path of a class; what a list is `of`."""
+where another text has to be the path of a class; what a list is `of`, and what `values` a dictionary has."""
 
 _FILE = FOLDER / "engines" / "vllm" / "fields.json"
 # Where the classes are, and the names that their annotations use.
@@ -59,7 +59,7 @@ def read_fields(package: Path) -> Mapping[str, Spec | str]:
     for field in pending:
         name, _, key = field.partition(".")
         found[field] = spec = fields[name][key]
-        kinds = (*spec.get("types", ()), *spec.get("of", {}).get("types", ()))
+        kinds = (kind for part in (spec, spec.get("of", {}), spec.get("values", {})) for kind in part.get("types", ()))
         inner = (f"{kind}.{other}" for kind in kinds for other in fields.get(kind, ()))
         pending += [other for other in inner if other not in pending]
     return found
@@ -192,8 +192,9 @@ def _spec(source: Source, node: ast.expr) -> Spec:
     choices = [text for part in parts for text in part.get("choices", ())]
     kinds = (*_BOUNDS, "enum", *(("dotted",) if choices else ()))  # without choices vLLM takes any text at first
     others = {key: value for part in parts for key, value in part.items() if key in kinds}
-    lists = [part for part in parts if "list" in part.get("types", ())]
-    others |= {"of": lists[0]["of"]} if len(lists) == 1 and "of" in lists[0] else {}
+    for kind, key in (("list", "of"), ("dict", "values")):
+        alike = [part for part in parts if kind in part.get("types", ())]
+        others |= {key: alike[0][key]} if len(alike) == 1 and key in alike[0] else {}
     return {"types": types, **({"choices": choices} if choices else {}), **others}
 
 
@@ -242,14 +243,19 @@ def _subscript(source: Source, name: str, inner: list[ast.expr]) -> Iterator[Spe
 
 
 def _elements_of(source: Source, name: str, inner: list[ast.expr]) -> Spec:
-    """What a list's elements may be, where all are alike and that can be said."""
+    """What a list's elements may be, where all are alike, or a dictionary's values; where that can be said."""
+    is_list = _COLLECTIONS[name] == "list"
     alike = len(inner) == 1 if name != "tuple" else len(inner) == 2 and ast.unparse(inner[1]) == "..."
-    if _COLLECTIONS[name] != "list" or not alike:
+    if is_list and not alike:
         return {}
     try:
-        return {"of": _spec(source, inner[0])}
+        spec = _spec(source, inner[-1] if not is_list else inner[0])
     except _Unreadable:
         return {}
+    if is_list:
+        return {"of": spec}
+    # What a class is made of may be written shorter, as one number for images.
+    return {} if source.configs.keys() & {*spec["types"]} else {"values": spec}
 
 
 def _named(source: Source, name: str) -> Iterator[Spec]:

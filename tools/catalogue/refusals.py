@@ -126,12 +126,16 @@ def generate(documents: Documents) -> str:
 
 
 def with_version(shipped: dict[str, Any], version: str, words: dict[str, set[str]]) -> dict[str, Any]:
-    """The file with the words of that version, too, but for those that another cause has: code moved between files."""
-    having = {text: cause["code"] for cause in reversed(shipped["log"]) for text in cause["words"]}
+    """The file with the words of that version, too."""
+    return {**with_words(shipped, "log", version, words), "settings": _settings()}
+
+
+def with_words(shipped: dict[str, Any], table: str, version: str, words: dict[str, set[str]]) -> dict[str, Any]:
+    """A table with the words of that version, too, but for those that another cause has: code moved between files."""
+    having = {text: cause["code"] for cause in reversed(shipped[table]) for text in cause["words"]}
     new = {code: {text for text in texts if having.get(text, code) == code} for code, texts in words.items()}
-    log = [{**cause, "words": sorted({*cause["words"], *new[cause["code"]]})} for cause in shipped["log"]]
-    versions = sorted({*shipped["versions"], version}, key=version_key)
-    return {**shipped, "versions": versions, "log": log, "settings": _settings()}
+    causes = [{**cause, "words": sorted({*cause["words"], *new[cause["code"]]})} for cause in shipped[table]]
+    return {**shipped, "versions": sorted({*shipped["versions"], version}, key=version_key), table: causes}
 
 
 def _settings() -> dict[str, str]:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from toolkit.catalog.lookup import FOLDER, version_key
+from toolkit.catalog.lookup import FOLDER
 from tools.catalogue.documents import Documents
-from tools.catalogue.refusals import as_text, pattern_of, said_by
+from tools.catalogue.refusals import as_text, pattern_of, said_by, with_words
 
 FILE = FOLDER / "engines" / "vllm" / "requests.json"
 _FILES = (
@@ -58,8 +58,7 @@ def generate(documents: Documents) -> str:
 def with_version(shipped: dict[str, Any], version: str, words: set[str]) -> dict[str, Any]:
     """The file with the words of that version, too."""
     (cause,) = shipped["requests"]
-    versions = sorted({*shipped["versions"], version}, key=version_key)
-    return {**shipped, "versions": versions, "requests": [{**cause, "words": sorted({*cause["words"], *words})}]}
+    return with_words(shipped, "requests", version, {cause["code"]: words})
 
 
 def read_requests(package: Path) -> set[str]:

@@ -182,6 +182,16 @@ LINES = [
         "neuron-devices",
     ),
     ("panic: timed out waiting for caches to sync", "kind-missing"),
+    (
+        'E0101 00:00:00.000000 1 controller.go:1] "Unhandled Error" err="timed out waiting for caches to sync"\n'
+        'I0101 00:00:01.000000 1 shared_informer.go:1] "Caches are synced" controller="a"',
+        None,
+    ),
+    (
+        "E0101 00:00:00.000000 1 controller.go:1] timed out waiting for caches to sync\n"
+        "I0101 00:00:01.000000 1 controller.go:1] Starting workers",
+        None,
+    ),
     ("  Warning  KEDAMetricSourceFailed  2m  keda  a", "autoscaler-metric"),
     ("toolkit validation failed", "gpu-runtime"),
     ('Error from server (NotFound): deployments.apps "a" not found', "object-missing"),
@@ -296,6 +306,9 @@ LINES = [
     ('failed to copy: httpReadSeeker: failed open: failed to do request: Get "https://a/b": EOF', "image-pull"),
     ("RuntimeError: Data processing error: Permission denied (os error 13)", "not-writable"),
     ("RuntimeError: Data processing error: File reconstruction error: a", "download-broken"),
+    ("WARN Data processing error: CAS service error: connection reset, retrying in 2s", None),
+    ("Data processing error: retrying (attempt 1 of 5)", None),
+    ("RuntimeError: Data processing error: CAS service error: failed after retrying 5 times", "download-broken"),
     (
         "RuntimeError: An error occurred while downloading using `hf_transfer`.",
         "download-broken",
@@ -406,6 +419,8 @@ def test_every_code_of_a_node_group_s_issue_is_told_or_says_too_little() -> None
         "InternalServerError: We encountered an internal error.  Please try again.",
         "Cannot connect to the Docker daemon at unix:///var/run/docker.sock",
         "RuntimeError: Data processing error: a",
+        "RuntimeError: DeepSeek-V3 Tool parser could not locate tool call start/end tokens in the tokenizer!",
+        "RuntimeError: KimiK2ReasoningParser could not locate think start/end tokens in the tokenizer!",
         "HandlerErrorCode: NotStabilized)",
         "Unable to register MR of 1048576 bytes: Cannot allocate memory, flags 0, ibv pd: 0x3",
     ],

@@ -11,6 +11,7 @@ from pairs import write_hub_pair
 
 from toolkit.api.deployment import plan, read_plan
 from toolkit.api.fleet import fleet, recipes_in
+from toolkit.cli.fleet import options
 from toolkit.cli.main import run
 from toolkit.errors import RecipeNotFound, UsageError
 
@@ -85,6 +86,14 @@ def test_a_fleet_says_what_is_warned_of_each_recipe(folder: Path, capsys: pytest
     (warning,) = plan(warned).warnings
     assert run(["plan", str(folder)]) == 0
     assert f"{warned}: {warning}" in capsys.readouterr().out
+    assert run(["plan", str(folder), "--verbose"]) == 0
+    assert "".join(capsys.readouterr().out.split()).count("".join(warning.split())) == 1
+
+
+def test_options_are_words_as_they_are_typed() -> None:
+    paths = [Path("a b.txt"), Path("-c.txt")]
+    words = options(platform="local", max_tokens=1, no_wait=True, prompts=paths, model=None, baseline=False)
+    assert words == ["--platform=local", "--max-tokens=1", "--no-wait", "--prompts=a b.txt", "--prompts=-c.txt"]
 
 
 def test_a_recipe_that_is_not_yaml_is_an_error_and_hides_no_other(

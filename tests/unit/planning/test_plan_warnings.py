@@ -94,7 +94,6 @@ def test_deploy_says_a_warning_once_where_it_asks(
 
 @pytest.mark.usefixtures("aws")
 def test_a_rollback_of_the_same_recipe_is_of_no_other_one(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It records the recipe as it was called."""
     monkeypatch.chdir(recipe.parent)
     for positions in (1024, 512):
         toolkit.deploy(shorter(recipe, recipe.name, positions), progress=Silent())

@@ -38,7 +38,8 @@ class Declared:
     """A field: of one of `types`, which may be classes, or one of `choices`; numbers within bounds.
 
     Of one without types and choices nothing is known. Upper and lower case are alike in the choices of an `enum`.
-    Another text than the choices of a `dotted` one is where a class is: `module.Class`. A list is `of` such a field.
+    Another text than the choices of a `dotted` one is where a class is: `module.Class`. A list is `of` such a field,
+    a dictionary's `values` are such ones.
     """
 
     types: tuple[str, ...] = ()
@@ -46,6 +47,7 @@ class Declared:
     enum: bool = False
     dotted: bool = False
     of: Mapping[str, Any] | None = None
+    values: Mapping[str, Any] | None = None
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
@@ -176,11 +178,16 @@ def _listed(choices: Sequence[Any]) -> str:
 def _misfits(declared: Declared, value: Any, version: str, key: str, *, element: bool = False) -> Iterator[Misfit]:
     """What does not fit at the path `key`, which is empty for what the command line has; or in an element of it."""
     classes = declared.classes
-    if isinstance(value, str) and classes and isinstance(parsed := _json(value), dict):
+    if isinstance(value, str) and (classes or declared.values) and isinstance(parsed := _json(value), dict):
         value = parsed
-    if isinstance(value, Mapping) and classes and "dict" not in declared.types:
+    # Of a class or a dictionary the parser makes the class, and pydantic takes both.
+    if isinstance(value, Mapping) and classes and not (key and "dict" in declared.types):
         for name, inner in value.items():
             yield from _inner(classes[0], str(name), inner, version, f"{key}.{name}".lstrip("."))
+    elif isinstance(value, Mapping) and declared.values is not None:
+        for name, inner in value.items():
+            at = f"{key}.{name}".lstrip(".") or '""'
+            yield from _misfits(_declared(declared.values), inner, version, at, element=True)
     elif isinstance(value, list) and declared.of is not None and "list" in declared.types:
         wrong = (found for one in value for found in _misfits(_declared(declared.of), one, version, key, element=True))
         yield from islice(wrong, 1)

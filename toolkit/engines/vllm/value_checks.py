@@ -91,23 +91,25 @@ def _declared(
 
     `written` is what the recipe calls the flag, which may be its beginning only.
     """
-    written, known = written or flag, parsed_flag(flag, version)
     several = takes(flag) == "several"
     values = value if isinstance(value, list) and several else [value]
-    wrong = [*misfits(flag, values if several else value, version, unmade)]
-    texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
-    if wrong:  # which says it
-        pass
-    elif known.choices and not set(map(str, texts)) <= {*known.choices}:
-        wrong.append(unlike(value, known.choices))
-    elif flag in _FORMS and not all(one in _NONE or re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
-        wrong.append(unlike(value, (), _FORMS[flag][1]))
-    elif known.parsed and not all(reads_as(flag, one, version) for one in values):
-        wrong.append(Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}."))
+    wrong = [*misfits(flag, values if several else value, version, unmade)] or [*_unread(flag, value, values, version)]
     for one in wrong:
-        whole = ".".join(filter(None, (written, one.key)))
+        whole = ".".join(filter(None, (written or flag, one.key)))
         message = f"`{whole}` {one.what}, which vLLM {version} does not take"
         yield Finding(_CODE, message, f"engine.args.{whole}", hint=one.hint)
+
+
+def _unread(flag: str, value: Any, values: list[Any], version: str) -> Iterator[Misfit]:
+    """What the parser, or a form of vLLM's own, does not allow; `values` has each of several."""
+    known = parsed_flag(flag, version)
+    texts = [str(one).lower().replace("-", "_") if known.any_case else one for one in values]
+    if known.choices and not set(map(str, texts)) <= {*known.choices}:
+        yield unlike(value, known.choices)
+    elif flag in _FORMS and not all(one in _NONE or re.fullmatch(_FORMS[flag][0], _plain(one)) for one in values):
+        yield unlike(value, (), _FORMS[flag][1])
+    elif known.parsed and not all(reads_as(flag, one, version) for one in values):
+        yield Misfit("", f"has the value {value!r}", f"It takes {_PARSED[known.parsed]}.")
 
 
 def _parsers(recipe: Recipe) -> Iterator[Finding]:

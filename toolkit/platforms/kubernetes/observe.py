@@ -24,10 +24,16 @@ from toolkit.platforms.kubernetes.cluster import (
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.errors import causes_of, message_of, missing_kind
 from toolkit.platforms.kubernetes.pods import Document, condition, containers, trouble_of
-from toolkit.platforms.kubernetes.rollout import has_ready_pods, history, pods, readable_events
+from toolkit.platforms.kubernetes.rollout import changed, has_ready_pods, history, pods, readable_events, settled
 from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS, KINDS_BY_NAME, WEIGHTS
 from toolkit.platforms.kubernetes.rules.metadata import BENCHMARK, INSTANCE, OURS, TRAINING
-from toolkit.platforms.kubernetes.rules.several_nodes import GROUP_SERVICES, READY, group_services, wanted_services
+from toolkit.platforms.kubernetes.rules.several_nodes import (
+    GROUP_SERVICES,
+    OVERTAKEN,
+    READY,
+    group_services,
+    wanted_services,
+)
 from toolkit.platforms.kubernetes.rules.storage import WEIGHTS_ANNOTATION
 
 # What the API server and controllers write, which is no change of ours.
@@ -46,7 +52,7 @@ def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[s
     """What exists of `desired`, all that is labelled for one of `endpoints`, and what our endpoints share."""
     ours, unseen = _all_ours(cluster, {item.kind for item in desired})
     users = tuple(sorted({labels(item)[INSTANCE] for item in ours.values() if INSTANCE in labels(item)}))
-    in_the_way, ready = [*_in_the_way(ours, desired, endpoints)], _ready_of_two(ours)
+    in_the_way, of_two = [*_in_the_way(ours, desired, endpoints)], _of_two(ours)
     existing = [_weights(current) for current in ours.values() if WEIGHTS_ANNOTATION in annotations_of(current)]
     existing = [item for item in existing if {*item.endpoints} & {*endpoints}]
     for item in desired:
@@ -60,18 +66,28 @@ def observe(cluster: Cluster, desired: Sequence[Resource], endpoints: Sequence[s
         for (kind, _), current in ours.items()
         if labels(current).get(INSTANCE) in (None, *endpoints) and not (desired and _is_by_hand(kind, current))
     ]
-    existing = [replace(item, state={**item.state, **ready.get((item.kind, item.name), {})}) for item in existing]
+    existing = [replace(item, state={**item.state, **of_two.get((item.kind, item.name), {})}) for item in existing]
     return Observed((*existing, *in_the_way), unseen)
 
 
-def _ready_of_two(ours: _Ours) -> dict[tuple[str, str], dict[str, bool]]:
+def _of_two(ours: _Ours) -> dict[tuple[str, str], dict[str, bool]]:
     """Of endpoints that are there on one node and on several: of others a plan is not stale when a pod is."""
-    two = [name for kind, name in ours if kind in ENDPOINTS]
+    found: dict[str, list[tuple[str, Document]]] = {}
+    for (kind, name), current in ours.items():
+        if kind in ENDPOINTS:
+            found.setdefault(name, []).append((kind, current))
     return {
-        (kind, name): {READY: has_ready_pods(current)}
-        for (kind, name), current in ours.items()
-        if kind in ENDPOINTS and two.count(name) > 1
+        (kind, name): {READY: has_ready_pods(current), OVERTAKEN: _is_in_service(current) and current is not newest}
+        for name, both in found.items()
+        if len(both) > 1
+        for newest in [max((current for _, current in both), key=changed)]
+        for kind, current in both
     }
+
+
+def _is_in_service(endpoint: Document) -> bool:
+    now = settled(endpoint)
+    return now is not None and now.status == "InService"
 
 
 def _in_the_way(ours: _Ours, desired: Sequence[Resource], endpoints: Sequence[str]) -> Iterator[Existing]:

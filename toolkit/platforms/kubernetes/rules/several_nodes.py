@@ -8,11 +8,14 @@ from typing import Any
 from toolkit.errors import PlatformError
 from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action
-from toolkit.planning.resources import Observed, Resource
-from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, ENDPOINTS
+from toolkit.planning.resources import Existing, Observed, Resource
+from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, KINDS_BY_NAME
 
 READY = "Ready"
 """In the state of an endpoint that is there on one node and on several: whether pods of it are ready."""
+
+OVERTAKEN = "Overtaken"
+"""In the state of such a one: whether it is in service although the other was applied after it."""
 
 GROUP_SERVICES = "GroupServices"
 """In the state of another endpoint on several nodes."""
@@ -53,13 +56,24 @@ def require_free_names(desired: Sequence[Resource], observed: Observed) -> None:
 
 
 def transition(desired: Sequence[Resource], observed: Observed) -> Transition:
-    """Of a change to several nodes, or back, that was given up before it served, what it made is removed at once.
+    """What a change to several nodes made, or back, is removed at once where it was given up before it served, or
+    where what is wanted serves still, as it is wanted.
 
     Else the endpoint would be that until the end, as it is the newer of both. Nothing that serves is removed before
     what is wanted does.
     """
-    ready = {(item.kind, item.name): item.state.get(READY) for item in observed.existing}
-    served = [item.name for item in desired if ready.get((item.kind, item.name))]
-    given_up = [(kind, name) for name in served for kind in ENDPOINTS if ready.get((kind, name)) is False]
-    why = "of a change that was given up"
-    return Transition(tuple(desired), tuple(Action(kind, name, "delete", why, {}) for kind, name in given_up))
+    removed = []
+    for wanted in desired:
+        existing = observed.get(wanted.kind, wanted.name)
+        if existing is None or not existing.state.get(READY):
+            continue
+        serves_as_wanted = existing.state[OVERTAKEN] and _is_as(wanted, existing, observed)
+        others = (item for item in observed.existing if item.name == wanted.name and item.kind != wanted.kind)
+        for other in others:
+            if READY in other.state and (serves_as_wanted or not other.state[READY]):
+                removed.append(Action(other.kind, other.name, "delete", "of a change that was taken back", {}))
+    return Transition(tuple(desired), tuple(removed))
+
+
+def _is_as(wanted: Resource, existing: Existing, observed: Observed) -> bool:
+    return KINDS_BY_NAME[wanted.kind].decide(wanted, existing, observed).verb == "reuse"
