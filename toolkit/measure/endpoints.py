@@ -32,9 +32,8 @@ from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.replay import replayed
-from toolkit.measure.report import BenchReport
+from toolkit.measure.report import BenchReport, figures_of
 from toolkit.measure.running import LONGEST_ANSWER
-from toolkit.measure.time_series import figures_of
 from toolkit.measure.trace import Trace
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
