@@ -82,7 +82,7 @@ def study(
         if are_there(recipe):
             report, remains = measure(in_service(recipe, _steps, progress)), ""
         else:
-            require_deployable(recipe)
+            _require_deployable(recipe)
             report, remains = Arms(recipe, _steps, progress).measured(measure, keep=keep)
         report = replace(report, setting={**report.setting, **circumstances(recipe)})
         measured = StudyReport(report, setting_of(recipe), remains)
@@ -113,7 +113,7 @@ def price(recipe: Recipe) -> str | None:
     """
     if recipe.price_per_hour == 0 or are_there(recipe):
         return None
-    require_deployable(recipe)
+    _require_deployable(recipe)
     before = "two jobs that compile, then " if compiles_ahead(recipe) else ""
     return f"{before}two endpoints, for as long as they start and are measured; each {price_text(recipe)}"
 
@@ -185,7 +185,7 @@ def are_there(recipe: Recipe) -> bool:
     here = opened.account().location
     for item in found:
         if item.status == PAUSED and item.region == here:
-            hint = f"Let it serve again: {_deploy_command(recipe)}. Or remove it: {destroy_command(recipe)}"
+            hint = f"Let it serve again: {_deploy_command(recipe)}. Or remove it: {_destroy_command(recipe)}"
             raise EndpointNotFound(f"{item.name} is paused", hint=hint)
     if any(exists(opened, name) for name in names):
         return True
@@ -209,11 +209,11 @@ def in_service(recipe: Recipe, steps: Steps, progress: Progress) -> Endpoint:
         if serves and action.verb not in ("reuse", "delete"):
             hint = f"Bring it to the recipe: {_deploy_command(recipe)}. Or study the recipe that it was deployed from."
             raise UsageError(f"{action.name} does not serve what {recipe.path} says: {action.reason}", hint=hint)
-    progress.say(f"{recipe.name} is in service already: it stays. Remove it: {destroy_command(recipe)}")
+    progress.say(f"{recipe.name} is in service already: it stays. Remove it: {_destroy_command(recipe)}")
     return endpoint
 
 
-def require_deployable(recipe: Recipe) -> None:
+def _require_deployable(recipe: Recipe) -> None:
     """Raise UsageError for a recipe that a study cannot deploy, because it cannot compile for it."""
     rules = rules_of(recipe.platform.name)
     if compiles_ahead(recipe) and not rules.parts.compilation:
@@ -268,7 +268,7 @@ class Arms:
             said = error.message if isinstance(error, ToolkitError) else "interrupted"
             return (
                 f"{' and '.join(_names(self.recipe))} may remain, and be billed ({said}). "
-                f"Remove what is yours: {destroy_command(self.recipe)}"
+                f"Remove what is yours: {_destroy_command(self.recipe)}"
             )
         return ""
 
@@ -278,7 +278,7 @@ class Arms:
         return key in self._made or (key not in self._before and action.kind not in jobs)
 
 
-def destroy_command(recipe: Recipe) -> str:
+def _destroy_command(recipe: Recipe) -> str:
     """The command that removes both arms."""
     return f"toolkit destroy {recipe.path} --platform {recipe.platform.name}"
 

@@ -37,11 +37,11 @@ def update_command(recipe: Recipe) -> str:
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
-    old = list(old_files(today))
+    old = list(_old_files(today))
     for name in recipe.platform.types if recipe.platform_rules.facts.has_instance_types else ():
         instance = recipe.platform_rules.instance(name)
         price = instance.price(recipe.region) if instance else None
-        if price and old_price(price, today):
+        if price and _old_price(price, today):
             old.append(f"the price of {name} ({price.date})")
     return f"these facts are over {OLD_DAYS} days old: {', '.join(old)}" if old else ""
 
@@ -75,7 +75,7 @@ def current_day() -> date:
     return now.date()
 
 
-def old_files(today: date) -> Iterator[str]:
+def _old_files(today: date) -> Iterator[str]:
     """The catalogue's files that were last held against their sources over 90 days before, with that date."""
     read = updates.read_update().read
     for name, written in lookup.dates().items():
@@ -85,7 +85,7 @@ def old_files(today: date) -> Iterator[str]:
             yield f"{name} ({last})"
 
 
-def old_price(price: lookup.Price | None, today: date) -> bool:
+def _old_price(price: lookup.Price | None, today: date) -> bool:
     """Whether a price is over 90 days old. Some have a month only, which counts from its first day."""
     if price is None:
         return False

@@ -71,7 +71,7 @@ class Sampled:
         return Verdict("lossless", self.holds, f"{self.arm}: {detail}")
 
 
-async def compare_sampled(
+async def _compare_sampled(
     arm: str, scorer: Scorer, answers: Sequence[RequestResult], reference: Sequence[RequestResult]
 ) -> Sampled:
     """Have the target score both arms' answers to the same requests, and test their difference."""
@@ -141,7 +141,7 @@ class Identity:
         return ways / comb(all_pairs, total)
 
 
-def compare_identity(
+def _compare_identity(
     arm: str,
     answers: Sequence[RequestResult],
     reference: Sequence[RequestResult],
@@ -211,7 +211,7 @@ async def judge(
         floor = await measure_floor(scorer, reference)
     except InvocationError as error:
         second, reason = answers(again), str(error)
-        identities = [compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
+        identities = [_compare_identity(arm.name, answers(arm.name), reference, second, reason) for arm in arms]
         judged = [Judgement(one.arm, one, None) for one in identities]
     else:
         judged = [await _judge(arm, baseline, scorer, floor, answers(arm.name), reference) for arm in arms]
@@ -262,5 +262,5 @@ async def _judge(
     if other := tuple(name for name in names if arm.options.get(name) != baseline.options.get(name)):
         return Judgement(arm.name, DifferentOptions(arm.name, other), target)
     if arm.options.get("temperature"):
-        return Judgement(arm.name, await compare_sampled(arm.name, scorer, answers, reference), target)
+        return Judgement(arm.name, await _compare_sampled(arm.name, scorer, answers, reference), target)
     return Judgement(arm.name, await compare(arm.name, scorer, floor, answers, reference), target)

@@ -116,7 +116,7 @@ def require_exact(job: TrainingJob, layers: tuple[int, ...], engine: TrainingEng
 def _samples(job: TrainingJob) -> tuple[Samples, Samples]:
     work = Path(job.work)
     held_out = Samples(work / HELD_OUT)
-    return Samples(work / TRAIN), Samples(held_out.folder, held_out_pieces(held_out))
+    return Samples(work / TRAIN), Samples(held_out.folder, _held_out_pieces(held_out))
 
 
 def _probes(job: TrainingJob) -> list[list[int]]:
@@ -297,7 +297,7 @@ def windows_of(job: TrainingJob, train: Samples, most_tokens: int) -> list[Windo
     return [*windows, Window(first, len(batches), _pieces(batches[first:], lengths))]
 
 
-def held_out_pieces(held_out: Samples) -> Pieces:
+def _held_out_pieces(held_out: Samples) -> Pieces:
     """The shards with the held-out samples that are evaluated: the first ones."""
     last = evaluated(held_out.lengths, FINAL_TIMES)[-1]
     return tuple(piece for piece in held_out.shards if piece[0] <= last)

@@ -44,7 +44,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     yield from combinations
     # A value that is none, or that the hardware does not have, clashes with nothing.
     told = {finding.path for finding in (*values, *combinations)}
-    yield from (finding for finding in check_clashes(recipe) if finding.path not in told)
+    yield from (finding for finding in _check_clashes(recipe) if finding.path not in told)
     yield from _warm_start(recipe)
     if recipe.engine.max_num_batched_tokens is None:
         return
@@ -165,7 +165,7 @@ _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def check_clashes(recipe: Recipe) -> Iterator[Finding]:
+def _check_clashes(recipe: Recipe) -> Iterator[Finding]:
     """Findings on settings that are refused together, as they are given or by default."""
     found = [*_found(recipe)]
     # What a runner does not have at all, it does not have with other settings either.

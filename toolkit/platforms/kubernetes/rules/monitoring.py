@@ -72,7 +72,7 @@ _SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 _WIDTH, _HEIGHT = 8, 8
 _ARM = "{{model_name}}"
 
-Queries = Mapping[str, str]
+_Queries = Mapping[str, str]
 """PromQL by the text of its line in the legend."""
 
 
@@ -101,7 +101,7 @@ def _model(recipe: Recipe, names: MetricNames) -> dict[str, Any]:
     }
 
 
-def _panels(recipe: Recipe, names: MetricNames) -> list[tuple[str, str, Queries]]:
+def _panels(recipe: Recipe, names: MetricNames) -> list[tuple[str, str, _Queries]]:
     """Title, unit and queries of each panel; those of drafts only where it drafts."""
     own, baseline = of_endpoint(recipe), of_endpoint(recipe.baseline())
     both = own.replace(f'="{recipe.name}"', f'=~"{recipe.name}(-baseline)?"')
@@ -112,7 +112,7 @@ def _panels(recipe: Recipe, names: MetricNames) -> list[tuple[str, str, Queries]
     def quantile(share: float, histogram: str, of: str) -> str:
         return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', of, 'le, model_name')})"
 
-    def spread(histogram: str) -> Queries:
+    def spread(histogram: str) -> _Queries:
         return {f"{_ARM} p{share * 100:.0f}": quantile(share, histogram, both) for share in (0.5, 0.9)}
 
     def median(of: str) -> str:
@@ -153,7 +153,7 @@ def _panels(recipe: Recipe, names: MetricNames) -> list[tuple[str, str, Queries]
     ]
 
 
-def _panel(number: int, title: str, unit: str, queries: Queries) -> dict[str, Any]:
+def _panel(number: int, title: str, unit: str, queries: _Queries) -> dict[str, Any]:
     row, column = divmod(number, 24 // _WIDTH)
     return {
         "id": number + 1,

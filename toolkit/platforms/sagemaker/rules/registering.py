@@ -67,7 +67,7 @@ def version_resources(recipe: Recipe, account: Account, version: Version) -> tup
     """All resources of the version, without duplicates. The marks on the weights are the group's. Raises UsageError."""
     texts = portable_files(recipe, account)
     if version.proof:
-        texts[REPORT_FILE] = json.dumps(version.proof.to_dict(), indent=1)
+        texts[_REPORT_FILE] = json.dumps(version.proof.to_dict(), indent=1)
     files = texts_data("recipe", texts, recipe, account)
     group = {"ModelPackageGroupName": version.group}
     wanted = [
@@ -109,12 +109,12 @@ def _package(
             **({TRAINING_JOB: job} if job else {}),
         },
     }
-    if REPORT_FILE in texts:
-        sha256 = hashlib.sha256(texts[REPORT_FILE].encode()).hexdigest()
+    if _REPORT_FILE in texts:
+        sha256 = hashlib.sha256(texts[_REPORT_FILE].encode()).hexdigest()
         report = {
             "ContentType": "application/json",
             "ContentDigest": f"sha256:{sha256}",
-            "S3Uri": f"{files.uri}{REPORT_FILE}",
+            "S3Uri": f"{files.uri}{_REPORT_FILE}",
         }
         package["ModelMetrics"] = {"ModelQuality": {"Statistics": report}}
     if key := aws(recipe).kms_key:
@@ -178,7 +178,7 @@ def _metrics(proof: BenchReport, arm: ArmReport) -> Iterator[dict[str, Any]]:
             yield {"name": name, "type": "number", "value": value, **notes}
 
 
-REPORT_FILE = "report.json"
+_REPORT_FILE = "report.json"
 _DOCKERFILE, _WORKLOADS = "Dockerfile", "workloads"
 
 
