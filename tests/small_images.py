@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from toolkit.images.layer import write_layer
+from toolkit.images.append import write_layer
 from toolkit.images.manifest import CONFIG, LAYER, OCI, SCHEMA_2, Blob, Manifest, digest_of, encode, parts
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile, ImageSpec

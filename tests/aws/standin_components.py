@@ -14,9 +14,8 @@ from component_rules import specification_problems
 
 from toolkit.platforms.local import validation
 from toolkit.platforms.local.aws import Region, ServiceError
-from toolkit.platforms.local.endpoints import Endpoints
+from toolkit.platforms.local.endpoints import Endpoints, Lifecycle
 from toolkit.platforms.local.host import Answer, Deployment, EndpointSpec, ModelHost, Placement, Request, Variant
-from toolkit.platforms.local.lifecycle import Lifecycle
 from toolkit.platforms.local.resources import Resources, Tags, page
 from toolkit.platforms.local.service import SageMaker, containers_of
 

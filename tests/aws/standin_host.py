@@ -18,6 +18,7 @@ from standin_components import ComponentSpec, is_for_components
 from standin_hosting import Hosting
 
 from toolkit.platforms.local.aws import ACCOUNT, Region, log_group, now
+from toolkit.platforms.local.endpoints import Lifecycle, Release
 from toolkit.platforms.local.host import (
     EndpointSpec,
     Placement,
@@ -26,7 +27,6 @@ from toolkit.platforms.local.host import (
     Variant,
     Watcher,
 )
-from toolkit.platforms.local.lifecycle import Lifecycle, Release
 
 # SageMaker's words, as users report them.
 CAPACITY = (

@@ -9,7 +9,7 @@ import pytest
 from reports import example
 from standin import StandIn
 
-from toolkit.measure.time_series import figures_of
+from toolkit.measure.report import figures_of
 from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.metrics import publish
 

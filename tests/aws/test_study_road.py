@@ -17,8 +17,7 @@ from studied import studied
 import toolkit
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
-from toolkit.api.study_arms import are_there
-from toolkit.api.studying import price
+from toolkit.api.studying import are_there, price
 from toolkit.apply.progress import Silent
 from toolkit.errors import ApplyError, InvocationError, StalePlanError, UsageError
 from toolkit.home import home

@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "images"))
 from loopback_registry import running
 from small_images import push_base, spec
 
-from toolkit.images.append import AppendBuilder
+from toolkit.images.append import AppendBuilder, write_layer
 from toolkit.images.copy import find_image, parts_of, send
-from toolkit.images.layer import write_layer
 from toolkit.images.reference import parse
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile

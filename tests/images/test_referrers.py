@@ -13,10 +13,9 @@ from packageurl import PackageURL
 from small_images import push_base, spec
 
 from toolkit.errors import BuildError
-from toolkit.images.evidence import attach, verify
+from toolkit.images.evidence import Referrers, attach, verify
 from toolkit.images.inventory import bill_of_materials, provenance, wheels_of_pins
 from toolkit.images.manifest import Manifest
-from toolkit.images.referrers import Referrers
 from toolkit.images.registry import Registry
 from toolkit.images.spec import ContextFile
 from toolkit.images.wheels import Wheel

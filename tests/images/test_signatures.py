@@ -20,9 +20,8 @@ from small_images import push_base
 from test_referrers import BASE_DIGEST, documents
 
 from toolkit.errors import BuildError, UsageError
-from toolkit.images.evidence import attach, sign, verify
+from toolkit.images.evidence import Document, Referrers, attach, sign, verify
 from toolkit.images.manifest import Manifest
-from toolkit.images.referrers import Document, Referrers
 from toolkit.images.registry import Registry
 from toolkit.images.signing import PublicKey, SigningKey, public_key, signing_key
 

@@ -19,10 +19,9 @@ from toolkit.errors import BuildError
 from toolkit.images.append import AppendBuilder
 from toolkit.images.buildah import BuildahBuilder
 from toolkit.images.copy import Part
-from toolkit.images.loan import lend
 from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest, digest_of, encode, parts
 from toolkit.images.registry import Registry
-from toolkit.platforms.local.taking import take
+from toolkit.platforms.local.taking import lend, take
 
 IMAGE = "localhost/toolkit/test:1"
 

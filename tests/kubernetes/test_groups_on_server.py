@@ -26,9 +26,9 @@ from toolkit.platforms.kubernetes.cluster import SuppressStatus, path
 from toolkit.platforms.kubernetes.platform import KubernetesPlatform
 from toolkit.platforms.kubernetes.rollout import events, has_ready_pods, history, pods
 from toolkit.platforms.kubernetes.rules import RULES
-from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, rollback_plan
+from toolkit.platforms.kubernetes.rules.several_nodes import REVISION, SET_NAME
 from toolkit.recipe.recipe import Recipe
 
 __all__ = ["config", "namespace", "platform"]

@@ -26,7 +26,7 @@ import toolkit
 from toolkit.api.deployment import DeploymentPlan, read_plan
 from toolkit.api.endpoint import Endpoint
 from toolkit.api.steps import Steps
-from toolkit.api.study_arms import are_there
+from toolkit.api.studying import are_there
 from toolkit.apply.executor import make, remove
 from toolkit.apply.progress import Silent
 from toolkit.apply.waiter import wait_in_service

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pairs import HUB_RECIPE, write_pair, write_recipe
 
-from toolkit.checks.container import check_container
+from toolkit.checks.sections import check_container
 from toolkit.cli.main import run
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding

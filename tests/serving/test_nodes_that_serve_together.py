@@ -24,7 +24,7 @@ import urllib3
 
 import toolkit
 from toolkit.home import cache
-from toolkit.platforms.kubernetes.rules.groups import LEADER_ADDRESS, WORKER_INDEX
+from toolkit.platforms.kubernetes.rules.several_nodes import LEADER_ADDRESS, WORKER_INDEX
 from toolkit.platforms.local.container import free_port
 
 pytestmark = pytest.mark.serving

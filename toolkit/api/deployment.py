@@ -24,8 +24,7 @@ from toolkit.api.context import (
     record_on,
 )
 from toolkit.apply.progress import Progress, Silent, default_progress
-from toolkit.catalog.age import current_day
-from toolkit.checks.catalogue import old_facts, update_command
+from toolkit.checks.catalogue import current_day, old_facts, update_command
 from toolkit.checks.run import require
 from toolkit.errors import EndpointFailed, EndpointNotFound, StalePlanError, UsageError
 from toolkit.findings import Finding

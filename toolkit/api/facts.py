@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.api.outside import OUTSIDE, Outside
-from toolkit.catalog import age, lookup, updates
+from toolkit.catalog import lookup, updates
 from toolkit.catalog.refresh import REGION, refresh
+from toolkit.checks import catalogue
 from toolkit.errors import PlatformError
 
 
@@ -94,4 +95,4 @@ def catalog_update(regions: Sequence[str] = (), *, ec2: bool = False, _outside: 
 
 def _age(name: str, day: date, today: date) -> FileAge:
     days = (today - day).days
-    return FileAge(name, day, days, days > age.OLD_DAYS)
+    return FileAge(name, day, days, days > catalogue.OLD_DAYS)

@@ -11,7 +11,7 @@ from typing import Any
 from toolkit.api.checking import check
 from toolkit.api.context import STDOUT, require_new
 from toolkit.catalog import lookup
-from toolkit.catalog.age import current_day
+from toolkit.checks.catalogue import current_day
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import UsageError
 from toolkit.files import write_whole

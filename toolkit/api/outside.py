@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from toolkit.catalog.age import current_day
 from toolkit.catalog.refresh import SOURCES, Sources
+from toolkit.checks.catalogue import current_day
 from toolkit.images.wheels import find_wheel
 from toolkit.memory import free_bytes
 from toolkit.platforms.elsewhere import find_digest, open_files

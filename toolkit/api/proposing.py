@@ -16,7 +16,7 @@ from toolkit.api.jumpstart import read_entry, write_jumpstart_recipe
 from toolkit.api.model_sources import Sources
 from toolkit.api.outside import OUTSIDE, Outside
 from toolkit.apply.progress import Progress, default_progress
-from toolkit.catalog.age import current_day
+from toolkit.checks.catalogue import current_day
 from toolkit.display import card, table
 from toolkit.errors import ToolkitError, UsageError
 from toolkit.files import write_whole

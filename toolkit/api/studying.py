@@ -1,32 +1,41 @@
-"""AWS's study of speculative decoding on Trainium, of a recipe: compile, deploy both arms, measure, remove."""
+"""AWS's study of speculative decoding on Trainium, of a recipe: compile, deploy both arms, measure, remove.
+
+Only what the study itself has made is removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from toolkit.api.catalogue import recipes
-from toolkit.api.context import recipe_or_none
+from toolkit.api.context import exists, find_platform, open_for, recipe_or_none
+from toolkit.api.deployment import plan
+from toolkit.api.endpoint import Endpoint
+from toolkit.api.jobs import compile as compile_ahead
 from toolkit.api.steps import STEPS, Steps
-from toolkit.api.study_arms import Arms, are_there, in_service, require_deployable
 from toolkit.api.tracking import bench_metrics, find_trackers
 from toolkit.api.trials import circumstances, content
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
-from toolkit.errors import UsageError
+from toolkit.endpoint.platform import PAUSED
+from toolkit.errors import EndpointNotFound, PlatformError, StalePlanError, ToolkitError, UsageError
 from toolkit.files import make_private_folder
 from toolkit.home import home_folder
 from toolkit.loading import RecipeLike, on_platform
+from toolkit.measure.report import BenchReport
 from toolkit.measure.study import CONCURRENCY, WORKLOAD, StudyReport, published
 from toolkit.planning.artifacts import compiles_ahead
+from toolkit.planning.plan import Action
+from toolkit.platforms.lease import LeaseHeld
 from toolkit.recipe.content import digest
 from toolkit.recipe.recipe import Recipe
-from toolkit.registry import price_text
+from toolkit.registry import endpoint_name, price_text, rules_of, session_of
 
 SECONDS = 1800.0
 """How long both arms are measured at most."""
@@ -73,7 +82,7 @@ def study(
         if are_there(recipe):
             report, remains = measure(in_service(recipe, _steps, progress)), ""
         else:
-            require_deployable(recipe)
+            _require_deployable(recipe)
             report, remains = Arms(recipe, _steps, progress).measured(measure, keep=keep)
         report = replace(report, setting={**report.setting, **circumstances(recipe)})
         measured = StudyReport(report, setting_of(recipe), remains)
@@ -104,7 +113,7 @@ def price(recipe: Recipe) -> str | None:
     """
     if recipe.price_per_hour == 0 or are_there(recipe):
         return None
-    require_deployable(recipe)
+    _require_deployable(recipe)
     before = "two jobs that compile, then " if compiles_ahead(recipe) else ""
     return f"{before}two endpoints, for as long as they start and are measured; each {price_text(recipe)}"
 
@@ -155,3 +164,128 @@ def setting_of(recipe: Recipe) -> dict[str, str]:
         "concurrent requests": str(CONCURRENCY),
         "asked by": "toolkit bench, the arms by turns",
     }
+
+
+_Key = tuple[str, str]
+
+
+def are_there(recipe: Recipe) -> bool:
+    """Whether an arm exists where the recipe is deployed, whoever made it. False where nobody can be asked.
+
+    Raises EndpointNotFound where one is paused, UsageError where only the endpoint of the arms is there, and
+    PlatformError where it cannot be told.
+    """
+    if not session_of(recipe.platform.name).can_be_asked():
+        return False
+    opened = find_platform(recipe.name, recipe, None, None)
+    if opened is None:
+        return False
+    names, host = _names(recipe), endpoint_name(recipe)
+    found = opened.endpoints(lambda name: name in names, False)
+    here = opened.account().location
+    for item in found:
+        if item.status == PAUSED and item.region == here:
+            hint = f"Let it serve again: {_deploy_command(recipe)}. Or remove it: {_destroy_command(recipe)}"
+            raise EndpointNotFound(f"{item.name} is paused", hint=hint)
+    if any(exists(opened, name) for name in names):
+        return True
+    if found.incomplete:
+        raise PlatformError(found.incomplete, hint="Try again in a minute: a study removes nothing that was there.")
+    if host not in names and exists(opened, host):
+        hint = f"Deploy them on it, and study that: {_deploy_command(recipe)}"
+        raise UsageError(f"endpoint {host} is there, and a study must not change it", hint=hint)
+    return False
+
+
+def in_service(recipe: Recipe, steps: Steps, progress: Progress) -> Endpoint:
+    """The arms as they serve, which are not the study's to change. Raises UsageError unless they are the recipe's."""
+    endpoint = steps.connect(recipe).wait(progress=progress)
+    if endpoint.twin is None:
+        hint = f"Deploy that first: {_deploy_command(recipe)}"
+        raise UsageError(f"{recipe.name} is in service, without its baseline", hint=hint)
+    planned, kinds = plan(recipe, baseline=True), {kind.kind: kind for kind in rules_of(recipe.platform.name).kinds}
+    for action in planned.actions:
+        serves = action.kind == "InferenceComponent" or kinds[action.kind].serves(action.request) is not None
+        if serves and action.verb not in ("reuse", "delete"):
+            hint = f"Bring it to the recipe: {_deploy_command(recipe)}. Or study the recipe that it was deployed from."
+            raise UsageError(f"{action.name} does not serve what {recipe.path} says: {action.reason}", hint=hint)
+    progress.say(f"{recipe.name} is in service already: it stays. Remove it: {_destroy_command(recipe)}")
+    return endpoint
+
+
+def _require_deployable(recipe: Recipe) -> None:
+    """Raise UsageError for a recipe that a study cannot deploy, because it cannot compile for it."""
+    rules = rules_of(recipe.platform.name)
+    if compiles_ahead(recipe) and not rules.parts.compilation:
+        run = rules.facts.compile_command.replace("RECIPE", str(recipe.path))
+        hint = f"Run: {run}. Then {_deploy_command(recipe)}, and study that."
+        raise UsageError(f"{recipe.name} compiles ahead, which a study does not do on {rules.name}", hint=hint)
+
+
+@dataclass
+class Arms:
+    """Both arms as the study deploys them. What was there before, and a job of somebody else, is never removed."""
+
+    recipe: Recipe
+    steps: Steps
+    progress: Progress
+    _made: set[_Key] = field(default_factory=set)
+    _before: set[_Key] = field(default_factory=set)
+
+    def measured(self, measure: Callable[[Endpoint], BenchReport], *, keep: bool) -> tuple[BenchReport, str]:
+        """Compile, deploy, measure, and remove unless `keep`: the report, and what may remain, in words."""
+        self._prepare()
+        try:
+            report = measure(self.steps.deploy(self.recipe, baseline=True, progress=self.progress))
+        except BaseException as error:
+            if not keep and (remains := self._remove(error)):
+                self.progress.say(remains)
+            raise
+        return report, "" if keep else self._remove()
+
+    def _prepare(self) -> None:
+        if compiles_ahead(self.recipe):
+            # A job goes on after Ctrl-C, and the next call waits for it: nothing of it is removed.
+            compiled = compile_ahead(self.recipe, baseline=True, progress=self.progress)
+            self._made = {(action.kind, action.name) for action in compiled.actions if action.verb == "create"}
+            if are_there(self.recipe):
+                hint = "The same command measures it as it is."
+                raise UsageError(f"{self.recipe.name} was deployed by somebody else meanwhile: it stays", hint=hint)
+        names = dict.fromkeys((*_names(self.recipe), endpoint_name(self.recipe)))
+        existing = open_for(self.recipe).observe((), tuple(names)).existing
+        self._before = {(item.kind, item.name) for item in existing} - self._made
+
+    def _remove(self, why: BaseException | None = None) -> str:
+        """Remove what was made since, whatever happens; what may remain, in words."""
+        try:
+            if isinstance(why, LeaseHeld | StalePlanError) or isinstance(
+                getattr(why, "__cause__", None), StalePlanError
+            ):
+                raise PlatformError("somebody else is deploying it")
+            platform = self.recipe.platform.name
+            self.steps.destroy(self.recipe, platform=platform, progress=self.progress, _may_go=self._is_ours)
+        except (ToolkitError, KeyboardInterrupt) as error:
+            said = error.message if isinstance(error, ToolkitError) else "interrupted"
+            return (
+                f"{' and '.join(_names(self.recipe))} may remain, and be billed ({said}). "
+                f"Remove what is yours: {_destroy_command(self.recipe)}"
+            )
+        return ""
+
+    def _is_ours(self, action: Action) -> bool:
+        key = (action.kind, action.name)
+        jobs = {kind.kind for kind in rules_of(self.recipe.platform.name).kinds if kind.is_job}
+        return key in self._made or (key not in self._before and action.kind not in jobs)
+
+
+def _destroy_command(recipe: Recipe) -> str:
+    """The command that removes both arms."""
+    return f"toolkit destroy {recipe.path} --platform {recipe.platform.name}"
+
+
+def _deploy_command(recipe: Recipe) -> str:
+    return f"toolkit deploy {recipe.path} --baseline"
+
+
+def _names(recipe: Recipe) -> tuple[str, str]:
+    return recipe.name, recipe.baseline().name

@@ -16,8 +16,7 @@ from toolkit.api.tracking import Trackers, find_trackers, train_metrics
 from toolkit.api.training_run import TrainingRun
 from toolkit.apply.progress import Progress, default_progress
 from toolkit.checks.run import require
-from toolkit.checks.training_hours import expected
-from toolkit.checks.training_memory import require_memory
+from toolkit.checks.training_needs import expected, require_memory
 from toolkit.errors import UsageError
 from toolkit.loading import RecipeLike, load
 from toolkit.memory import has_gpu

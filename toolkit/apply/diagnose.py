@@ -12,10 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 from toolkit.apply.causes import HealthCheck, Known, Listed, Words, words
-from toolkit.apply.condense import ERROR_LINE, condense, sounds_bad
 from toolkit.apply.exceptions import about, exceptions, last_chain, named_settings
 from toolkit.apply.literals import Pattern, PatternSet
-from toolkit.apply.log_lines import log_lines
+from toolkit.apply.log_lines import ERROR_LINE, condense, log_lines, sounds_bad
 from toolkit.apply.stages import ANSWERING, stage_of
 from toolkit.display import card, in_tone, prose, verbatim
 from toolkit.errors import Cause

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from toolkit.apply.causes import Words, words
-from toolkit.apply.condense import LONGEST_LINE
+from toolkit.apply.log_lines import LONGEST_LINE
 from toolkit.display import minutes
 from toolkit.recipe.starts import COMPILING, LOADING, PROVISIONING
 

@@ -17,10 +17,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from toolkit import documents
-from toolkit.catalog import lookup, published, recipe_drafters
+from toolkit.catalog import lookup, new_heads, published
 from toolkit.catalog.entries import Head, Image, Price
-from toolkit.catalog.new_heads import new_head
-from toolkit.catalog.recipe_drafters import Named
+from toolkit.catalog.new_heads import Named, new_head
 from toolkit.catalog.updates import Update
 
 REGION = "us-east-1"
@@ -211,7 +210,7 @@ def _listed_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     listed = {*so_far.update.drafters}
     for owner, part in _PUBLISHERS:
         url = f"{reader.sources.hub}/api/models?author={owner}&search={part}&limit=200"
-        listed |= {one.id for one in reader.pages(url, list[_Named]) if recipe_drafters.REPOSITORY.fullmatch(one.id)}
+        listed |= {one.id for one in reader.pages(url, list[_Named]) if new_heads.REPOSITORY.fullmatch(one.id)}
     return _with_drafters(reader, so_far, dict.fromkeys(listed))
 
 
@@ -219,7 +218,7 @@ def _recipe_heads(reader: _Reader, so_far: Refreshed) -> Refreshed:
     """Drafters that vLLM's recipes speculate with."""
     url = reader.sources.recipes
     try:
-        found = recipe_drafters.drafters(reader.answer(url, recipe_drafters.ARCHIVE).content)
+        found = new_heads.drafters(reader.answer(url, new_heads.ARCHIVE).content)
     except documents.Unfit as error:
         raise _Failed(f"{url}: {error}") from error
     return _with_drafters(reader, so_far, found)

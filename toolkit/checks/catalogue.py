@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime
 
-from toolkit.catalog import age
+from toolkit.catalog import lookup, updates
 from toolkit.findings import Finding
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.unlisted import is_image
 
+OLD_DAYS = 90
+"""Facts older than that are named in `check` and `plan`."""
+
 _KEY = "unlisted"
+_EPOCH = "SOURCE_DATE_EPOCH"
+# What an update can renew: the file of the catalogue, and what the names of its sources begin with.
+_RENEWED = {"instances.json": "prices in ", "heads.json": "heads on the hub", "images.json": "images of AWS"}
 
 
 def check_catalogue(recipe: Recipe, today: date) -> Iterator[Finding]:
@@ -30,13 +37,13 @@ def update_command(recipe: Recipe) -> str:
 
 def old_facts(recipe: Recipe, today: date) -> str:
     """A sentence on facts that are over 90 days old: files of the catalogue, prices of the recipe's types. Or none."""
-    old = list(age.old_files(today))
+    old = list(_old_files(today))
     for name in recipe.platform.types if recipe.platform_rules.facts.has_instance_types else ():
         instance = recipe.platform_rules.instance(name)
         price = instance.price(recipe.region) if instance else None
-        if price and age.old_price(price, today):
+        if price and _old_price(price, today):
             old.append(f"the price of {name} ({price.date})")
-    return f"these facts are over {age.OLD_DAYS} days old: {', '.join(old)}" if old else ""
+    return f"these facts are over {OLD_DAYS} days old: {', '.join(old)}" if old else ""
 
 
 def _unlisted(recipe: Recipe, name: str, path: str) -> Finding:
@@ -59,3 +66,28 @@ def _taken(recipe: Recipe) -> str:
         return "none is like it, so name one under `container.base`"
     address = f"{recipe.image.repository}:{recipe.image.tag}"
     return f"{address} is taken to work like the newest that it knows, and its flags were not checked"
+
+
+def current_day() -> date:
+    """The day, UTC; that of $SOURCE_DATE_EPOCH where it is set, so that answers can be repeated."""
+    epoch = os.environ.get(_EPOCH, "")
+    now = datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC)
+    return now.date()
+
+
+def _old_files(today: date) -> Iterator[str]:
+    """The catalogue's files that were last held against their sources over 90 days before, with that date."""
+    read = updates.read_update().read
+    for name, written in lookup.dates().items():
+        renewed = [day for source, day in read.items() if source.startswith(_RENEWED.get(name, "-"))]
+        last = max([written, *renewed])
+        if (today - last).days > OLD_DAYS:
+            yield f"{name} ({last})"
+
+
+def _old_price(price: lookup.Price | None, today: date) -> bool:
+    """Whether a price is over 90 days old. Some have a month only, which counts from its first day."""
+    if price is None:
+        return False
+    written = date.fromisoformat(price.date if len(price.date) > len("2026-09") else f"{price.date}-01")
+    return (today - written).days > OLD_DAYS

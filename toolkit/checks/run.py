@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.catalog.age import current_day
-from toolkit.checks.catalogue import check_catalogue
+from toolkit.checks.catalogue import check_catalogue, current_day
 from toolkit.checks.listed import check_listed
-from toolkit.checks.memory import check_memory
+from toolkit.checks.models import check_memory
 from toolkit.checks.sections import check_expect, check_no_effect, check_on_types, check_tags, check_workloads
 from toolkit.display import Fragment, Tone, card, data_frame, in_tone, prose, table
 from toolkit.errors import RecipeError, ToolkitError, UnreadableModel

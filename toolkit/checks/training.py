@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from toolkit.catalog.lookup import Instance, default_engine
-from toolkit.checks.training_states import TAPS, check_states, layers_read
-from toolkit.checks.training_target import check_target_memory
+from toolkit.checks.training_fit import TAPS, check_states, check_target_memory, layers_read
 from toolkit.errors import ToolkitError, UnreadableModel
 from toolkit.findings import Finding
 from toolkit.recipe.facts import ModelFacts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from toolkit.cli.table import paragraphs, table
-from toolkit.planning.changes import shown
+from toolkit.planning.plan import shown
 from toolkit.text import inert
 
 if TYPE_CHECKING:

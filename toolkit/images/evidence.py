@@ -1,21 +1,29 @@
-"""What says of an image what it holds and how it was made: put beside it, signed, and checked."""
+"""What says of an image what it holds and how it was made: put beside it, signed, and checked.
+
+Beside it in its registry lie manifests that name it as their subject (OCI 1.1). A registry that knows referrers lists
+them itself. For one that does not, a tag made of the image's digest names the list, as the distribution specification
+has it; any client looks at both.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+import httpx
 from pydantic import Field
 
 from toolkit.errors import BuildError
 from toolkit.images.inventory import BUNDLE, IN_TOTO, PREDICATE, STATEMENT
-from toolkit.images.manifest import at, digest_of, parsed
-from toolkit.images.referrers import Document, Referrers
+from toolkit.images.manifest import OCI, Blob, Manifest, at, digest_of, encode, parsed, parts
+from toolkit.images.registry import Registry
+from toolkit.images.upload import Upload
 
 if TYPE_CHECKING:
-    from toolkit.images.signing import PublicKey, SigningKey  # imports what only the extra `sign` has
+    from toolkit.images.signing import PublicKey, SigningKey
+
 
 _SBOM = "application/vnd.cyclonedx+json"
 _IS_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # what `cosign sign` says of an image, and `cosign verify` asks for
@@ -127,3 +135,130 @@ def _unsigned(beside: Referrers, wanted: Mapping[str, bytes], key: PublicKey) ->
 
 def _statement(content: bytes) -> _Statement:
     return parsed(_Statement, content, "a signed statement")
+
+
+_INDEX = "application/vnd.oci.image.index.v1+json"
+_EMPTY_TYPE, _EMPTY = "application/vnd.oci.empty.v1+json", b"{}"
+_MOST = 1000
+
+
+@dataclass(frozen=True)
+class Document:
+    """What lies beside an image: its media type, itself, and notes for who reads a list."""
+
+    kind: str
+    content: bytes
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """A referrer in a list."""
+
+    media_type: Annotated[str, Field(alias="mediaType")]
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    size: int
+    artifact_type: Annotated[str, Field(alias="artifactType")] = ""
+    annotations: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        blob = Blob(self.media_type, self.digest, self.size).as_json()
+        annotations = {"annotations": self.annotations} if self.annotations else {}
+        return {**blob, "artifactType": self.artifact_type, **annotations}
+
+
+@dataclass(frozen=True)
+class _List:
+    manifests: Annotated[tuple[_Listed, ...], Field(max_length=_MOST)] = ()
+
+
+@dataclass(frozen=True)
+class _Refers:
+    """The digest of what a referrer says that it is about."""
+
+    subject: Annotated[str, at("subject", "digest")]
+
+
+@dataclass(frozen=True)
+class Referrers:
+    """The documents beside an image of a repository. Each method raises BuildError."""
+
+    registry: Registry
+    repository: str
+    image: Manifest
+
+    def __str__(self) -> str:
+        return f"{self.registry.host}/{self.repository}@{self.image.digest}"
+
+    def put(self, given: Sequence[Document]) -> None:
+        """Put documents beside the image. Again, it changes nothing."""
+        put = [self._put(document) for document in given]
+        if unknown := [listed for listed, is_listed in put if not is_listed]:
+            self._list_by_tag(unknown)
+
+    def contents(self, *kinds: str) -> list[tuple[str, bytes]]:
+        """The documents of these media types, with their media types."""
+        # cosign lists its own by the type of their empty configuration
+        candidates = [one for one in self._listed() if one.artifact_type in (*kinds, _EMPTY_TYPE)]
+        return [(kind, content) for kind, content in map(self._read, candidates) if kind in kinds]
+
+    def _put(self, document: Document) -> tuple[_Listed, bool]:
+        """How it is listed, and whether the registry lists it by itself."""
+        config, layer = (self._upload(*one) for one in ((_EMPTY_TYPE, _EMPTY), (document.kind, document.content)))
+        annotations = dict(document.annotations)
+        body = {
+            "schemaVersion": 2,
+            "mediaType": OCI,
+            "artifactType": document.kind,
+            "config": config.as_json(),
+            "layers": [layer.as_json()],
+            "subject": Blob(self.image.media_type, self.image.digest, len(self.image.body)).as_json(),
+            **({"annotations": annotations} if annotations else {}),
+        }
+        manifest = Manifest(OCI, encode(body))
+        answer = self.registry.put_manifest(self.repository, manifest.digest, manifest)
+        listed = _Listed(OCI, manifest.digest, len(manifest.body), document.kind, annotations)
+        return listed, "OCI-Subject" in answer.headers
+
+    def _upload(self, kind: str, content: bytes) -> Blob:
+        blob = Blob(kind, digest_of(content), len(content))
+        if not self.registry.has_blob(self.repository, blob.digest):
+            Upload(self.registry, self.repository, blob, lambda start: iter([content[start:]])).run()
+        return blob
+
+    def _list_by_tag(self, more: Sequence[_Listed]) -> None:
+        before = self._listed_by_tag()
+        known = {one.digest for one in before}
+        new = [one for one in more if one.digest not in known]
+        if new:
+            listed = [one.as_json() for one in (*before, *new)]
+            body = encode({"schemaVersion": 2, "mediaType": _INDEX, "manifests": listed})
+            self.registry.put_manifest(self.repository, self._tag, Manifest(_INDEX, body))
+
+    def _listed(self) -> list[_Listed]:
+        url = self.registry.url(self.repository, f"referrers/{self.image.digest}")
+        answer = self.registry.request("GET", url, self.repository, headers={"Accept": _INDEX})
+        return self._parse(answer.content) if answer.status_code == httpx.codes.OK else self._listed_by_tag()
+
+    def _listed_by_tag(self) -> list[_Listed]:
+        found = self.registry.find_manifest(self.repository, self._tag)
+        return self._parse(found.body) if found else []
+
+    def _parse(self, content: bytes) -> list[_Listed]:
+        return list(parsed(_List, content, f"the list of what refers to {self.image.digest}").manifests)
+
+    def _read(self, listed: _Listed) -> tuple[str, bytes]:
+        """The document that a referrer holds, if it is about the image, and its media type."""
+        what = f"{self.registry.host}/{self.repository}@{listed.digest}"
+        manifest = self.registry.find_manifest(self.repository, listed.digest)
+        if manifest is None:
+            raise BuildError(f"{what} is listed and does not exist")
+        subject = parsed(_Refers, manifest.body, what).subject
+        layers = parts(replace(manifest, media_type=OCI), what).layers
+        if subject != self.image.digest or len(layers) != 1:
+            raise BuildError(f"{what} is about {subject}, and is listed for {self.image.digest}")
+        return layers[0].media_type, self.registry.small_blob(self.repository, layers[0])
+
+    @property
+    def _tag(self) -> str:
+        return self.image.digest.replace(":", "-")

@@ -1,14 +1,15 @@
-"""What is measured and what it is asked: an endpoint, an arm, how it is reached, and prompts by workload."""
+"""What is measured and what it is asked: an endpoint, an arm, how it is reached, energy, and prompts by workload."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from toolkit.endpoint.generation import Acceptance
 from toolkit.endpoint.platform import VARIANT_MARK, EndpointPlatform
 from toolkit.endpoint.wire import Chunk
+from toolkit.measure.result import RequestResult
 from toolkit.recipe.prompts import Message, Prompt
 from toolkit.recipe.rules import Scoring
 from toolkit.recipe.schema import Expect
@@ -162,3 +163,24 @@ class Served:
         name, _, component = self.baseline.partition("/")
         twin = replace(self, name=name, component=component or None, baseline=None, speculative=False)
         return replace(twin, synthetic_acceptance_length=None)
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A platform whose endpoints run on a machine with a meter."""
+
+    def energy(self) -> Callable[[], float | None] | None:
+        """What reads the joules used so far; None where nothing tells."""
+
+
+async def count_energy(read: Callable[[], float | None], block: Awaitable[list[RequestResult]]) -> list[RequestResult]:
+    """The results of a block of requests, each with a share of the joules used meanwhile, by its output tokens.
+
+    What idle GPUs use, and what other processes do, counts too.
+    """
+    before = read()
+    results = await block
+    tokens, after = sum(result.output_tokens for result in results), read()
+    if not tokens or before is None or after is None:
+        return results
+    return [replace(item, joules=(after - before) * item.output_tokens / tokens) for item in results]

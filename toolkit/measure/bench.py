@@ -10,9 +10,8 @@ from statistics import fmean
 from typing import Literal
 
 from toolkit.errors import PlatformError
-from toolkit.measure.arm import Arm, Connection
+from toolkit.measure.arm import Arm, Connection, count_energy
 from toolkit.measure.design import Design, Load, Measured, Progress, Send
-from toolkit.measure.energy import count_energy
 from toolkit.measure.journal import Journal
 from toolkit.measure.judge import judge, judge_alone
 from toolkit.measure.load import Ask, Timing, closed_loop, count_drafts, open_loop

@@ -101,7 +101,7 @@ LeftOut = tuple[str, float, bool, str]
 
 @dataclass(frozen=True)
 class Measured:
-    """Results; of very many a share of the blocks, see `thinning.py`.
+    """Results; of very many a share of the blocks, see `result.py`.
 
     `left_out` counts the other answers. `complete` is False if the measurement was interrupted. `machine` tells what
     disturbed it here.

@@ -22,19 +22,17 @@ from toolkit.catalog import lookup
 from toolkit.endpoint.metrics import Figure
 from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
-from toolkit.measure.arm import GENERAL, Arm, Served, Workload
+from toolkit.measure.arm import GENERAL, Arm, Metered, Served, Workload
 from toolkit.measure.bench import measure
 from toolkit.measure.connection import connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design, Load
-from toolkit.measure.energy import Metered
 from toolkit.measure.journal import Journal
 from toolkit.measure.made_prompts import count_pieces, lengthened
 from toolkit.measure.opinion import opinion, settings_of
 from toolkit.measure.read_workloads import read_workloads
 from toolkit.measure.replay import replayed
-from toolkit.measure.report import BenchReport
+from toolkit.measure.report import BenchReport, figures_of
 from toolkit.measure.running import LONGEST_ANSWER
-from toolkit.measure.time_series import figures_of
 from toolkit.measure.trace import Trace
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules

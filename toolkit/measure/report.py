@@ -1,19 +1,21 @@
-"""A measurement as users see it: in the terminal, in a notebook, as JSON and as a table."""
+"""A measurement as users see it: in the terminal, in a notebook, as JSON, as a table, and in their monitoring."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from toolkit import documents
 from toolkit.display import Tone, bullets, card, data_frame, fold, prose
+from toolkit.endpoint.metrics import DIMENSIONS, Figure, Unit
 from toolkit.errors import UsageError
 from toolkit.measure.headline import Answer, headline, speedup_of
 from toolkit.measure.measurement import ArmReport, Measurement, Percentiles, Ratio, Speedup
 from toolkit.measure.tables import figures_html, opinions_html, saturation_html, verdicts_html, what_if_html
-from toolkit.measure.wording import sign, small_print
+from toolkit.measure.wording import load, sign, small_print
 from toolkit.text import inert
 
 _TONES: dict[Answer, Tone] = {"yes": "good", "no": "bad", "mixed": "fair", "not shown": "soft"}
@@ -98,3 +100,42 @@ def _check_ratios(report: BenchReport) -> None:
     for name, item in named:
         if item and not 1 / _LARGEST_RATIO < item.low <= item.ratio <= item.high < _LARGEST_RATIO:
             raise documents.Unfit(f"`{name}`: low, ratio and high should be positive and in this order")
+
+
+def figures_of(report: BenchReport) -> list[Figure]:
+    """What a platform's monitoring keeps over time, by variant (the arm), workload and load. Times are in seconds."""
+    rows: list[ArmReport | Speedup] = [*report.arms, *report.speedups]
+    return [
+        Figure(name, value, unit, dict(zip(DIMENSIONS, (row.arm, row.workload, load(row)), strict=True)))
+        for row in rows
+        for name, value, unit in (_of_arm(row) if isinstance(row, ArmReport) else _of_speedup(row))
+        if value is not None
+    ]
+
+
+_Named = tuple[str, float | None, Unit]
+
+
+def _of_arm(row: ArmReport) -> Iterator[_Named]:
+    yield "OutputTokensPerSecond", row.output_tokens_per_second, "Count/Second"
+    latencies = {
+        "TimeToFirstToken": row.ttft,
+        "InterTokenLatency": row.itl,
+        "TimePerOutputToken": row.tpot,
+        "EndToEndLatency": row.e2e,
+    }
+    for name, times in latencies.items():
+        if times:
+            yield f"{name}P50", times.p50, "Seconds"
+            if times.p99 is not None:
+                yield f"{name}P99", times.p99, "Seconds"
+    yield "AcceptanceLength", row.acceptance_length, "None"
+    yield "Requests", row.requests, "Count"
+    yield "FailedRequests", row.failed, "Count"
+    yield "DollarsPerMillionOutputTokens", row.price_per_million_output_tokens, "None"
+
+
+def _of_speedup(row: Speedup) -> Iterator[_Named]:
+    yield "Speedup", row.ratio, "None"
+    yield "SpeedupLow", row.low, "None"
+    yield "SpeedupHigh", row.high, "None"

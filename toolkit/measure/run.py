@@ -24,7 +24,7 @@ from toolkit.measure.arm import Arm, Workload
 from toolkit.measure.design import Design, LeftOut, Load, Measured, Progress, Send
 from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import RequestResult, Thinned
 from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
 from toolkit.measure.statistics import (
     BlockNoise,
@@ -38,7 +38,6 @@ from toolkit.measure.statistics import (
     speedup,
     what_narrows,
 )
-from toolkit.measure.thinning import Thinned
 
 _WAVES = 2
 _IN_A_ROW = 4

@@ -21,10 +21,9 @@ from toolkit.measure.design import Design, Load, Measured, Send
 from toolkit.measure.journal import Journal, Same
 from toolkit.measure.load import Ask, Timing
 from toolkit.measure.measurement import RateRatio, Saturation
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import RequestResult, Thinned
 from toolkit.measure.running import INTERRUPTED, LONGEST_ANSWER, failures, until_stopped, warm_up
 from toolkit.measure.slo_search import FIRST_RATE, SloSearch, block_seconds
-from toolkit.measure.thinning import Thinned
 from toolkit.recipe.schema import Slo
 
 # The warm-up may take this share of the time without being counted.

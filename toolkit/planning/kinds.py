@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolkit.planning.changes import Changes
-from toolkit.planning.plan import Action, Plan, Verb
+from toolkit.planning.plan import Action, Changes, Plan, Verb
 from toolkit.planning.resources import Existing, Observed, Resource
 
 

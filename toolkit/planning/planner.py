@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from toolkit.errors import PlatformError
-from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Kind, PlanRules, Transition
-from toolkit.planning.plan import Action, Plan
+from toolkit.planning.plan import Action, Changes, Plan
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 
 

@@ -1,12 +1,18 @@
-"""The hidden states of a window, written beside the samples. An engine reads them of the target, or transformers."""
+"""The hidden states of a window, written beside the samples. An engine reads them of the target, or transformers.
+
+Where all of them fit the disk, one window has all steps, and they are computed once. Else the target computes those of
+the first window, the head learns from them, and those of the next one take their place, again in every epoch. The head
+learns the same samples in the same order either way.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -15,13 +21,14 @@ from safetensors import SafetensorError, safe_open
 from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.files import write_whole
+from toolkit.training.batches import plan_batches
 from toolkit.training.chat import load_chat
 from toolkit.training.engine import TrainingEngine
 from toolkit.training.exact import PROBES
 from toolkit.training.head import target_config
-from toolkit.training.job import TrainingJob
+from toolkit.training.job import FINAL_TIMES, TrainingJob
 from toolkit.training.launch import free_gpus, job_machines
-from toolkit.training.loop import Data
+from toolkit.training.loop import Data, evaluated
 from toolkit.training.progress import Report, TrainingProgress
 from toolkit.training.samples import (
     HELD_OUT,
@@ -29,6 +36,7 @@ from toolkit.training.samples import (
     STATES_DTYPES,
     TRAIN,
     Count,
+    Pieces,
     Sample,
     Samples,
     content_digest,
@@ -36,7 +44,6 @@ from toolkit.training.samples import (
     write_tensors,
 )  # fmt: skip
 from toolkit.training.states import Extractor, StateSource, load_target
-from toolkit.training.windows import Window, held_out_pieces, windows_of
 
 _FILE = "window.json"
 # Room that is left on the disk for checkpoints and logs, besides what an engine writes before it is read.
@@ -109,7 +116,7 @@ def require_exact(job: TrainingJob, layers: tuple[int, ...], engine: TrainingEng
 def _samples(job: TrainingJob) -> tuple[Samples, Samples]:
     work = Path(job.work)
     held_out = Samples(work / HELD_OUT)
-    return Samples(work / TRAIN), Samples(held_out.folder, held_out_pieces(held_out))
+    return Samples(work / TRAIN), Samples(held_out.folder, _held_out_pieces(held_out))
 
 
 def _probes(job: TrainingJob) -> list[list[int]]:
@@ -259,3 +266,51 @@ def _made_from(
         "samples": content_digest({"input_ids": torch.cat(tokens), "offsets": offsets}),
         **by_engine,
     }
+
+
+@dataclass(frozen=True)
+class Window:
+    """Steps `first` to before `end`, and the samples whose states they read, in pieces of a file each."""
+
+    first: int
+    end: int
+    pieces: Pieces
+
+
+def windows_of(job: TrainingJob, train: Samples, most_tokens: int) -> list[Window]:
+    """All windows of the job, none with more than so many tokens. Raises UsageError if a step alone has more."""
+    batches, lengths = plan_batches(train.lengths, job), train.lengths
+    if sum(lengths) <= most_tokens:
+        return [Window(0, len(batches), train.shards)]
+    windows: list[Window] = []
+    first, tokens, here = 0, 0, set[int]()
+    for step, batch in enumerate(batches):
+        size = sum(lengths[index] for index in batch)
+        if size > most_tokens:
+            hint = "Raise training.states_gb or training.volume_gb, or lower training.batch_tokens."
+            raise UsageError(f"a step reads hidden states of {size:,} tokens, and {most_tokens:,} fit", hint=hint)
+        if tokens + size > most_tokens or not here.isdisjoint(batch):  # the next epoch has the same samples
+            windows.append(Window(first, step, _pieces(batches[first:step], lengths)))
+            first, tokens, here = step, 0, set()
+        tokens += size
+        here.update(batch)
+    return [*windows, Window(first, len(batches), _pieces(batches[first:], lengths))]
+
+
+def _held_out_pieces(held_out: Samples) -> Pieces:
+    """The shards with the held-out samples that are evaluated: the first ones."""
+    last = evaluated(held_out.lengths, FINAL_TIMES)[-1]
+    return tuple(piece for piece in held_out.shards if piece[0] <= last)
+
+
+def _pieces(batches: Sequence[Sequence[int]], lengths: Sequence[int]) -> Pieces:
+    """The samples of some steps, so many at a time as are written at once: a step may have many times as many."""
+    pieces: list[list[int]] = []
+    tokens = SHARD_TOKENS
+    for index in chain.from_iterable(batches):
+        if tokens >= SHARD_TOKENS:
+            pieces.append([])
+            tokens = 0
+        pieces[-1].append(index)
+        tokens += lengths[index]
+    return tuple(map(tuple, pieces))

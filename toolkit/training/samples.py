@@ -5,7 +5,7 @@ A folder such as `train/` holds shards:
     samples-00000.safetensors   input_ids int32 [tokens], loss_mask uint8 [tokens], offsets int64 [samples + 1],
                                 origins int64 [samples, 2]: conversation, and number of its source in `sources`
     states-00000.safetensors    hidden_states [tokens, aux x H], last_hidden_states [tokens, H]: of the samples of a
-                                shard, or of those that some steps read (`windows`)
+                                shard, or of those that some steps read (`extraction`)
     index.json                  written last: a folder without it is not complete
 
 `loss_mask` is 1 where the token is one that the target generates. `hidden_states` are the target's auxiliary hidden

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from toolkit.apply.causes import words
-from toolkit.apply.condense import condense
 from toolkit.apply.diagnose import explain
 from toolkit.apply.literals import Pattern, texts_of
-from toolkit.apply.log_lines import log_lines
+from toolkit.apply.log_lines import condense, log_lines
 
 LOGS = Path(__file__).parents[2] / "golden" / "logs"
 FAILURES = Path(__file__).with_name("failures")

@@ -119,9 +119,9 @@ import pytest
 
 import toolkit
 from toolkit.apply.causes import words
-from toolkit.apply.condense import ERROR_LINE
 from toolkit.apply.diagnose import diagnose
 from toolkit.apply.exceptions import exceptions
+from toolkit.apply.log_lines import ERROR_LINE
 from toolkit.recipe.assemble import json_schema
 from toolkit.registry import recipe_schema
 

@@ -21,7 +21,7 @@ def said_by(program: str, file: Path) -> list[str]:
     """What a program of this file prints that hears interrupts as the commands do."""
     begin = f"""
         import signal, sys, threading, time
-        from toolkit.cli.interrupts import hear_interrupts
+        from toolkit.cli.main import hear_interrupts
         hear_interrupts()
         exec(compile(sys.argv[1], {str(file)!r}, "exec"))
     """

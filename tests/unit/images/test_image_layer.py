@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from toolkit.errors import BuildError
-from toolkit.images.layer import write_layer
+from toolkit.images.append import write_layer
 from toolkit.images.spec import ContextFile
 
 TEXT = ContextFile(content=b"text")

@@ -18,7 +18,7 @@ import pytest
 from processes import until
 
 from toolkit.errors import BuildError
-from toolkit.images.layer import write_layer
+from toolkit.images.append import write_layer
 from toolkit.images.spec import ContextFile
 from toolkit.images.wheels import download_wheels, fetch_wheels, find_wheel, with_hash
 

@@ -12,8 +12,7 @@ import pytest
 from nvml import nvml
 
 from toolkit.cli.report_text import report_text
-from toolkit.measure.arm import Arm
-from toolkit.measure.energy import count_energy
+from toolkit.measure.arm import Arm, count_energy
 from toolkit.measure.report import BenchReport
 from toolkit.measure.result import RequestResult
 from toolkit.measure.summary import summarise

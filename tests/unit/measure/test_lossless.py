@@ -15,11 +15,10 @@ from fake_targets import END, VOCABULARY, FakeConnection, FakeTarget, Pick, answ
 from toolkit.engines.vllm.scoring import SCORING
 from toolkit.measure.arm import Arm
 from toolkit.measure.endings import has_other_text
-from toolkit.measure.judge import Judgement, judge, judge_alone
+from toolkit.measure.judge import Judgement, Sampled, judge, judge_alone
 from toolkit.measure.lossless import Floor, Lossless, binomial_tail, more_frequent, seen_rate
 from toolkit.measure.result import RequestResult
 from toolkit.measure.same_target import SameTarget, other_tokens
-from toolkit.measure.sampled import Sampled
 from toolkit.measure.scoring import Score, Scorer
 from toolkit.recipe.rules import Choice
 

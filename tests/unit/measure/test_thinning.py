@@ -13,11 +13,10 @@ from toolkit.endpoint.generation import Arrival
 from toolkit.measure.design import Design
 from toolkit.measure.journal import Journal
 from toolkit.measure.lossless import count_identical, pair_answers, sample
-from toolkit.measure.result import RequestResult
+from toolkit.measure.result import RequestResult, Thinned
 from toolkit.measure.run import run
 from toolkit.measure.same_target import other_tokens
 from toolkit.measure.summary import summarise
-from toolkit.measure.thinning import Thinned
 from toolkit.recipe.schema import Slo
 
 ARRIVALS = (Arrival(0.5, 1), Arrival(0.75, 2), Arrival(1.5, 2))

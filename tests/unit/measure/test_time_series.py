@@ -7,7 +7,7 @@ from dataclasses import replace
 from reports import arm, example, times
 
 from toolkit.measure.measurement import Speedup
-from toolkit.measure.time_series import figures_of
+from toolkit.measure.report import figures_of
 
 # Each figure has another value, so that none can stand for another.
 ARM = replace(

@@ -8,7 +8,7 @@ import pytest
 
 from toolkit.checks.run import check
 from toolkit.checks.training import head_parameters, training_bytes
-from toolkit.checks.training_memory import require_memory
+from toolkit.checks.training_needs import require_memory
 from toolkit.engines.vllm.budget import limits
 from toolkit.errors import PlatformError
 from toolkit.loading import load

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from tests.unit.training.heads import HIDDEN, SHIPPED, save_own_block_target, save_target
 from toolkit.api.checking import check
 from toolkit.checks.run import require
-from toolkit.checks.training_states import state_bytes
+from toolkit.checks.training_fit import state_bytes
 from toolkit.errors import RecipeError, UsageError
 from toolkit.findings import Finding
 from toolkit.loading import load

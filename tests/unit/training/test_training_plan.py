@@ -15,8 +15,8 @@ import yaml
 from toolkit.api.checking import check
 from toolkit.api.context import read_lock_of
 from toolkit.api.training import train_plan
-from toolkit.checks.training_hours import expected
-from toolkit.checks.training_states import states_room
+from toolkit.checks.training_fit import states_room
+from toolkit.checks.training_needs import expected
 from toolkit.engines.vllm.job_arguments import job_arguments, tensor_parallel
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding

@@ -25,7 +25,7 @@ from toolkit.errors import UsageError
 from toolkit.recipe.known import catalogue_dir
 from toolkit.training.__main__ import main
 from toolkit.training.batches import plan_batches
-from toolkit.training.extraction import prepare_window, prepared_window, require_exact
+from toolkit.training.extraction import prepare_window, prepared_window, require_exact, windows_of
 from toolkit.training.job import TrainingJob
 from toolkit.training.samples import (
     HELD_OUT,
@@ -38,7 +38,6 @@ from toolkit.training.samples import (
     read_shard,
     states_file,
 )
-from toolkit.training.windows import windows_of
 
 TOKEN_BYTES = 4 * HIDDEN * 4
 

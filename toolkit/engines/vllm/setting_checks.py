@@ -25,7 +25,7 @@ _CAPTURE, _CAPTURE_KEY = "max-cudagraph-capture-size", f"{_COMPILATION}.max_cuda
 _TOOLS = "enable-auto-tool-choice"
 # Of 0 and 1 nothing is divided.
 _UBATCH = "ubatch-size"
-# Flags that vLLM refuses without one of these, as far as its validators do not say it themselves (clashes.py).
+# Flags that vLLM refuses without one of these, as far as its validators do not say it themselves (clashes.json).
 _NEEDS = {
     "enable-fault-tolerance": ("data-parallel-external-lb", "data-parallel-rank"),
     "data-parallel-hybrid-lb": ("data-parallel-size-local",),

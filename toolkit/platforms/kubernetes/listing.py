@@ -25,9 +25,9 @@ from toolkit.platforms.kubernetes.rollout import (
     log_of,
     settled,
 )
-from toolkit.platforms.kubernetes.rules.groups import SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import ENDPOINTS, is_beside, nodes_of, pods_of
 from toolkit.platforms.kubernetes.rules.metadata import OURS
+from toolkit.platforms.kubernetes.rules.several_nodes import SET_NAME
 
 _TYPE = "node.kubernetes.io/instance-type"
 _ANY = "pods"

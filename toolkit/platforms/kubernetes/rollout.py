@@ -26,10 +26,10 @@ from toolkit.platforms.kubernetes.cluster import (
 )
 from toolkit.platforms.kubernetes.documents import seconds
 from toolkit.platforms.kubernetes.pods import Document, Trouble, condition, containers, instances, worst
-from toolkit.platforms.kubernetes.rules.groups import REVISION, SET_NAME
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME
 from toolkit.platforms.kubernetes.rules.pausing import PAUSED_ANNOTATION
 from toolkit.platforms.kubernetes.rules.rollback import HISTORY, version
+from toolkit.platforms.kubernetes.rules.several_nodes import REVISION, SET_NAME
 from toolkit.text import without_colours
 
 # Said of each pod before its container writes; other events are in `kubectl describe`.

@@ -38,8 +38,7 @@ from toolkit.platforms.sagemaker.rules.checks.account import (
     Quota,
     check_account,
 )
-from toolkit.platforms.sagemaker.rules.checks.capacity import plan_uses
-from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan
+from toolkit.platforms.sagemaker.rules.checks.capacity import BoughtPlan, plan_uses
 from toolkit.platforms.sagemaker.rules.jumpstart import ids, with_jumpstart_defaults
 from toolkit.platforms.sagemaker.rules.names import own_bucket, resource_ids
 from toolkit.recipe.recipe import Recipe

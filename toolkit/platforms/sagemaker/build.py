@@ -22,11 +22,10 @@ from toolkit.images.buildspec import pack
 from toolkit.images.command import Ended, Log, build_arguments, build_context, build_failure, last_words, push_failure
 from toolkit.images.copy import find_image
 from toolkit.images.docker_config import docker_credentials
-from toolkit.images.evidence import attach, sign, verify
+from toolkit.images.evidence import Referrers, attach, sign, verify
 from toolkit.images.inventory import bill_of_materials, described_wheels, provenance
 from toolkit.images.publish import publish, staging_reference
 from toolkit.images.reference import Reference, parse
-from toolkit.images.referrers import Referrers
 from toolkit.images.registry import Registry
 from toolkit.images.spec import Builder, ImageSpec
 from toolkit.platforms.image import spec_of

@@ -16,10 +16,15 @@ from toolkit.files import whole_file, write_whole
 from toolkit.home import cache
 from toolkit.platforms.sagemaker.aws_errors import is_missing, unless
 from toolkit.platforms.sagemaker.errors import aws_errors
-from toolkit.platforms.sagemaker.kinds.model_package import RECIPE, RECIPE_DIGEST, group_versions, is_no_group
+from toolkit.platforms.sagemaker.kinds.model_package import (
+    RECIPE,
+    RECIPE_DIGEST,
+    RECIPE_FILE,
+    group_versions,
+    is_no_group,
+)
 from toolkit.platforms.sagemaker.objects import read_objects
 from toolkit.platforms.sagemaker.rules.names import PACKAGE_GROUP, PACKAGE_TAG
-from toolkit.platforms.sagemaker.rules.portable import RECIPE_FILE
 from toolkit.recipe.content import digest
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from toolkit.platforms.sagemaker.clients import Clients
 from toolkit.platforms.sagemaker.errors import aws_errors
 from toolkit.platforms.sagemaker.observe import read_endpoint
 from toolkit.platforms.sagemaker.rules.checks.account import Quota, Subnet, Unread
-from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan
+from toolkit.platforms.sagemaker.rules.checks.capacity import BoughtPlan
 
 if TYPE_CHECKING:
     from types_boto3_service_quotas.type_defs import ServiceQuotaTypeDef

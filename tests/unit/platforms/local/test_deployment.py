@@ -21,8 +21,8 @@ from toolkit.platforms.local import container, keeper, modeldata
 from toolkit.platforms.local.aws import ServiceError
 from toolkit.platforms.local.command import entrypoint, process
 from toolkit.platforms.local.deployment import ContainerDeployment, HealthChecks, Model
+from toolkit.platforms.local.endpoints import Lifecycle, Release
 from toolkit.platforms.local.host import EndpointSpec, Placement, StartQueue, Target, Variant
-from toolkit.platforms.local.lifecycle import Lifecycle, Release
 from toolkit.platforms.local.spare import Spares
 
 SERVER = """

@@ -21,7 +21,7 @@ from reports import example
 from toolkit.engines.vllm.rules import RULES
 from toolkit.loading import load, on_platform
 from toolkit.measure.expected import acceptance_floor
-from toolkit.measure.time_series import figures_of
+from toolkit.measure.report import figures_of
 from toolkit.planning.resources import Existing, Resource
 from toolkit.platforms.local.validation import problems
 from toolkit.platforms.sagemaker.keys import AwsObservability, ComponentSection

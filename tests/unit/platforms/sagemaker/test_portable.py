@@ -10,7 +10,7 @@ from pairs import HUB_RECIPE, write_pair, write_recipe
 
 from toolkit.errors import UsageError
 from toolkit.loading import load
-from toolkit.platforms.sagemaker.rules.portable import portable_files
+from toolkit.platforms.sagemaker.rules.registering import portable_files
 from toolkit.recipe.recipe import Recipe
 
 OPEN = (

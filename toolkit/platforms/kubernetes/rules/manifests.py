@@ -17,12 +17,11 @@ from ruamel.yaml.representer import RoundTripRepresenter
 from toolkit.planning.names import without_digest
 from toolkit.planning.resources import Resource
 from toolkit.platforms.kubernetes.keys import cluster
-from toolkit.platforms.kubernetes.rules.dashboard import dashboard
 from toolkit.platforms.kubernetes.rules.devices import claim_template
 from toolkit.platforms.kubernetes.rules.jobs import benchmark, compile_job
 from toolkit.platforms.kubernetes.rules.kinds import KINDS_BY_NAME, position
 from toolkit.platforms.kubernetes.rules.metadata import INSTANCE, manifest, selector, shared
-from toolkit.platforms.kubernetes.rules.monitoring import monitors, of_endpoint
+from toolkit.platforms.kubernetes.rules.monitoring import dashboard, monitors, of_endpoint
 from toolkit.platforms.kubernetes.rules.pod import disruption_budget, pod_template, rollout_seconds
 from toolkit.platforms.kubernetes.rules.roles import roles
 from toolkit.platforms.kubernetes.rules.rollback import VERSIONED

@@ -11,9 +11,9 @@ from toolkit.planning.resources import NO_ACCOUNT, Account
 from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import KubernetesSection, cluster
 from toolkit.platforms.kubernetes.rules.devices import accelerators, claims_chips, disk_gib, instances, on_trainium
-from toolkit.platforms.kubernetes.rules.groups import OLDEST, OLDEST_THAT_SURGES
 from toolkit.platforms.kubernetes.rules.manifests import APPLY, scales
 from toolkit.platforms.kubernetes.rules.routing import PICKER_IMAGE, PICKER_REQUESTS
+from toolkit.platforms.kubernetes.rules.several_nodes import OLDEST, OLDEST_THAT_SURGES
 from toolkit.platforms.kubernetes.rules.storage import NODE_FOLDER, BucketFolder, bucket_folders, claim_folders
 from toolkit.recipe.recipe import Recipe
 

@@ -17,7 +17,6 @@ from toolkit.planning.resources import Account, Resource
 from toolkit.platforms.image import base_image
 from toolkit.platforms.kubernetes.keys import PodUser, Toleration, cluster
 from toolkit.platforms.kubernetes.rules.devices import claims, container_resources, on_trainium, placement
-from toolkit.platforms.kubernetes.rules.groups import GROUP_KEY, LEADER_ADDRESS, WORKER_INDEX
 from toolkit.platforms.kubernetes.rules.metadata import (
     COMPONENT,
     INSTANCE,
@@ -27,6 +26,7 @@ from toolkit.platforms.kubernetes.rules.metadata import (
     selector,
 )
 from toolkit.platforms.kubernetes.rules.security import PORT, TEMPORARY, container_security, pod_security
+from toolkit.platforms.kubernetes.rules.several_nodes import GROUP_KEY, LEADER_ADDRESS, WORKER_INDEX
 from toolkit.platforms.kubernetes.rules.storage import ARTIFACTS, CACHE, HUB_CACHE, PROGRAMS, mounts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.rules import Rank

@@ -1,4 +1,7 @@
-"""What a plan asks of an endpoint on several nodes: its own names, and what a change to or from one node leaves."""
+"""What a plan asks of an endpoint on several nodes: its own names, and what a change to or from one node leaves.
+
+Names are LeaderWorkerSet's own (kubernetes-sigs/lws, api/leaderworkerset/v1): labels, and what pods are told.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,18 @@ from toolkit.planning.kinds import Transition
 from toolkit.planning.plan import Action
 from toolkit.planning.resources import Existing, Observed, Resource
 from toolkit.platforms.kubernetes.rules.kinds import AUTOSCALERS, KINDS_BY_NAME
+
+_PREFIX = "leaderworkerset.sigs.k8s.io"
+SET_NAME, GROUP_KEY, REVISION = f"{_PREFIX}/name", f"{_PREFIX}/group-key", f"{_PREFIX}/template-revision-hash"
+"""Labels of pods: their set, a digest of their group, and one of their version, which also the leaders' StatefulSet
+has.
+"""
+
+LEADER_ADDRESS, WORKER_INDEX = "LWS_LEADER_ADDRESS", "LWS_WORKER_INDEX"
+"""Variables that stand before all others in its containers."""
+
+OLDEST, OLDEST_THAT_SURGES = "0.6", "0.9"
+"""Its versions: with the second variable, and with updates that begin though no group may be missing (lws, #778)."""
 
 READY = "Ready"
 """In the state of an endpoint that is there on one node and on several: whether pods of it are ready."""

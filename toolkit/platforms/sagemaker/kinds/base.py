@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision, Kind
 from toolkit.planning.names import ENDPOINT_TAG
-from toolkit.planning.plan import Action
+from toolkit.planning.plan import Action, Changes
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_missing, is_unknown_operation, unless
 from toolkit.platforms.sagemaker.rules.changes import described, selected

@@ -18,6 +18,9 @@ from toolkit.platforms.sagemaker.kinds.base import Look, SageMakerKind
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
 
+RECIPE_FILE = "recipe.yaml"
+"""The recipe's name among the files of a version."""
+
 RECIPE, RECIPE_NAME, RECIPE_DIGEST = "toolkit:recipe", "toolkit:recipe-name", "toolkit:recipe-digest"
 TRAINING_JOB, TOOLKIT = "toolkit:training-job", "toolkit:version"
 """Keys of a version's CustomerMetadataProperties: where its recipe lies and what it is, and where its head is from."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from toolkit import documents
 from toolkit.errors import PlatformError
-from toolkit.planning.changes import Changes
 from toolkit.planning.kinds import Decision
 from toolkit.planning.names import ENDPOINT_TAG
+from toolkit.planning.plan import Changes
 from toolkit.planning.resources import Account, Existing, Observed, Resource
 from toolkit.platforms.sagemaker.aws_errors import is_denied, is_missing, unless, unless_missing
 from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability, aws_rollout

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolkit.engines import registry as engine_registry
-from toolkit.planning.changes import NOTHING, Changes, differing, item, shown
+from toolkit.planning.plan import NOTHING, Changes, as_change, differing, shown
 from toolkit.planning.resources import Observed, Resource
 
 MODEL_KEYS = ("PrimaryContainer", "ExecutionRoleArn", "VpcConfig", "EnableNetworkIsolation")
@@ -72,7 +72,7 @@ def described(before: Any, after: Any, effect: str = "") -> Changes:
     words = list(dict.fromkeys(_in_words(found)))
     more = [f"and {len(words) - _MOST_WORDS} more"] if len(words) > _MOST_WORDS else []
     told = ", ".join([*words[:_MOST_WORDS], *more])
-    return Changes(tuple(item(*each) for each in found), f"{told}; {effect}" if told and effect else told)
+    return Changes(tuple(as_change(*each) for each in found), f"{told}; {effect}" if told and effect else told)
 
 
 def _expand(value: Any, models: Mapping[str, Any]) -> Any:

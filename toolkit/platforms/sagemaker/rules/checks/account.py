@@ -10,9 +10,9 @@ from typing import Any
 from toolkit.errors import ToolkitError
 from toolkit.findings import Finding, Severity
 from toolkit.platforms.sagemaker.keys import aws, aws_rollout
+from toolkit.platforms.sagemaker.rules.checks.capacity import BoughtPlan, check_plans
 from toolkit.platforms.sagemaker.rules.checks.component import scale_to_zero
 from toolkit.platforms.sagemaker.rules.checks.environment import check_types
-from toolkit.platforms.sagemaker.rules.checks.plans import BoughtPlan, check_plans
 from toolkit.recipe.recipe import Recipe
 
 _TYPES = "platform.instance_types"

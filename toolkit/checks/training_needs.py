@@ -1,26 +1,27 @@
-"""How long a training job may take, by arithmetic. Unverified: no such job has been timed on GPUs.
+"""What a training job needs, before it starts: hours, and the memory of this machine where it runs here.
 
-Numbers of multiplications are what they are (2 for each weight that a token passes, 6 where it is learned); which share
-of its peak a GPU reaches is a guess, so a range is told.
+Hours are arithmetic. Unverified: no such job has been timed on GPUs. Numbers of multiplications are what they are (2
+for each weight that a token passes, 6 where it is learned); which share of its peak a GPU reaches is a guess, so a
+range is told.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from toolkit.catalog.lookup import Instance
-from toolkit.checks.training import head_parameters, kept_positions
-from toolkit.checks.training_states import local_tokens, parts_of, state_bytes, states_room
-from toolkit.checks.training_target import split_of
-from toolkit.errors import ToolkitError
+from toolkit.checks.training import head_parameters, kept_positions, training_bytes
+from toolkit.checks.training_fit import local_tokens, parts_of, split_of, state_bytes, states_room
+from toolkit.errors import PlatformError, ToolkitError
 from toolkit.recipe.facts import ModelFacts
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.trained import heads_of
 from toolkit.recipe.training_schema import EPOCHS, TrainingSection
 from toolkit.sizing.shape import shape_of
-from toolkit.sizing.weights import active_parameters
+from toolkit.sizing.weights import active_parameters, rank_bytes, serving_dtype
+from toolkit.training.job import IN_PARTS
 from toolkit.training.plan import machines, step_tokens
 
 # Dense bfloat16 (float16 where there is none), in 10^12 operations a second: NVIDIA's data sheets.
@@ -95,3 +96,37 @@ def _hours(
     if training.responses == "target":
         seconds += 2 * active * tokens / (reading * _ANSWERING_SHARES[guess])
     return seconds / _SECONDS
+
+
+_GIB = 1024**3
+# The job and its engine with their libraries: two processes.
+_PROGRAMS_BYTES = 2 * _GIB
+
+
+def require_memory(recipe: Recipe, target: ModelFacts, free: int, say: Callable[[str], None]) -> None:
+    """Raise PlatformError if the target cannot answer beside what others use; `say` if training may not fit."""
+    assert recipe.training
+    try:
+        shape = shape_of(target)
+        weights = rank_bytes(target, 1, serving_dtype(shape, str(recipe.engine.args.get("dtype", "auto"))))
+        heads = heads_of(recipe)
+        trained = max(training_bytes(head, shape) for head in heads) + _PROGRAMS_BYTES / 2
+    except ToolkitError:
+        return  # a check has said that its size is unknown
+    cpu = recipe.engine_rules.cpu
+    cache = cpu.reserved_bytes(recipe.engine.args) if cpu and recipe.training.responses == "target" else 0
+    needed = weights + cache + _PROGRAMS_BYTES
+    room = f"{free / _GIB:.1f} are free"
+    if needed > free:
+        of = f"{weights / _GIB:.1f} GiB of weights, " + (f"{cache / _GIB:.1f} of KV cache, " if cache else "")
+        message = (
+            f"the target needs about {needed / _GIB:.1f} GiB of this machine's memory as it answers ({of}the rest "
+        )
+        lower = ", lower what engine.args reserve" if cache else ""
+        others = "other programs (of the local platform's: toolkit local stop)"
+        hint = f"End {others}{lower}, or train elsewhere: add --platform sagemaker"
+        raise PlatformError(f"{message}for programs), and {room}", hint=hint)
+    if trained > free:
+        estimate = f"training may need {trained / _GIB:.1f} GiB (an estimate, for sequences of training.max_length)"
+        parts = ", or more `partitions`," if any(head.method in IN_PARTS for head in heads) else ""
+        say(f"{estimate}, and {room}: a smaller `max_length` or `draft_vocab_size`{parts} takes less")
