@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from forked_vllm import ForkedVllm
-from test_lossless_on_vllm import arguments, in_8_bits, judged, prompts
+from test_lossless_on_vllm import arguments, changed, in_8_bits, prompts
 
 import toolkit
 
@@ -33,32 +33,32 @@ def vllm(tmp_path: Path) -> Iterator[ForkedVllm]:
 def test_right_arms_pass_and_one_wrong_token_in_200_is_caught(
     vllm: ForkedVllm, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def trials(times: int, **more: Any) -> list[dict[str, Any]]:
-        return [
-            {"prompts": prompts(seed), "batch": BATCHES[seed % 4], "tokens": TOKENS, "seed": seed, **more}
-            for seed in range(times)
-        ]
+    recipes = {name: toolkit.load(name) for name in RECIPES}
+    first = recipes[RECIPES[0]]
+    engines = {
+        "baseline": arguments(first.baseline()),
+        **{name: arguments(recipe) for name, recipe in recipes.items()},
+        "8-bit weights": arguments(first, model=changed(first, tmp_path / "8-bit", in_8_bits)),
+        "float32": arguments(first, dtype="float32"),
+    }
+    trials = {
+        "right": [_trial(RECIPES[seed % len(RECIPES)], seed) for seed in range(TIMES)],
+        "one wrong token in 200": [_trial(RECIPES[0], seed, batch=16, wrong_every=200) for seed in range(TIMES)],
+        **{name: [_trial(name, seed, batch=16) for seed in range(4)] for name in ("8-bit weights", "float32")},
+    }
+    every = iter(vllm.run("judged", engines=engines, trials=[one for some in trials.values() for one in some]))
+    found = {name: [next(every) for _ in some] for name, some in trials.items()}
+    with capsys.disabled():
+        for name, some in found.items():
+            print(f"{name:24} lossless {_share(some, 0)}, same target {_share(some, 1)}; {_figures(some)}")
+    assert (_share(found["right"], 0), _share(found["right"], 1)) == (f"{TIMES}/{TIMES}", f"{TIMES}/{TIMES}")
+    assert _share(found["one wrong token in 200"], 0) == f"0/{TIMES}"
+    assert {_share(found[name], 1) for name in ("8-bit weights", "float32")} == {"0/4"}
 
-    def shown(name: str, found: Sequence[dict[str, Any]]) -> tuple[str, str]:
-        with capsys.disabled():
-            print(
-                f"{name:24} lossless {_share(found, 0)}, same target {_share(found, 1)}; {_figures(found)}", flush=True
-            )
-        return _share(found, 0), _share(found, 1)
 
-    recipes = [toolkit.load(name) for name in RECIPES]
-    right = [
-        one
-        for index, recipe in enumerate(recipes)
-        for one in judged(vllm, *trials(TIMES)[index :: len(recipes)], arm=arguments(recipe))
-    ]
-    assert shown("right", right) == (f"{TIMES}/{TIMES}", f"{TIMES}/{TIMES}")
-    wrong = judged(vllm, *trials(TIMES, wrong_every=200, batch=16))
-    assert shown("one wrong token in 200", wrong)[0] == f"0/{TIMES}"
-    eight_bits = str(in_8_bits(Path(str(recipes[0].target.folder)), tmp_path / "8-bit"))
-    for name, others in (("8-bit weights", {"model": eight_bits}), ("float32", {"dtype": "float32"})):
-        found = judged(vllm, *trials(4, batch=16), arm=arguments(recipes[0], **others))
-        assert shown(name, found)[1] == "0/4"
+def _trial(arm: str, seed: int, batch: int | None = None, **more: Any) -> dict[str, Any]:
+    asked = {"prompts": prompts(seed), "batch": batch or BATCHES[seed % 4], "tokens": TOKENS, "seed": seed, **more}
+    return {"baseline": "baseline", "arm": arm, "asked": asked}
 
 
 def _share(found: Sequence[dict[str, Any]], verdict: int) -> str:
