@@ -432,3 +432,13 @@ def test_variables_of_a_suite_hold_what_they_say(tmp_path: Path) -> None:
     recipe, _ = imported(text, tmp_path)
     assert recipe["speculation"] == {"method": "ngram", "num_speculative_tokens": 3}
     assert recipe["engine"]["args"] == {"tensor-parallel-size": 4}
+
+
+def test_switches_with_a_value_are_what_it_says(tmp_path: Path) -> None:
+    """As earlier versions of vLLM take them, and as many people write them: off is not on."""
+    text = """vllm serve Qwen/Qwen3-8B --enable-prefix-caching False --enable-chunked-prefill=false \\
+        --enforce-eager True --max-num-seqs 8"""
+    recipe, made = imported(text, tmp_path)
+    args = {"enable-prefix-caching": False, "enable-chunked-prefill": False, "enforce-eager": True}
+    assert recipe["engine"] == {"max_num_seqs": 8, "args": args}
+    assert not made.left_out

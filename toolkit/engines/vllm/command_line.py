@@ -46,6 +46,7 @@ _SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
 _HINTS = {"api-key": "Who may ask is the platform's to decide."}
 _READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
 _OPTIMIZATION = re.compile(r"-O(?:=?(\d))?")  # as vllm/utils/argparse_utils.py reads it
+_SWITCH = {"true": True, "false": False}
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _NODES = re.compile(r"[1-9]\d{0,3}")
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
@@ -403,6 +404,8 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
     """The words after a flag that are its values, taken out of `pending`."""
     kind = takes(flag)
     if kind == "on_off" or flag.startswith("no-"):
+        if pending and pending[0].lower() in _SWITCH:  # as earlier versions take it
+            yield pending.pop(0)
         return
     while pending and (not pending[0].startswith("-") or re.fullmatch(r"-[\d.]+", pending[0])):
         yield pending.pop(0)
@@ -413,6 +416,8 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
 def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> Any:
     """The value of a flag, or of `inner`, a key of its JSON, from its texts; None where it is left out."""
     values, several = [decoded(text) for text in texts], takes(flag) == "several"
+    if takes(flag) == "on_off":
+        values = [_SWITCH.get(text.lower(), text) for text in texts]
     value: Any = True if not values else values if several else values[0]
     name = f"{flag}.{inner}" if inner else flag
     if imported.holds_secret(name, value):
