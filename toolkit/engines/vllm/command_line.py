@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from textwrap import shorten
 from typing import Any
 
@@ -15,6 +13,7 @@ from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import alias_of, flag_removed, takes, whole_name
 from toolkit.engines.vllm.flags import OWN_FLAGS
 from toolkit.engines.vllm.keys import VllmSpeculation
+from toolkit.engines.vllm.shell import commands, shell_text
 from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
@@ -32,22 +31,14 @@ _DOCKER_SWITCHES = {
         *("read-only", "replace", "rm", "sig-proxy", "tls-verify", "tty", "use-api-socket"),
     )
 }
-_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z)?sh")
-_SHELL_OPTION = re.compile(r"-[a-z]*c")  # -c, -lc, -xec
+_MOST_SHELLS = 3  # in one another
 _SERVES = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\b")
-# $NAME, ${NAME} and ${NAME:-default}; $(command) stands for what nobody runs here.
-_REFERENCE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
-_SUBSTITUTION = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)")
-_SUBSTITUTED = "$(…)"
 _TO_FILL_IN = re.compile(r"\$[{(]?[\w…]|<[\w -]+>")
 _RUNS_CONTAINER = [[tool, "run"] for tool in ("docker", "podman", "nerdctl")]
-_BEFORE_A_COMMAND = ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx")
-_SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
 _HINTS = {"api-key": "Who may ask is the platform's to decide."}
 _READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
 _OPTIMIZATION = re.compile(r"-O(?:=?(\d))?")  # as vllm/utils/argparse_utils.py reads it
 _SWITCH = {"true": True, "false": False}
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _NODES = re.compile(r"[1-9]\d{0,3}")
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
@@ -69,8 +60,6 @@ _SPECULATION = {
 }
 _METHOD_AS_MODEL = re.compile(r"\[(\w+)\]")  # --speculative-model "[ngram]"
 _SECTION_KEYS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
-
-_Command = tuple[list[tuple[str, str]], list[str]]  # the variables that are assigned, and the words
 
 # A `max-model-len` that vLLM replaces by the longest that its memory holds.
 _FITTED = ("auto", -1)
@@ -143,11 +132,12 @@ def read_command(text: str) -> VllmSettings:
     Raises UsageError if the text is none of these.
     """
     imported = VllmSettings("a vLLM command line")
-    words = _server_command(_words(text), imported)
+    words = _server_command(text, imported)
     if words[:2] in _RUNS_CONTAINER:
         words = _without_docker(words, imported)
-    while (inner := _shell_text(words)) is not None:
-        words = _server_command(_words(inner), imported)
+    for _ in range(_MOST_SHELLS):
+        if (inner := shell_text(words)) is not None:
+            words = _server_command(inner, imported)
     read_arguments(_server_arguments(words), imported)
     if not re.search(r"\w", str(imported.target.get("model", ""))):
         raise UsageError("the command names no model", hint="Write it: vllm serve MODEL …, or --model MODEL.")
@@ -239,103 +229,27 @@ def _guess(drafter: str) -> str:
     return next((item.name for item in of_engine if not item.engines[ENGINE].method), "")
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text as a shell reads them; the end of a line is a word of its own."""
-    whole_lines = _SUBSTITUTION.sub(_SUBSTITUTED, re.sub(r"\\[ \t]*(\r?\n|\Z)", " ", text))
-    # The lexer takes a comment's end of line for a part of it.
-    lexer = shlex.shlex(re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n")
-    lexer.whitespace, lexer.whitespace_split = " \t\r", True
-    try:
-        return list(lexer)
-    except ValueError as error:
-        raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
-
-
-def _server_command(words: Sequence[str], imported: VllmSettings) -> list[str]:
+def _server_command(text: str, imported: VllmSettings) -> list[str]:
     """The command that starts the server, of all that the text has; what was assigned for it becomes variables."""
-    commands = _filled(_commands(words))
-    server = next((index for index, (_, command) in enumerate(commands) if _starts_server(command)), 0)
-    for index, (variables, command) in enumerate(commands):
+    found = commands(text)
+    server = next((index for index, (_, command) in enumerate(found) if _starts_server(command)), 0)
+    for index, (variables, command) in enumerate(found):
         if index == server or (index < server and not command):
             for name, value in variables:
                 imported.add_variable(name, value)
         elif command:
             shown = shorten(" ".join(command), 80, placeholder=" …")
             imported.leave_out(shown, "it is not part of the command that starts the server")
-    return commands[server][1]
-
-
-def _filled(commands: Iterable[list[str]]) -> list[_Command]:
-    """Each command with what commands before it assigned, which is no variable of the server where a word takes it."""
-    known: dict[str, str] = {}
-    taken: set[str] = set()
-
-    def value(reference: re.Match[str]) -> str:
-        name = reference[1] or reference[2]
-        taken.add(name)
-        return known.get(name, reference[0] if reference[3] is None else reference[3])
-
-    filled: list[_Command] = []
-    for command in commands:
-        variables, words = _without_prompt(command)
-        variables = [(name, _REFERENCE.sub(value, text)) for name, text in variables]
-        filled.append((variables, [*_expanded(words, value)]))
-        if not words:
-            known |= variables
-    return [
-        (variables if command else [pair for pair in variables if pair[0] not in taken], command)
-        for variables, command in filled
-    ]
-
-
-def _expanded(words: Sequence[str], value: Callable[[re.Match[str]], str]) -> Iterator[str]:
-    """The words with their variables' values. One that is a command, or flags, is several: quotes are gone here."""
-    for index, word in enumerate(words):
-        text = _REFERENCE.sub(value, word)
-        is_several = _REFERENCE.fullmatch(word) and (index == 0 or text.startswith("-"))
-        yield from _words(text) if is_several else (text,)
-
-
-def _commands(words: Sequence[str]) -> Iterator[list[str]]:
-    """The commands among words. A line that begins with a flag goes on with the line before it."""
-    command: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        line_ends = word.startswith("\n")
-        if word in _SEPARATORS or (line_ends and not after.startswith("-")):
-            yield command
-            command = []
-        elif not line_ends:
-            command.append(word)
-    yield command
-
-
-def _without_prompt(command: list[str]) -> _Command:
-    """The variables that are assigned, and the command without them, a prompt, `sudo` and the like."""
-    variables, rest = [], command
-    while rest:
-        if assigned := _ASSIGNMENT.fullmatch(rest[0]):
-            variables.append((assigned[1], assigned[2]))
-        elif rest[0] not in _BEFORE_A_COMMAND:
-            break
-        rest = rest[1:]
-    return variables, rest
+    return found[server][1]
 
 
 def _starts_server(command: Sequence[str]) -> bool:
-    inner = _shell_text(command)
+    inner = shell_text(command)
     return (
         command[:2] in _RUNS_CONTAINER
         or _first_argument(command) is not None
         or (inner is not None and _SERVES.search(inner) is not None)
     )
-
-
-def _shell_text(command: Sequence[str]) -> str | None:
-    """The commands that a shell is given as one word: `bash -c "…"`, or `-c "…"` where the shell is the entrypoint."""
-    for index, (option, text) in enumerate(pairwise(command)):
-        if _SHELL_OPTION.fullmatch(option) and (index == 0 or _SHELL.fullmatch(command[index - 1])):
-            return text
-    return None
 
 
 def _first_argument(command: Sequence[str]) -> int | None:
