@@ -90,12 +90,13 @@ def test_a_container_gives_version_and_variables_but_no_secret(program: str, tmp
     [
         """--speculative-config '{"method": "eagle3", "model": "URL"}'""",
         "--speculative-config.model URL",
+        "--spec-method eagle3 --spec-model URL",
         """--speculative-config '{"method": "ngram", "api_key": "hunter2"}'""",
     ],
 )
 def test_a_drafter_with_a_secret_is_refused_rather_than_left_out(flag: str, tmp_path: Path) -> None:
     """Without its drafter the recipe would not speculate, which is not what was asked for."""
-    with pytest.raises(UsageError, match=r"speculative-config\.(model|api_key): a secret") as caught:
+    with pytest.raises(UsageError, match=r"spec(-|ulative-config\.)(model|api_key): a secret") as caught:
         imported(f"vllm serve org/target {flag.replace('URL', 'https://me:hunter2@models.example/head')}", tmp_path)
     assert "hunter2" not in str(caught.value)
 

@@ -96,7 +96,8 @@ class VllmSettings(Imported):
 
     def holds_secret(self, name: str, value: Any) -> bool:
         """Whether a flag, or a key of its JSON, is left out for a secret. Raises UsageError for one in speculation."""
-        if name.startswith("speculative-config") and (secrets := [*secret_keys(name, value)]):
+        speculates = name.startswith("speculative-config") or name in _SPECULATION
+        if speculates and (secrets := [*secret_keys(name, value)]):
             message = f"--{', --'.join(secrets)}: a secret must not stand in a recipe"
             hint = "Without it nothing would speculate: give the command with an address that holds none."
             raise UsageError(message, hint=hint)
