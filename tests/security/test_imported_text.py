@@ -123,7 +123,7 @@ def test_variables_that_grow_are_not_filled_in_for_ever(tmp_path: Path) -> None:
     """Each line doubles what the one before it assigned."""
     lines = ["V0=xxxxxxxx", *(f"V{number + 1}=$V{number}$V{number}" for number in range(60))]
     text = "\n".join([*lines, "vllm serve org/target --seed $V60"])
-    with pytest.raises(UsageError, match="its variables stand for more than 262,144 characters"):
+    with pytest.raises(UsageError, match="its variables stand for more than 8,192 characters"):
         import_recipe(text, out=tmp_path / "recipe.yaml")
 
 

@@ -19,7 +19,7 @@ _SHELL_OPTION = re.compile(r"-[a-z]*c")  # -c, -lc, -xec
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
 _SUBSTITUTION = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)")
 _SUBSTITUTED = "$(…)"
-_MOST_FILLED = 256 * 1024
+_MOST_FILLED = 8 * 1024
 
 Command = tuple[list[tuple[str, str]], list[str]]
 """The variables that are assigned, and the words of the command."""
