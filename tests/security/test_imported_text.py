@@ -117,3 +117,17 @@ def test_a_reason_cannot_leave_its_comment() -> None:
     text = recipe_text(Proposal({"name": "mine", "target": {"model": "m/x"}}, [choice], Lock(facts)), "by\nme: 1")
     assert [*YAML(typ="safe").load(text)] == ["name", "target"]
     assert not obeyed(text)
+
+
+def test_variables_that_grow_are_not_filled_in_for_ever(tmp_path: Path) -> None:
+    """Each line doubles what the one before it assigned."""
+    lines = ["V0=xxxxxxxx", *(f"V{number + 1}=$V{number}$V{number}" for number in range(60))]
+    text = "\n".join([*lines, "vllm serve org/target --seed $V60"])
+    with pytest.raises(UsageError, match="its variables stand for more than 8,192 characters"):
+        import_recipe(text, out=tmp_path / "recipe.yaml")
+
+
+def test_a_secret_of_a_line_before_is_not_filled_in(tmp_path: Path) -> None:
+    text = "HF_TOKEN=abcdef123456\nvllm serve org/target --seed $HF_TOKEN --revision ${HF_TOKEN}"
+    made = import_recipe(text, out=tmp_path / "recipe.yaml")
+    assert "abcdef123456" not in made.path.read_text() + repr(made)

@@ -13,10 +13,14 @@ from pydantic import BaseModel, StringConstraints
 
 from toolkit import documents
 from toolkit.errors import BuildError
+from toolkit.images.docker_config import IDENTITY_TOKEN
 from toolkit.images.reference import is_loopback
 
 Credentials = Callable[[str], tuple[str, str] | None]
-"""Returns user and password for a registry, None for anonymous access. Called again when they are rejected."""
+"""Returns user and password for a registry, None for anonymous access. Called again when they are rejected.
+
+The user may be IDENTITY_TOKEN: then the password is a token that the registry's token server takes.
+"""
 
 _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
@@ -68,6 +72,9 @@ class Login:
                 )
             elif account is None:
                 raise BuildError(f"{self._registry} requires a login, and no credentials were found", hint=self.hint)
+            elif account[0] == IDENTITY_TOKEN:
+                message = f"{self._registry} takes a user and password, and its login is an identity token"
+                raise BuildError(message, hint=self.hint)
             else:
                 self._headers[scopes] = _basic(account)
 
@@ -83,10 +90,17 @@ class Login:
         if realm.scheme != "https" and not is_loopback(realm.host):
             raise BuildError(f"{self._registry} asks to send the login to {realm}, which is not encrypted")
         asked = list(dict.fromkeys([*parameters.get("scope", "").split(), *scopes]))
-        query = {"service": parameters.get("service", ""), "scope": asked}
-        headers = {"Authorization": _basic(account)} if account else {}
+        service = parameters.get("service", "")
         try:
-            answer = documents.request(self._client, "GET", realm, params=query, headers=headers)
+            if account and account[0] == IDENTITY_TOKEN:
+                # github distribution/distribution, docs/content/spec/auth/oauth.md
+                form = {"grant_type": "refresh_token", "refresh_token": account[1], "client_id": "toolkit"}
+                form |= {"service": service, "scope": " ".join(asked)}
+                answer = documents.request(self._client, "POST", realm, data=form)
+            else:
+                query = {"service": service, "scope": asked}
+                headers = {"Authorization": _basic(account)} if account else {}
+                answer = documents.request(self._client, "GET", realm, params=query, headers=headers)
             if answer.status_code in (401, 403):
                 raise LoginRefused(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
             given = documents.parse(_Tokens, answer.raise_for_status().content)

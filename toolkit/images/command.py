@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from toolkit.children import BUILDERS, own_variables, start_process
 from toolkit.errors import BuildError
-from toolkit.images.docker_config import Login
+from toolkit.images.docker_config import IDENTITY_TOKEN, Login
 from toolkit.images.reference import Reference, parse
 from toolkit.images.spec import ContextFile, ImageSpec, on_disk
 from toolkit.images.wheels import fetch_wheels
@@ -112,11 +112,14 @@ def last_words(ended: Ended) -> str:
 def logins(credentials: Credentials, images: Iterable[Reference]) -> dict[str, Login]:
     """The available logins for the images' registries, in the format of Docker's and podman's files."""
     accounts = {registry: credentials(registry) for registry in {image.registry for image in images}}
-    return {
-        registry: {"auth": base64.b64encode(":".join(account).encode()).decode()}
-        for registry, account in accounts.items()
-        if account is not None
-    }
+    return {registry: _login(*account) for registry, account in accounts.items() if account is not None}
+
+
+def _login(user: str, password: str) -> Login:
+    """Podman reads a token only beside an `auth`, as Docker writes it."""
+    if user == IDENTITY_TOKEN:
+        return {**_login("token", ""), "identitytoken": password}
+    return {"auth": base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
 @contextmanager

@@ -22,17 +22,21 @@ from toolkit.open_object import OpenObject
 HUB_LOGIN = "https://index.docker.io/v1/"
 """The key of Docker Hub's login."""
 
+IDENTITY_TOKEN = "<token>"  # noqa: S105
+"""The user of a login whose password is an identity token, as Docker's credential helpers write it."""
 
 _HELPER_NAME = re.compile(r"[\w.-]+", re.ASCII)
 _HELPER_SECONDS = 60.0  # it may ask a keychain that its user has to unlock
 _NOT_THERE = b"credentials not found"  # of docker-credential-helpers, and of all that are like them
-_IDENTITY_TOKEN = "<token>"  # noqa: S105 - in a user's place
 
 
 class Login(OpenObject, total=False):
-    """The login for one registry. `auth` is user and password in base64."""
+    """The login for one registry. `auth` is user and password in base64; with a token it goes for nothing."""
 
     auth: str | None
+    username: str | None
+    password: str | None
+    identitytoken: str | None
 
 
 class DockerConfig(OpenObject, total=False):
@@ -102,9 +106,6 @@ def _ask_helper(helper: str, server: str, path: Path, seconds: float) -> tuple[s
         stored = documents.parse(_Stored, said)
     except documents.Unfit:  # whose text could quote the secret
         raise UsageError(f"{program} answered what is no login", hint=hint) from None
-    if stored["Username"] == _IDENTITY_TOKEN:
-        message = f"{program} has an identity token for {server}, and not a user and password"
-        raise UsageError(message, hint=f"Log in with a user and an access token: docker login {server}")
     return stored["Username"], stored["Secret"]
 
 
@@ -130,11 +131,21 @@ def read_config(path: Path) -> DockerConfig:
 
 
 def read_login(path: Path, registry: str) -> tuple[str, str] | None:
-    """User and password for a registry in a Docker config file, None without a login. Raises UsageError."""
+    """User and password for a registry in a Docker config file, None without a login. Raises UsageError.
+
+    For an identity token, IDENTITY_TOKEN and the token. As for Docker, of a key that is an address its host counts.
+    """
     logins = read_config(path).get("auths") or {}
-    auth = next((logins[key].get("auth") for key in _keys(registry) if key in logins), None)
+    wanted = _keys(registry)
+    ours = [logins[key] for key in wanted if key in logins]
+    ours += [login for key, login in logins.items() if _host(key) in wanted]
+    login = next((login for login in ours if any(login.values())), Login())
+    if token := login.get("identitytoken"):
+        return IDENTITY_TOKEN, token
+    if not login.get("auth") and (user := login.get("username")):
+        return user, login.get("password") or ""
     try:
-        user, colon, password = base64.b64decode(auth or "").decode().partition(":")
+        user, colon, password = base64.b64decode(login.get("auth") or "").decode().partition(":")
     except ValueError as error:
         raise _unreadable(path, error) from None
     return (user, password) if colon else None
@@ -145,7 +156,11 @@ def _unreadable(path: Path, error: Exception) -> UsageError:
     return UsageError(f"cannot read {path}: {type(error).__name__}", hint="Remove it, and run docker login again.")
 
 
+def _host(key: str) -> str:
+    """The host of a key that is an address, such as https://ghcr.io/v2/; else the key, which may name a repository."""
+    scheme, separator, rest = key.partition("://")
+    return rest.partition("/")[0] if separator else scheme
+
+
 def _keys(registry: str) -> tuple[str, ...]:
-    if registry == DOCKER_HUB:
-        return HUB_LOGIN, "index.docker.io", "docker.io"
-    return registry, f"https://{registry}", f"https://{registry}/v1/", f"https://{registry}/v2/"
+    return (HUB_LOGIN, f"index.{DOCKER_HUB}", DOCKER_HUB) if registry == DOCKER_HUB else (registry,)

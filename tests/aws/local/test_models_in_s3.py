@@ -83,3 +83,52 @@ def test_an_upload_is_completed_twice_as_once(account: Account) -> None:
     once, twice = (account.s3.complete_multipart_upload(**upload, MultipartUpload=parts)["ETag"] for _ in range(2))
     assert once == twice
     assert account.s3.get_object(**where)["ContentLength"] == 2_000_000
+
+
+@pytest.mark.parametrize("size", [1, 2_000_000])
+def test_a_part_of_an_upload_that_is_not_under_way_is_refused(account: Account, size: int) -> None:
+    """Also of one that was completed."""
+    where = {"Bucket": f"parts-{size}", "Key": "x"}
+    account.s3.create_bucket(Bucket=where["Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    upload = {**where, "UploadId": account.s3.create_multipart_upload(**where)["UploadId"]}
+    part = account.s3.upload_part(**upload, PartNumber=1, Body=b"x" * size)
+    parts = {"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]}
+    account.s3.complete_multipart_upload(**upload, MultipartUpload=parts)
+    for gone in (upload, {**where, "UploadId": "gone"}):
+        with pytest.raises(ClientError, match="NoSuchUpload"):
+            account.s3.upload_part(**gone, PartNumber=2, Body=b"x" * size)
+    assert account.s3.get_object(**where)["ContentLength"] == size
+
+
+def test_parts_in_another_order_are_no_object(account: Account) -> None:
+    """API reference of CompleteMultipartUpload: InvalidPartOrder."""
+    where = {"Bucket": "order", "Key": "x"}
+    account.s3.create_bucket(Bucket=where["Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    upload = {**where, "UploadId": account.s3.create_multipart_upload(**where)["UploadId"]}
+    parts = [
+        {
+            "PartNumber": number,
+            "ETag": account.s3.upload_part(**upload, PartNumber=number, Body=b"x" * 5_300_000)["ETag"],
+        }
+        for number in (1, 2)
+    ]
+    for wrong in (parts[::-1], [parts[0], parts[0]]):
+        with pytest.raises(ClientError, match="InvalidPartOrder"):
+            account.s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": wrong})
+    account.s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    assert account.s3.get_object(**where)["ContentLength"] == 10_600_000
+
+
+def test_versions_of_large_objects_are_listed(account: Account) -> None:
+    """As tools do that empty a bucket; what was listed still has its content."""
+    s3, bucket = account.s3, "versions"
+    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    sizes = [2_000_000, 3_000_000]
+    for size in sizes:
+        s3.put_object(Bucket=bucket, Key="x", Body=b"x" * size)
+    versions = s3.list_object_versions(Bucket=bucket)["Versions"]
+    assert sorted(each["Size"] for each in versions) == sizes
+    for each in versions:
+        answer = s3.get_object(Bucket=bucket, Key="x", VersionId=each["VersionId"])
+        assert len(answer["Body"].read()) == each["Size"]

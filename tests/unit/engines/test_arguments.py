@@ -94,6 +94,14 @@ def test_values_of_flags_are_written_as_json_except_text(tmp_path: Path, written
     assert environment(recipe)["SM_VLLM_SOME_FLAG"] == told
 
 
+def test_a_flag_that_is_false_is_off_where_vllms_default_is_on(tmp_path: Path) -> None:
+    """Entrypoints leave a flag out that is false (`containers/vllm/README.md`): its negative says it."""
+    off = "enable-prefix-caching: false\n    disable-log-stats: false"
+    told = environment(load(write_recipe(tmp_path, RECIPE.replace("dtype: float32", off))))
+    assert told["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
+    assert "SM_VLLM_NO_DISABLE_LOG_STATS" not in told  # vLLM has no such flag
+
+
 def test_the_folder_of_the_drafter_does_not_make_vllm_guess_another_method() -> None:
     assert "eagle" not in DRAFTER
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
 
 from toolkit.errors import BuildError, UsageError
-from toolkit.images.docker_config import read_login
+from toolkit.images.docker_config import IDENTITY_TOKEN, read_login
 from toolkit.images.manifest import LAYER, SCHEMA_2, Blob, Manifest, digest_of
 from toolkit.images.registry import Registry, asked_wait
 from toolkit.images.upload import Upload
@@ -75,6 +76,32 @@ def test_without_a_login_the_token_is_anonymous() -> None:
     with registry(server, login=None) as client:
         client.find_manifest("a", "1")
     assert "Authorization" not in server.asked[0].headers
+
+
+def test_an_identity_token_is_given_for_a_token() -> None:
+    """As the distribution project's "OAuth 2.0 Token Authentication" says."""
+    server = WithTokens(requests_per_token=9)
+    with registry(server, login=(IDENTITY_TOKEN, "secret")) as client:
+        client.find_manifest("a", "1")
+    (asked,) = server.asked
+    assert asked.method == "POST"
+    assert "Authorization" not in asked.headers
+    assert parse_qs(asked.content.decode()) == {
+        "grant_type": ["refresh_token"],
+        "refresh_token": ["secret"],
+        "client_id": ["toolkit"],
+        "service": ["example"],
+        "scope": ["repository:a:pull"],
+    }
+
+
+def test_an_identity_token_is_no_password() -> None:
+    def answer(_: httpx.Request) -> httpx.Response:
+        return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})
+
+    with registry(answer, login=(IDENTITY_TOKEN, "secret")) as client, pytest.raises(BuildError) as caught:
+        client.find_manifest("a", "1")
+    assert "takes a user and password, and its login is an identity token" in str(caught.value)
 
 
 def test_a_mount_asks_for_both_repositories() -> None:
@@ -310,7 +337,15 @@ def test_docker_hub_has_its_api_elsewhere() -> None:
 
 @pytest.mark.parametrize(
     ("host", "key"),
-    [("ghcr.io", "ghcr.io"), ("ghcr.io", "https://ghcr.io"), ("docker.io", "https://index.docker.io/v1/")],
+    [
+        ("ghcr.io", "ghcr.io"),
+        ("ghcr.io", "https://ghcr.io"),
+        ("ghcr.io", "https://ghcr.io/v2/"),
+        ("registry:5000", "http://registry:5000"),
+        ("docker.io", "https://index.docker.io/v1/"),
+        ("docker.io", "https://index.docker.io"),
+        ("docker.io", "docker.io"),
+    ],
 )
 def test_the_login_that_docker_wrote_is_found(tmp_path: Path, host: str, key: str) -> None:
     auth = base64.b64encode(b"me:pass:word").decode()
@@ -324,6 +359,30 @@ def test_the_login_that_docker_wrote_is_found(tmp_path: Path, host: str, key: st
 def test_where_docker_has_no_login_there_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     assert read_login(tmp_path / "config.json", "ghcr.io") is None
+
+
+@pytest.mark.parametrize(
+    ("login", "found"),
+    [
+        ({"username": "me", "password": "pw"}, ("me", "pw")),
+        ({"auth": "MDAwOg==", "identitytoken": "t"}, (IDENTITY_TOKEN, "t")),  # as `az acr login` writes it
+        ({"auth": "", "username": "me", "password": "pw"}, ("me", "pw")),
+    ],
+)
+def test_a_login_in_other_words_is_one(tmp_path: Path, login: dict[str, str], found: tuple[str, str]) -> None:
+    """A key without a login, as beside a helper, hides none."""
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {"ours.io": {}, "https://ours.io": login}}))
+    assert read_login(tmp_path / "config.json", "ours.io") == found
+
+
+def test_a_token_of_docker_hub_is_not_its_login(tmp_path: Path) -> None:
+    """Docker keeps those of its login by browser beside it."""
+    logins = {
+        "https://index.docker.io/v1/access-token": {"auth": "YTp0"},
+        "https://index.docker.io/v1/": {"auth": "YTpi"},
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"auths": logins}))
+    assert read_login(tmp_path / "config.json", "docker.io") == ("a", "b")
 
 
 def test_without_docker_there_is_no_login(tmp_path: Path) -> None:

@@ -90,12 +90,13 @@ def test_a_container_gives_version_and_variables_but_no_secret(program: str, tmp
     [
         """--speculative-config '{"method": "eagle3", "model": "URL"}'""",
         "--speculative-config.model URL",
+        "--spec-method eagle3 --spec-model URL",
         """--speculative-config '{"method": "ngram", "api_key": "hunter2"}'""",
     ],
 )
 def test_a_drafter_with_a_secret_is_refused_rather_than_left_out(flag: str, tmp_path: Path) -> None:
     """Without its drafter the recipe would not speculate, which is not what was asked for."""
-    with pytest.raises(UsageError, match=r"speculative-config\.(model|api_key): a secret") as caught:
+    with pytest.raises(UsageError, match=r"spec(-|ulative-config\.)(model|api_key): a secret") as caught:
         imported(f"vllm serve org/target {flag.replace('URL', 'https://me:hunter2@models.example/head')}", tmp_path)
     assert "hunter2" not in str(caught.value)
 
@@ -131,7 +132,7 @@ deployment:
   vllm: {extra_env: {SM_VLLM_MAX_LORAS: 2, SM_VLLM_ENABLE_LORA: "", SM_VLLM_ASYNC_SCHEDULING: "True", OURS: here}}
 """
     recipe, _ = imported(document, tmp_path)
-    assert recipe["engine"]["args"] == {"max-loras": "2", "enable-lora": True, "async-scheduling": True}
+    assert recipe["engine"]["args"] == {"max-loras": 2, "enable-lora": True, "async-scheduling": True}
     assert recipe["engine"]["env"] == {"OURS": "here"}
 
 
@@ -313,3 +314,132 @@ def test_a_command_that_ends_with_a_backslash(tmp_path: Path) -> None:
     """As it is copied when the next line is not."""
     recipe, _ = imported("vllm serve Qwen/Qwen3-8B \\\n  --max-num-seqs 8 \\", tmp_path)
     assert recipe["engine"]["max_num_seqs"] == 8
+
+
+def test_what_the_lines_before_assign_is_filled_in(tmp_path: Path) -> None:
+    """As scripts do; what only fills in is no variable of the server, what may be read is."""
+    text = """\
+        export HF_HUB_OFFLINE=1
+        MODEL=Qwen/Qwen3-8B
+        EXTRA="--seed 1 --max-num-seqs ${SEQS:-8}"
+        CONFIG='{"method": "ngram", "num_speculative_tokens": 4}'
+        vllm serve "$MODEL" --max-model-len ${LENGTH:-4096} $EXTRA --speculative-config "$CONFIG" --dtype $DTYPE
+    """
+    recipe, made = imported(text, tmp_path)
+    assert recipe["target"] == {"model": "Qwen/Qwen3-8B"}
+    assert recipe["speculation"] == {"method": "ngram", "num_speculative_tokens": 4}
+    assert recipe["engine"] == {
+        "env": {"HF_HUB_OFFLINE": "1"},
+        "args": {"seed": 1},
+        "max_model_len": 4096,
+        "max_num_seqs": 8,
+    }
+    assert "--dtype $DTYPE: its value is to be filled in" in left_out(made)
+
+
+def test_a_command_that_was_assigned_before_is_the_command(tmp_path: Path) -> None:
+    text = 'MODEL=Qwen/Qwen3-8B\nCMD="vllm serve $MODEL \\\n  --max-num-seqs 8"\nif true; then\n  $CMD &\nfi'
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["target"]["model"] == "Qwen/Qwen3-8B"
+    assert recipe["engine"] == {"max_num_seqs": 8}
+
+
+@pytest.mark.parametrize("model", ["$MODEL", "${MODEL}", "$1", "$(cat name | head -1)", "<model>"])
+def test_a_model_that_is_to_be_filled_in_is_none(model: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="names no model"):
+        import_recipe(f"vllm serve {model} --seed 1", out=tmp_path / "recipe.yaml")
+
+
+def test_what_another_command_would_say_is_one_value(tmp_path: Path) -> None:
+    text = "vllm serve Qwen/Qwen3-8B --tensor-parallel-size $(nvidia-smi -L | wc -l) --max-num-seqs 8"
+    recipe, made = imported(text, tmp_path)
+    assert recipe["engine"] == {"max_num_seqs": 8}
+    assert "--tensor-parallel-size $(…): its value is to be filled in" in left_out(made)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'docker run --gpus all vllm/vllm-openai:v0.30.0 bash -c "pip install x && {}"',
+        "docker run --entrypoint /bin/bash vllm/vllm-openai:v0.30.0 -lc 'exec {}'",
+        'setsid bash -c "{} > log.txt 2>&1" > /dev/null &',
+        "docker exec -it server sh -c '{}'",
+    ],
+)
+def test_a_command_in_a_shells_text(start: str, tmp_path: Path) -> None:
+    recipe, _ = imported(start.format("vllm serve Qwen/Qwen3-8B --max-num-seqs 8"), tmp_path)
+    assert recipe["target"]["model"] == "Qwen/Qwen3-8B"
+    assert recipe["engine"]["max_num_seqs"] == 8
+
+
+def test_options_of_a_container_as_docker_reads_them(tmp_path: Path) -> None:
+    """Letters stand together and before their value; a switch takes none."""
+    text = (
+        "docker run -itP --read-only -eVLLM_LOGGING_LEVEL=DEBUG -e=VLLM_USE_DEEP_GEMM=0 -p8000:8000 -dv /a:/b "
+        "-q vllm/vllm-openai:v0.30.0 --model Qwen/Qwen3-8B"
+    )
+    recipe, made = imported(text, tmp_path)
+    assert recipe["target"]["model"] == "Qwen/Qwen3-8B"
+    assert recipe["engine"]["env"] == {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_USE_DEEP_GEMM": "0"}
+    assert "-itP, --read-only, -p 8000:8000, -v /a:/b, -q: options of the container" in left_out(made)
+
+
+@pytest.mark.parametrize(
+    ("flags", "speculation"),
+    [
+        ("--spec-method eagle3 --spec-model x/y --spec-tokens 3", ("eagle3", {"model": "x/y"})),
+        ("--speculative-model '[ngram]' --num-speculative-tokens 3", ("ngram", {})),
+        (
+            "--speculative-model x/y --num_speculative_tokens 3 --speculative-draft-tensor-parallel-size 1",
+            ("draft-model", {"model": "x/y", "draft_tensor_parallel_size": 1}),
+        ),
+        ('--speculative-config \'{"method": "ngram"}\' --spec-tokens 3', ("ngram", {})),
+    ],
+)
+def test_speculation_in_flags_of_its_own(flags: str, speculation: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
+    """Those of vLLM 0.22 and later, and those from before it was one flag: never a recipe without speculation."""
+    method, keys = speculation
+    recipe, _ = imported(f"vllm serve Qwen/Qwen3-8B {flags}", tmp_path)
+    assert recipe["speculation"] == {"method": method, "num_speculative_tokens": 3, **keys}
+    assert recipe["engine"] == {}
+
+
+@pytest.mark.parametrize("written", ["-O3", "-O=3", "-O 3", "--optimization-level 3"])
+def test_an_optimization_level_however_it_is_written(written: str, tmp_path: Path) -> None:
+    recipe, _ = imported(f"vllm serve Qwen/Qwen3-8B {written}", tmp_path)
+    assert recipe["engine"]["args"] == {"optimization-level": 3}
+
+
+def test_json_in_a_configuration_file_is_read_as_in_a_command(tmp_path: Path) -> None:
+    text = """\
+        model: Qwen/Qwen3-8B
+        speculative-config: '{"method": "ngram", "num_speculative_tokens": 3}'
+        hf-overrides: '{"max_position_embeddings": 8192}'
+    """
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["speculation"] == {"method": "ngram", "num_speculative_tokens": 3}
+    assert recipe["engine"]["args"] == {"hf-overrides": {"max_position_embeddings": 8192}}
+
+
+def test_variables_of_a_suite_hold_what_they_say(tmp_path: Path) -> None:
+    text = """\
+        deployment:
+          model: {id: Qwen/Qwen3-8B}
+          vllm:
+            extra_env:
+              SM_VLLM_SPECULATIVE_CONFIG: '{"method": "ngram", "num_speculative_tokens": 3}'
+              SM_VLLM_TENSOR_PARALLEL_SIZE: "4"
+    """
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["speculation"] == {"method": "ngram", "num_speculative_tokens": 3}
+    assert recipe["engine"]["args"] == {"tensor-parallel-size": 4}
+
+
+def test_switches_with_a_value_are_what_it_says(tmp_path: Path) -> None:
+    """As earlier versions of vLLM take them, and as many people write them: off is not on."""
+    text = """vllm serve Qwen/Qwen3-8B --enable-prefix-caching False --enable-chunked-prefill=false \\
+        --enforce-eager True --max-num-seqs 8"""
+    recipe, made = imported(text, tmp_path)
+    args = {"enable-prefix-caching": False, "enable-chunked-prefill": False, "enforce-eager": True}
+    assert recipe["engine"] == {"max_num_seqs": 8, "args": args}
+    assert not made.left_out

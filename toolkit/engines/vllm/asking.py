@@ -25,7 +25,7 @@ from toolkit import documents
 from toolkit.catalog.lookup import Instance
 from toolkit.engines.arguments import flag_variables
 from toolkit.engines.vllm.facts import variable_risk
-from toolkit.engines.vllm.flags import OWN_FLAGS, vllm_variables
+from toolkit.engines.vllm.flags import OWN_FLAGS, switched_off, vllm_variables
 from toolkit.engines.vllm.installed import installed, version_of
 from toolkit.engines.vllm.process import NoAnswer, Vllm
 from toolkit.engines.vllm.value_checks import risk_of
@@ -172,7 +172,7 @@ def _question(recipe: Recipe, instance: Instance | None, models: Lock) -> dict[s
         config = {key: value for key, value in flags["speculative-config"].items() if key != "revision"}
         flags["speculative-config"] = {**config, "model": _DRAFTER} if models.drafter else config
     return {
-        "flags": flag_variables(recipe, flags),
+        "flags": {**flag_variables(recipe, flags), **switched_off(recipe)},
         "variables": _variables(recipe),
         "device": _device(instance) if instance else None,
         "models": {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from textwrap import shorten
 from typing import Any
 
@@ -13,6 +13,7 @@ from toolkit.catalog import lookup, methods
 from toolkit.engines.vllm.facts import alias_of, flag_removed, takes, whole_name
 from toolkit.engines.vllm.flags import OWN_FLAGS
 from toolkit.engines.vllm.keys import VllmSpeculation
+from toolkit.engines.vllm.shell import commands, shell_text
 from toolkit.engines.vllm.value_checks import risk_of
 from toolkit.errors import UsageError
 from toolkit.findings import Finding
@@ -21,26 +22,54 @@ from toolkit.secret_values import secret_keys
 
 ENGINE = "vllm"
 _SERVER_MODULE = "vllm.entrypoints"
-# Switches of `docker run`; all its other options take a value.
-_DOCKER_SWITCH = re.compile(r"-[dit]+|--(detach|init|interactive|privileged|rm|tty)")
+# Switches of `docker run` and `podman run`; all their other options take a value.
+_DOCKER_LETTERS = "ditPq"
+_DOCKER_SWITCHES = {
+    f"--{name}"
+    for name in (
+        *("detach", "init", "interactive", "no-healthcheck", "oom-kill-disable", "privileged", "publish-all", "quiet"),
+        *("read-only", "replace", "rm", "sig-proxy", "tls-verify", "tty", "use-api-socket"),
+    )
+}
+_MOST_SHELLS = 3  # in one another
+_SERVES = re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\b")
+_TO_FILL_IN = re.compile(r"\$[{(]?[\w…]|<[\w -]+>")
 _RUNS_CONTAINER = [[tool, "run"] for tool in ("docker", "podman", "nerdctl")]
-_BEFORE_A_COMMAND = ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx")
-_SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
 _HINTS = {"api-key": "Who may ask is the platform's to decide."}
 _READ_IT_THERE = "Have the container read it itself, such as from AWS Secrets Manager with its role."
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_OPTIMIZATION = re.compile(r"-O(?:=?(\d))?")  # as vllm/utils/argparse_utils.py reads it
+_SWITCH = {"true": True, "false": False}
 _NODES = re.compile(r"[1-9]\d{0,3}")
 _TAGGED_VERSION = re.compile(r"v?(\d+\.\d+\.\d+)(?:[-_].*)?")
 # `32k` and `1M` are decimal, `32K` and `1Mi` binary (vllm/engine/arg_utils.py, human_readable_int).
 _UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+# Flags that are keys of the speculative config: those of 0.22 and later, and those from before it was one flag.
+_SPECULATION = {
+    "spec-method": "method",
+    "spec-model": "model",
+    "spec-tokens": "num_speculative_tokens",
+    "speculative-method": "method",
+    "speculative-model": "model",
+    "num-speculative-tokens": "num_speculative_tokens",
+    "speculative-draft-tensor-parallel-size": "draft_tensor_parallel_size",
+    "speculative-max-model-len": "max_model_len",
+    "speculative-model-quantization": "quantization",
+    "speculative-disable-by-batch-size": "disable_by_batch_size",
+    "ngram-prompt-lookup-max": "prompt_lookup_max",
+    "ngram-prompt-lookup-min": "prompt_lookup_min",
+}
+_METHOD_AS_MODEL = re.compile(r"\[(\w+)\]")  # --speculative-model "[ngram]"
 _SECTION_KEYS = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
 
 # A `max-model-len` that vLLM replaces by the longest that its memory holds.
 _FITTED = ("auto", -1)
 
 
+@dataclass
 class VllmSettings(Imported):
-    """Sections of a recipe while they are read from settings of vLLM."""
+    """Sections of a recipe while they are read from settings of vLLM. `drafting`: keys of its speculative config."""
+
+    drafting: dict[str, Any] = field(default_factory=dict)
 
     def add_flag(self, flag: str, value: Any) -> None:
         """A flag of the server, without dashes, in the section where it belongs."""
@@ -48,7 +77,10 @@ class VllmSettings(Imported):
         if self.holds_secret(name, value):
             return
         if name == "speculative-config":
-            add_speculation(self, value)
+            self.drafting |= _config(value)
+        elif name in _SPECULATION:
+            method = _METHOD_AS_MODEL.fullmatch(str(value)) if name.endswith("-model") else None
+            self.drafting |= {"method": method[1]} if method else {_SPECULATION[name]: value}
         elif name in ("model", "revision"):
             self.target[name] = value
         elif name == "tokenizer-revision" and value == self.target.get("revision"):
@@ -64,7 +96,8 @@ class VllmSettings(Imported):
 
     def holds_secret(self, name: str, value: Any) -> bool:
         """Whether a flag, or a key of its JSON, is left out for a secret. Raises UsageError for one in speculation."""
-        if name.startswith("speculative-config") and (secrets := [*secret_keys(name, value)]):
+        speculates = name.startswith("speculative-config") or name in _SPECULATION
+        if speculates and (secrets := [*secret_keys(name, value)]):
             message = f"--{', --'.join(secrets)}: a secret must not stand in a recipe"
             hint = "Without it nothing would speculate: give the command with an address that holds none."
             raise UsageError(message, hint=hint)
@@ -100,9 +133,12 @@ def read_command(text: str) -> VllmSettings:
     Raises UsageError if the text is none of these.
     """
     imported = VllmSettings("a vLLM command line")
-    words = _server_command(_words(text), imported)
+    words = _server_command(text, imported)
     if words[:2] in _RUNS_CONTAINER:
         words = _without_docker(words, imported)
+    for _ in range(_MOST_SHELLS):
+        if (inner := shell_text(words)) is not None:
+            words = _server_command(inner, imported)
     read_arguments(_server_arguments(words), imported)
     if not re.search(r"\w", str(imported.target.get("model", ""))):
         raise UsageError("the command names no model", hint="Write it: vllm serve MODEL …, or --model MODEL.")
@@ -116,13 +152,17 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
     while pending:
         word = pending.pop(0)
         if not word.startswith("-") or word == "-":
-            if "model" in imported.target:
+            if _TO_FILL_IN.search(word):
+                imported.leave_out(word, "its value is to be filled in")
+            elif "model" in imported.target:
                 imported.leave_out(word, "it is no flag, and the model is named already")
             else:
                 imported.target["model"] = word
             continue
         name, equals, written = word.lstrip("-").partition("=")
         flag, _, inner = name.partition(".")
+        if level := _OPTIMIZATION.fullmatch(word):
+            flag, equals, written = "optimization-level", level[1], level[1]
         flag = flag.replace("_", "-") if word.startswith("--") else whole_name(flag)
         texts = [written] if equals else list(_values(flag, pending))
         if (value := _given(imported, flag, inner, texts)) is None:
@@ -137,12 +177,17 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
         imported.add_flag(flag, value)
 
 
-def add_speculation(imported: VllmSettings, config: Any) -> None:
-    """The engine's own configuration of speculation as the recipe's section."""
-    if not isinstance(config, Mapping):
-        message = f"--speculative-config is no JSON object: {config}"
-        raise UsageError(message, hint="""Write it in single quotes: --speculative-config '{"method": "eagle3", …}'""")
-    settings = {key: value for key, value in config.items() if value is not None}
+def _config(value: Any) -> Mapping[str, Any]:
+    config = decoded(value) if isinstance(value, str) else value
+    if isinstance(config, Mapping):
+        return config
+    message = f"--speculative-config is no JSON object: {value}"
+    raise UsageError(message, hint="""Write it in single quotes: --speculative-config '{"method": "eagle3", …}'""")
+
+
+def add_speculation(imported: VllmSettings) -> None:
+    """The engine's own configuration of speculation, once all of it is read, as the recipe's section."""
+    settings = {key: value for key, value in imported.drafting.items() if value is not None}
     drafter = settings.get("model")
     method = _method(settings, drafter, imported)
     fixed = methods.method(method).engines[ENGINE].fixed
@@ -185,59 +230,27 @@ def _guess(drafter: str) -> str:
     return next((item.name for item in of_engine if not item.engines[ENGINE].method), "")
 
 
-def _words(text: str) -> list[str]:
-    """The words of a text as a shell reads them; the end of a line is a word of its own."""
-    whole_lines = re.sub(r"\\[ \t]*(\r?\n|\Z)", " ", text)
-    # The lexer takes a comment's end of line for a part of it.
-    lexer = shlex.shlex(re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n")
-    lexer.whitespace, lexer.whitespace_split = " \t\r", True
-    try:
-        return list(lexer)
-    except ValueError as error:
-        raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
-
-
-def _server_command(words: Sequence[str], imported: VllmSettings) -> list[str]:
+def _server_command(text: str, imported: VllmSettings) -> list[str]:
     """The command that starts the server, of all that the text has; what was assigned for it becomes variables."""
-    commands = [_without_prompt(command) for command in _commands(words)]
-    server = next((index for index, (_, command) in enumerate(commands) if _starts_server(command)), 0)
-    for index, (variables, command) in enumerate(commands):
+    found = commands(text)
+    server = next((index for index, (_, command) in enumerate(found) if _starts_server(command)), 0)
+    for index, (variables, command) in enumerate(found):
         if index == server or (index < server and not command):
             for name, value in variables:
                 imported.add_variable(name, value)
         elif command:
             shown = shorten(" ".join(command), 80, placeholder=" …")
             imported.leave_out(shown, "it is not part of the command that starts the server")
-    return commands[server][1]
-
-
-def _commands(words: Sequence[str]) -> Iterator[list[str]]:
-    """The commands among words. A line that begins with a flag goes on with the line before it."""
-    command: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        line_ends = word.startswith("\n")
-        if word in _SEPARATORS or (line_ends and not after.startswith("-")):
-            yield command
-            command = []
-        elif not line_ends:
-            command.append(word)
-    yield command
-
-
-def _without_prompt(command: list[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """The variables that are assigned, and the command without them, a prompt, `sudo` and the like."""
-    variables, rest = [], command
-    while rest:
-        if assigned := _ASSIGNMENT.fullmatch(rest[0]):
-            variables.append((assigned[1], assigned[2]))
-        elif rest[0] not in _BEFORE_A_COMMAND:
-            break
-        rest = rest[1:]
-    return variables, rest
+    return found[server][1]
 
 
 def _starts_server(command: Sequence[str]) -> bool:
-    return command[:2] in _RUNS_CONTAINER or _first_argument(command) is not None
+    inner = shell_text(command)
+    return (
+        command[:2] in _RUNS_CONTAINER
+        or _first_argument(command) is not None
+        or (inner is not None and _SERVES.search(inner) is not None)
+    )
 
 
 def _first_argument(command: Sequence[str]) -> int | None:
@@ -254,9 +267,7 @@ def _without_docker(words: Sequence[str], imported: VllmSettings) -> list[str]:
     """The arguments of the image, whose tag is the engine's version."""
     rest, options = list(words[2:]), []
     while rest and rest[0].startswith("-"):
-        option, equals, value = rest.pop(0).partition("=")
-        if not equals and not _DOCKER_SWITCH.fullmatch(option):
-            value = rest.pop(0) if rest else ""
+        option, value = _docker_option(rest)
         if option in ("-e", "--env"):
             name, given, text = value.partition("=")
             imported.add_variable(name, text if given else f"${name}")
@@ -268,6 +279,18 @@ def _without_docker(words: Sequence[str], imported: VllmSettings) -> list[str]:
         raise UsageError("the command names no image", hint="Give the whole line: docker run … IMAGE --model MODEL …")
     _image(rest.pop(0), imported)
     return rest
+
+
+def _docker_option(rest: list[str]) -> tuple[str, str]:
+    """The next option with its value, taken out of `rest`. Letters may stand together, and before a value: -dp80."""
+    word = rest.pop(0)
+    if word.startswith("--"):
+        option, equals, value = word.partition("=")
+        is_complete = bool(equals) or option in _DOCKER_SWITCHES
+    else:
+        letter, value = (found := word.lstrip("-").lstrip(_DOCKER_LETTERS))[:1], found[1:].removeprefix("=")
+        option, is_complete = f"-{letter}" if letter else word, not letter or bool(value)
+    return option, value if is_complete or not rest else rest.pop(0)
 
 
 def _image(image: str, imported: VllmSettings) -> None:
@@ -296,6 +319,8 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
     """The words after a flag that are its values, taken out of `pending`."""
     kind = takes(flag)
     if kind == "on_off" or flag.startswith("no-"):
+        if pending and pending[0].lower() in _SWITCH:  # as earlier versions take it
+            yield pending.pop(0)
         return
     while pending and (not pending[0].startswith("-") or re.fullmatch(r"-[\d.]+", pending[0])):
         yield pending.pop(0)
@@ -306,6 +331,8 @@ def _values(flag: str, pending: list[str]) -> Iterator[str]:
 def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) -> Any:
     """The value of a flag, or of `inner`, a key of its JSON, from its texts; None where it is left out."""
     values, several = [decoded(text) for text in texts], takes(flag) == "several"
+    if takes(flag) == "on_off":
+        values = [_SWITCH.get(text.lower(), text) for text in texts]
     value: Any = True if not values else values if several else values[0]
     name = f"{flag}.{inner}" if inner else flag
     if imported.holds_secret(name, value):
@@ -314,7 +341,7 @@ def _given(imported: VllmSettings, flag: str, inner: str, texts: Sequence[str]) 
         value = [
             text if isinstance(given, Mapping | list) else given for text, given in zip(texts, values, strict=True)
         ]
-    if any(isinstance(value, str) and re.search(r"\$\{?\w|<[\w -]+>", value) for value in values):
+    if any(isinstance(value, str) and _TO_FILL_IN.search(value) for value in values):
         hint = f"Add `{flag}` to `engine.args` with its value."
         imported.leave_out(f"--{flag} {' '.join(texts)}", "its value is to be filled in", hint)
         return None

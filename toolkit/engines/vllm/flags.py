@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolkit.catalog import lookup
-from toolkit.engines.arguments import drafter_path, fetched_by_container, supervised, target_dir
-from toolkit.engines.vllm.facts import facts
+from toolkit.engines.arguments import drafter_path, fetched_by_container, flag_variables, supervised, target_dir
+from toolkit.engines.vllm.facts import facts, flag_known
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import SpeculationSection
 
@@ -72,7 +72,13 @@ def vllm_variables(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     The V1 model runner is selected for methods that need it: V2 used to drop all draft tokens silently.
     """
     runner = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
-    return {**run_no_model_code(recipe), **runner, **_supervisor(recipe, flags)}
+    return {**run_no_model_code(recipe), **runner, **switched_off(recipe), **_supervisor(recipe, flags)}
+
+
+def switched_off(recipe: Recipe) -> dict[str, str]:
+    """The negatives of flags that the recipe sets to false: images leave a false one out, and vLLM's default holds."""
+    off = (f"no-{flag}" for flag, value in recipe.engine.args.items() if value is False)
+    return flag_variables(recipe, {flag: True for flag in off if flag_known(recipe.engine.version, flag)})
 
 
 def run_no_model_code(recipe: Recipe) -> dict[str, str]:

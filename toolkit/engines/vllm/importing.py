@@ -12,7 +12,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolkit.engines.vllm.command_line import VllmSettings, add_speculation, other_engine, read_arguments, read_command
+from toolkit.engines.vllm.command_line import (
+    VllmSettings,
+    add_speculation,
+    decoded,
+    other_engine,
+    read_arguments,
+    read_command,
+)
+from toolkit.engines.vllm.facts import takes
 from toolkit.engines.vllm.flags import PREFIX
 from toolkit.engines.vllm.importing_container import read_container
 from toolkit.errors import UsageError
@@ -38,6 +46,13 @@ _FLAG_AND_VALUE = re.compile(r"--[\w.-]+\s+\S")
 
 def read_settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     """A command line, or the document of a file in YAML, as a recipe's sections; None for another format."""
+    imported = _read(settings, variant)
+    if imported and imported.drafting:
+        add_speculation(imported)
+    return imported
+
+
+def _read(settings: str | Mapping[str, Any], variant: str | None) -> VllmSettings | None:
     if isinstance(settings, str):
         return read_command(settings)
     if isinstance(settings.get("Environment"), Mapping):
@@ -90,7 +105,9 @@ def _read_configuration(document: Mapping[str, Any]) -> VllmSettings:
             for name, text in value.items():
                 imported.add_variable(str(name), str(text))
         else:
-            imported.add_flag(flag, value)
+            # A version that takes no mapping here is given JSON as text.
+            is_text = isinstance(value, str) and takes(flag) != "several"
+            imported.add_flag(flag, decoded(value) if is_text else value)
     return imported
 
 
@@ -155,7 +172,7 @@ def _read_suite(document: Mapping[str, Any]) -> VllmSettings:
     _engine(deployment.get("vllm") or {}, imported)
     speculation = dict(deployment.get("speculative_decoding") or {})
     if speculation.pop("enabled", False):
-        add_speculation(imported, speculation)
+        imported.drafting |= speculation
     caching = (deployment.get("prefix_caching") or {}).get("enabled")
     if caching is not None:
         imported.add_flag("enable-prefix-caching" if caching else "no-enable-prefix-caching", True)
@@ -190,7 +207,7 @@ def _variable(name: str, text: str, imported: VllmSettings) -> None:
         imported.add_variable(name, text)
         return
     flag = name.removeprefix(PREFIX).lower().replace("_", "-")
-    imported.add_flag(flag, True if text.lower() in ("", "true") else text)
+    imported.add_flag(flag, True if text.lower() in ("", "true") else decoded(text))
 
 
 def _add_hardware(deployment: Mapping[str, Any], imported: VllmSettings) -> None:

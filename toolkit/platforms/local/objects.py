@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from urllib.parse import parse_qs, unquote
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from moto.s3.exceptions import EntityTooSmall, InvalidPart, MalformedXML
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML
 from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend, s3_backends
 from moto.settings import S3_UPLOAD_PART_MIN_SIZE
 
@@ -29,6 +29,7 @@ LARGE = 1024**2
 """Bytes from which an object goes past moto."""
 _PIECE = 1024**2
 _DOWNLOADED = {"versionId", "x-id"}
+_EMPTY = {"CONTENT_LENGTH": "0"}
 
 Headers = list[tuple[str, str]]
 
@@ -52,6 +53,9 @@ def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
         if environ[SIGNATURE].service != "s3":
             return moto(environ, start_response)
         asked, method = _parse(environ), environ["REQUEST_METHOD"]
+        if method in ("PUT", "POST") and not _has_upload(asked):
+            # Asked for an upload that it does not know, moto fails; asked to abort it, it says NoSuchUpload.
+            return moto({**environ, **_EMPTY, "REQUEST_METHOD": "DELETE", "wsgi.input": io.BytesIO()}, start_response)
         if is_content(received(environ), environ[SIGNATURE]) and int(environ["CONTENT_LENGTH"]) > LARGE:
             return _put(moto, asked, environ, start_response)
         if method == "POST" and "uploadId" in asked.parameters:
@@ -69,13 +73,22 @@ def _parse(environ: WSGIEnvironment) -> _Asked:
     return _Asked(bucket, unquote(key), {name: values[0] for name, values in parse_qs(query, True).items()})
 
 
+def _has_upload(asked: _Asked) -> bool:
+    """Whether the request needs no upload, or the one that it names is under way, or has made the object."""
+    identity, bucket = asked.parameters.get("uploadId"), _s3().buckets.get(asked.bucket)
+    if identity is None or (bucket and identity in bucket.multiparts):
+        return True
+    made = _s3().get_object(asked.bucket, asked.key) if bucket and "partNumber" not in asked.parameters else None
+    return made is not None and made.multipart is not None and made.multipart.id == identity
+
+
 def _put(
     moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse
 ) -> Iterable[bytes]:
     """PutObject and UploadPart: moto is given nothing, and the file afterwards."""
     file: IO[bytes] = environ["wsgi.input"]
     size = int(environ["CONTENT_LENGTH"])
-    status, headers, body = _answer(moto, {**environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"})
+    status, headers, body = _answer(moto, {**environ, **_EMPTY, "wsgi.input": io.BytesIO()})
     if status.startswith("200"):
         etag = hashlib.file_digest(file, "md5").hexdigest()  # type: ignore[arg-type]  # a file is enough
         if "uploadId" in asked.parameters:
@@ -99,10 +112,6 @@ def _complete(
     bucket = _s3().buckets.get(asked.bucket)
     upload = bucket.multiparts.get(identity) if bucket else None
     if bucket is None or upload is None:
-        made = _s3().get_object(asked.bucket, asked.key) if bucket else None
-        if made is None or made.multipart is None or made.multipart.id != identity:
-            # Asked to complete an upload that it does not know, moto fails; asked to abort it, it says NoSuchUpload.
-            environ = {**environ, "REQUEST_METHOD": "DELETE"}
         return moto(environ, start_response)
     with tempfile.TemporaryFile(dir=folder) as whole:
         bucket.multiparts[upload.id] = _Upload(upload, whole)
@@ -127,8 +136,11 @@ class _Upload(FakeMultipart):
         named = (self.metadata.get(f"x-amz-checksum-{name}") for name in ("algorithm", "type"))
         checksum, digests = MultipartChecksumBuilder(*named), b""
         last: FakeKey | None = None
+        before = 0
         for number, etag in body:
-            part = self.parts.get(number)
+            if number <= before:  # which moto means to refuse, too
+                raise InvalidPartOrder
+            before, part = number, self.parts.get(number)
             if part is None or part.etag.strip('"') != etag.strip('"'):
                 raise InvalidPart
             if last is not None and last.contentsize < S3_UPLOAD_PART_MIN_SIZE:
@@ -200,8 +212,15 @@ class _Content:
 def _give(key: FakeKey, file: IO[bytes], size: int) -> None:
     """Make the file, which its owner may close, the content of a moto object."""
     key._value_buffer.close()
-    key._value_buffer = cast(Any, os.fdopen(os.dup(file.fileno()), "r+b"))
+    key._value_buffer = cast(Any, _File(io.FileIO(os.dup(file.fileno()), "r+b")))
     key.contentsize = size
+
+
+class _File(io.BufferedRandom):
+    """An object's content. To list versions moto copies each object with all that it has."""
+
+    def __deepcopy__(self, _memo: Any) -> _File:
+        return _File(io.FileIO(os.dup(self.fileno()), "r+b"))
 
 
 def _answer(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, Headers, bytes]:
