@@ -67,9 +67,8 @@ class Login:
             if scheme == "bearer":
                 self._headers[scopes] = f"Bearer {self._token(parameters, scopes, account)}"
             elif scheme != "basic":
-                raise BuildError(
-                    f"{self._registry} requires an unsupported authentication scheme: {scheme or 'none named'}"
-                )
+                message = f"{self._registry} requires an unsupported authentication scheme: {scheme or 'none named'}"
+                raise BuildError(message, hint="Copy the image to a registry with Basic or Bearer logins.")
             elif account is None:
                 raise BuildError(f"{self._registry} requires a login, and no credentials were found", hint=self.hint)
             elif account[0] == IDENTITY_TOKEN:
@@ -88,7 +87,8 @@ class Login:
         except httpx.InvalidURL as error:
             raise BuildError(f"{self._registry} sends logins to an address that is not one: {error}") from error
         if realm.scheme != "https" and not is_loopback(realm.host):
-            raise BuildError(f"{self._registry} asks to send the login to {realm}, which is not encrypted")
+            message = f"{self._registry} asks to send the login to {realm}, which is not encrypted"
+            raise BuildError(message, hint="Its administrator has to serve the tokens by https.")
         asked = list(dict.fromkeys([*parameters.get("scope", "").split(), *scopes]))
         service = parameters.get("service", "")
         try:
@@ -105,7 +105,7 @@ class Login:
                 raise LoginRefused(f"{realm.host} rejects the login for {self._registry}", hint=self.hint)
             given = documents.parse(_Tokens, answer.raise_for_status().content)
         except (httpx.HTTPError, httpx.InvalidURL, documents.Unfit) as error:
-            raise BuildError(f"{realm.host} returned no token for {self._registry}: {error}") from error
+            raise BuildError(f"{realm.host} returned no token for {self._registry}: {error}", hint=self.hint) from error
         if token := given.token or given.access_token:
             return token
         message = f"{realm.host} returned no token for {self._registry}"

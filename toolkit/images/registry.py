@@ -207,7 +207,8 @@ class Registry:
             except httpx.RequestError as error:
                 why = repr(error)
                 if isinstance(error, _UNREACHED) and not self._awaited:
-                    raise BuildError(f"{self.host} cannot be reached: {why}") from error
+                    hint = "Check its name, the network, and HTTPS_PROXY and NO_PROXY."
+                    raise BuildError(f"{self.host} cannot be reached: {why}", hint=hint) from error
             failures += 1
             self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}", wait)
 
