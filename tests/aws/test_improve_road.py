@@ -253,6 +253,7 @@ def test_the_plan_says_what_happens_to_the_endpoint_and_what_it_costs(
     assert run(["improve", "tiny"]) == 2
     said = capsys.readouterr().err
     assert f"This starts {found['price']}. Go on? Cannot ask: stdin is not a terminal." in said
+    assert said.index("traffic: ") < said.index("This starts")
     assert standin.leftovers() == held
 
 

@@ -240,9 +240,12 @@ def test_every_call_is_allowed_on_what_it_names(recipe: Path, standin: StandIn) 
 
 def test_the_command_says_what_comes_next(recipe: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["register", str(recipe), "--group", GROUP]) == 2
-    assert "Add --yes" in capsys.readouterr().err
+    asked = capsys.readouterr().err
+    assert "Add --yes" in asked
+    assert asked.index("ModelPackageGroup") < asked.index("Register this in")
     assert run(["register", str(recipe), "--group", GROUP, "--yes"]) == 0
     shown = capsys.readouterr()
+    assert "ModelPackageGroup" not in shown.err.partition("create")[0]
     assert f"arn: {ARN}" in shown.out
     assert "--model-approval-status Approved, then toolkit deploy" in shown.err
     assert run(["register", str(recipe), "--group", GROUP, "--status", "Approved", "--yes", "--json"]) == 0
