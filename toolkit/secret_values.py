@@ -23,7 +23,7 @@ _SPECIAL_TOKEN = re.compile(r"<[^<>\s]+>|\[[A-Z]+\]")
 _TO_BE_FILLED_IN = r"[$<{*]"
 # A password in a URL, or a user that is a key: long, and with digits.
 _IN_URL = re.compile(
-    rf"\w://[^\s/@]*:(?!{_TO_BE_FILLED_IN})[^\s@]*[^\s/@\d][^\s@]*@|\w://[^\s/@]*:\d+@"
+    rf"\w://[^\s/@]*:(?!{_TO_BE_FILLED_IN})(?=[^\s@]*[^\s/@\d])[^\s@]*+@|\w://[^\s/@]*:\d+@"
     r"|\w://(?=[^@]*\d)[\w.~%+-]{16,}@"
 )
 _PAIR = re.compile(r"([A-Za-z][\w-]*)=([^\s&;,…]+)")

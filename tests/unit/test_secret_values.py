@@ -87,3 +87,8 @@ def test_none_in_the_recipes_that_come_with_the_toolkit() -> None:
 def test_none_in_the_facts_of_the_catalogue() -> None:
     for file in ("models.json", "heads.json", "images.json"):
         assert not [*secret_keys("", lookup.read(file))]
+
+
+def test_a_long_text_is_looked_through_in_time() -> None:
+    """Each address in it could begin the next: with a pattern that tries all, it took hours."""
+    assert not list(secret_keys("chat-template", "a://" * 2_000))

@@ -102,7 +102,10 @@ def _bash(commands: Places, values: Places) -> str:
   esac
   COMPREPLY=($(compgen -W "$words" -- "$current"))
   if [[ $words == *"$recipes" ]]; then
-    while IFS= read -r word; do COMPREPLY+=("$(printf %q "$word")"); done < <(compgen -f -X '!*.y*ml' -- "$current")
+    while IFS= read -r word; do
+      [[ $word == '~'* ]] && word=$HOME${{word:1}}
+      COMPREPLY+=("$(printf %q "$word")")
+    done < <(compgen -f -X '!*.y*ml' -- "$current")
   fi
 }}
 complete -o default -o bashdefault -F _toolkit toolkit
@@ -132,7 +135,8 @@ _toolkit() {{
   esac
   return 0
 }}
-if [[ $funcstack[1] == _toolkit ]]; then _toolkit "$@"; else compdef _toolkit toolkit; fi
+if [[ $funcstack[1] == _toolkit ]]; then _toolkit "$@"
+elif (( $+functions[compdef] )); then compdef _toolkit toolkit; fi
 """
 
 

@@ -96,7 +96,9 @@ class Login:
                 # github distribution/distribution, docs/content/spec/auth/oauth.md
                 form = {"grant_type": "refresh_token", "refresh_token": account[1], "client_id": "toolkit"}
                 form |= {"service": service, "scope": " ".join(asked)}
-                answer = documents.request(self._client, "POST", realm, data=form)
+                sent = self._client.build_request("POST", realm, data=form)
+                # The token is in the body, which a redirect would take elsewhere.
+                answer = documents.read_whole(self._client.send(sent, stream=True, follow_redirects=False))
             else:
                 query = {"service": service, "scope": asked}
                 headers = {"Authorization": _basic(account)} if account else {}

@@ -127,8 +127,13 @@ def test_versions_of_large_objects_are_listed(account: Account) -> None:
     sizes = [2_000_000, 3_000_000]
     for size in sizes:
         s3.put_object(Bucket=bucket, Key="x", Body=b"x" * size)
-    versions = s3.list_object_versions(Bucket=bucket)["Versions"]
-    assert sorted(each["Size"] for each in versions) == sizes
+    upload = {"Bucket": bucket, "Key": "x"}
+    upload["UploadId"] = s3.create_multipart_upload(**upload)["UploadId"]
+    part = s3.upload_part(**upload, PartNumber=1, Body=b"y" * 4_000_000)
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": part["ETag"]}]})
+    for _ in range(2):
+        versions = s3.list_object_versions(Bucket=bucket)["Versions"]
+        assert sorted(each["Size"] for each in versions) == [*sizes, 4_000_000]
     for each in versions:
         answer = s3.get_object(Bucket=bucket, Key="x", VersionId=each["VersionId"])
         assert len(answer["Body"].read()) == each["Size"]

@@ -110,6 +110,15 @@ def test_positions_that_the_recipe_lowers_are_the_limit(tmp_path: Path) -> None:
     assert only(lowered).hint == "Set it to 512 or less."
 
 
+@pytest.mark.parametrize("off", ["enable-chunked-prefill: false", "no-enable-chunked-prefill: true"])
+def test_without_chunked_prefill_a_step_holds_a_whole_request(tmp_path: Path, off: str) -> None:
+    edits = ("dtype: float32", f"dtype: float32\n    {off}"), ("batched_tokens: 2048", "batched_tokens: 1023")
+    found = [finding for finding in report(tmp_path, *edits).findings if finding.severity == "error"]
+    assert [(finding.code, finding.hint) for finding in found] == [
+        ("engine.token-budget", "Set it to 1024 or more, or remove it.")
+    ]
+
+
 @pytest.mark.parametrize(("value", "severity"), [("1", "warning"), ("True", "warning"), ("0", "error")])
 def test_a_variable_lets_requests_be_longer_than_the_target_has_positions(
     tmp_path: Path, value: str, severity: str

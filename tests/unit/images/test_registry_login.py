@@ -95,6 +95,20 @@ def test_an_identity_token_is_given_for_a_token() -> None:
     }
 
 
+def test_an_identity_token_is_not_sent_on_to_another_host() -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "auth.example.com":
+            return httpx.Response(307, headers={"Location": "http://evil.example/token"})
+        return httpx.Response(401, headers={"WWW-Authenticate": CHALLENGE})
+
+    with registry(answer, login=(IDENTITY_TOKEN, "secret")) as client, pytest.raises(BuildError, match="no token for"):
+        client.find_manifest("a", "1")
+    assert "evil.example" not in asked
+
+
 def test_an_identity_token_is_no_password() -> None:
     def answer(_: httpx.Request) -> httpx.Response:
         return httpx.Response(401, headers={"WWW-Authenticate": 'Basic realm="x"'})

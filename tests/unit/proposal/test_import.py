@@ -85,6 +85,34 @@ def test_a_container_gives_version_and_variables_but_no_secret(program: str, tmp
     assert made.ok, made.findings
 
 
+@pytest.mark.parametrize("name", ["DB_PASSWORD", "API_KEY"])
+def test_the_default_of_a_secret_is_not_filled_in(name: str, tmp_path: Path) -> None:
+    command = f"docker run -e SETTING=${{{name}:-hunter2}} vllm/vllm-openai:v0.29.0 --model org/target"
+    recipe, made = imported(f"{command} --chat-template ${{{name}:-hunter2}}", tmp_path)
+    assert "hunter2" not in made.path.read_text() + repr(made) + str(made.to_dict())
+    assert recipe["target"] == {"model": "org/target"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export CUDA_VISIBLE_DEVICES=0; vllm serve org/target -tp 1; exit 1",
+        "sh -c 'TP=1; vllm serve org/target -tp $TP;'",
+    ],
+)
+def test_a_semicolon_ends_a_command_also_without_a_blank(text: str, tmp_path: Path) -> None:
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["target"] == {"model": "org/target"}
+    assert recipe["engine"]["args"] == {"tensor-parallel-size": 1}
+    assert recipe["engine"].get("env", {}).get("CUDA_VISIBLE_DEVICES") in ("0", None)
+
+
+@pytest.mark.parametrize("text", ["", "bash -c ''"])
+def test_a_text_without_a_command_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError):
+        imported(text, tmp_path)
+
+
 @pytest.mark.parametrize(
     "flag",
     [

@@ -12,7 +12,7 @@ from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
 from toolkit.engines.arguments import check_flags
 from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
 from toolkit.engines.neuron.generations import facts, generation_of, generations
-from toolkit.engines.vllm.checks import unknown_flag
+from toolkit.engines.vllm.checks import check_whole_prompts, unknown_flag
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
@@ -58,7 +58,7 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
     if recipe.engine.name == "vllm-neuron":
         yield from _buckets(recipe)
         yield from _last_tokens(recipe)
-        yield from _whole_prompts(recipe)
+        yield from check_whole_prompts(recipe, "neuron.batched-tokens")
 
 
 def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
@@ -264,15 +264,3 @@ def _last_tokens(recipe: Recipe) -> Iterator[Finding]:
         longest = length - speculation.num_speculative_tokens
         message = f"nothing is drafted once a request has more than {longest} tokens (max_model_len minus K)"
         yield Finding("neuron.last-tokens", message, _LENGTH, hint="", severity="info")
-
-
-def _whole_prompts(recipe: Recipe) -> Iterator[Finding]:
-    """Without chunked prefill, a step must be able to process the longest request (vLLM, config/scheduler.py)."""
-    flags, tokens, length = recipe.flags, recipe.engine.max_num_batched_tokens, recipe.engine.max_model_len
-    whole = flags.get("no-enable-chunked-prefill") is True or flags.get("enable-chunked-prefill") is False
-    if whole and tokens and length and tokens < length:
-        message = (
-            f"without chunked prefill a step must process whole requests of {length} tokens, but is limited to {tokens}"
-        )
-        hint = f"Set it to {length} or more, or remove it."
-        yield Finding("neuron.batched-tokens", message, "engine.max_num_batched_tokens", hint=hint)

@@ -260,8 +260,8 @@ def _likely(recipe: Recipe, words: str) -> list[str]:
 
 def _without(recipe: Recipe, question: Mapping[str, Any], flag: str) -> dict[str, Any]:
     """The question without that flag; empty where it has none."""
-    (variable,) = flag_variables(recipe, {flag: ""})
-    flags = {name: value for name, value in question["flags"].items() if name != variable}
+    variables = flag_variables(recipe, {flag: "", f"no-{flag}": ""})
+    flags = {name: value for name, value in question["flags"].items() if name not in variables}
     return {**question, "flags": flags} if flags != question["flags"] else {}
 
 

@@ -46,6 +46,7 @@ def check_engine(recipe: Recipe) -> Iterator[Finding]:
     told = {finding.path for finding in (*values, *combinations)}
     yield from (finding for finding in _check_clashes(recipe) if finding.path not in told)
     yield from _warm_start(recipe)
+    yield from check_whole_prompts(recipe, "engine.token-budget")
     if recipe.engine.max_num_batched_tokens is None:
         return
     if subtracts_draft_slots(recipe.engine.version):
@@ -106,6 +107,17 @@ def unknown_flag(flag: str, version: str, severity: Severity = "error") -> Itera
     if removed and not lookup.older(version, removed):
         message, hint = f"{message}: {removed} removed it", "Delete it, or see that version's release notes."
     yield Finding("engine.unknown-flag", message, f"engine.args.{flag}", hint=hint, severity=severity)
+
+
+def check_whole_prompts(recipe: Recipe, code: str) -> Iterator[Finding]:
+    """Without chunked prefill, a step must be able to process the longest request (vLLM, config/scheduler.py)."""
+    flags, tokens, length = recipe.flags, recipe.engine.max_num_batched_tokens, recipe.engine.max_model_len
+    whole = flags.get("no-enable-chunked-prefill") is True or flags.get("enable-chunked-prefill") is False
+    if whole and tokens and length and tokens < length:
+        message = (
+            f"without chunked prefill a step must process whole requests of {length} tokens, but is limited to {tokens}"
+        )
+        yield Finding(code, message, _BUDGET, hint=f"Set it to {length} or more, or remove it.")
 
 
 def _subtracted_budget(recipe: Recipe, budget: int) -> Iterator[Finding]:

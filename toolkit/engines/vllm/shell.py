@@ -11,7 +11,7 @@ from toolkit.errors import UsageError
 from toolkit.secret_values import secret_keys
 
 _BEFORE_A_COMMAND = ("$", "#", "sudo", "nohup", "exec", "env", "export", "uv", "run", "uvx")
-_SEPARATORS = ("&", "&&", "|", "||", ";", ">", ">>", "2>&1")
+_SEPARATORS = ("&", "&&", "|", "||", ">", ">>", "2>&1")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|z)?sh")
 _SHELL_OPTION = re.compile(r"-[a-z]*c")  # -c, -lc, -xec
@@ -39,10 +39,12 @@ def shell_text(command: Sequence[str]) -> str | None:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text as a shell reads them; the end of a line is a word of its own."""
+    """The words of a text as a shell reads them; ends of lines and semicolons are words of their own."""
     whole_lines = _SUBSTITUTION.sub(_SUBSTITUTED, re.sub(r"\\[ \t]*(\r?\n|\Z)", " ", text))
     # The lexer takes a comment's end of line for a part of it.
-    lexer = shlex.shlex(re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n")
+    lexer = shlex.shlex(
+        re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n;"
+    )
     lexer.whitespace, lexer.whitespace_split = " \t\r", True
     try:
         return list(lexer)
@@ -63,7 +65,10 @@ def _filled(commands: Iterable[list[str]]) -> list[Command]:
         nonlocal room
         name = reference[1] or reference[2]
         taken.add(name)
-        text = known.get(name, reference[0] if reference[3] is None else reference[3])
+        default = reference[3]
+        if default is not None and [*secret_keys(name, default)]:
+            default = f"${{{name}}}"
+        text = known.get(name, reference[0] if default is None else default)
         room -= len(text)
         if room < 0:
             message = f"its variables stand for more than {_MOST_FILLED:,} characters"
@@ -94,9 +99,10 @@ def _expanded(words: Sequence[str], value: Callable[[re.Match[str]], str]) -> It
 def _commands(words: Sequence[str]) -> Iterator[list[str]]:
     """The commands among words. A line that begins with a flag goes on with the line before it."""
     command: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
-        line_ends = word.startswith("\n")
-        if word in _SEPARATORS or (line_ends and not after.startswith("-")):
+    for word, after in zip(words, [*words, ""][1:], strict=True):
+        ends = bool(word) and not word.strip("\n;")
+        line_ends = ends and ";" not in word
+        if word in _SEPARATORS or (ends and not (line_ends and after.startswith("-"))):
             yield command
             command = []
         elif not line_ends:

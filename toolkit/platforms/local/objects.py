@@ -212,15 +212,25 @@ class _Content:
 def _give(key: FakeKey, file: IO[bytes], size: int) -> None:
     """Make the file, which its owner may close, the content of a moto object."""
     key._value_buffer.close()
-    key._value_buffer = cast(Any, _File(io.FileIO(os.dup(file.fileno()), "r+b")))
+    key._value_buffer = cast(Any, os.fdopen(os.dup(file.fileno()), "r+b"))
     key.contentsize = size
+    key.__class__ = _InFile
 
 
-class _File(io.BufferedRandom):
-    """An object's content. To list versions moto copies each object with all that it has."""
+class _InFile(FakeKey):
+    """An object whose content is in a file. To list versions moto copies each object, with its content in memory."""
 
-    def __deepcopy__(self, _memo: Any) -> _File:
-        return _File(io.FileIO(os.dup(self.fileno()), "r+b"))
+    def __deepcopy__(self, _memo: Any) -> _Listed:
+        copied: _Listed = object.__new__(_Listed)
+        copied.__dict__.update(vars(self))
+        return copied
+
+
+class _Listed(FakeKey):
+    """What a list of versions says of an object, whose file it does not close."""
+
+    def dispose(self, garbage: bool = False) -> None:
+        """It is the object's."""
 
 
 def _answer(application: WSGIApplication, environ: WSGIEnvironment) -> tuple[str, Headers, bytes]:
