@@ -242,10 +242,10 @@ def test_the_command_says_what_comes_next(recipe: Path, capsys: pytest.CaptureFi
     assert run(["register", str(recipe), "--group", GROUP]) == 2
     asked = capsys.readouterr().err
     assert "Add --yes" in asked
-    assert asked.index("ModelPackageGroup") < asked.index("Register this in")
+    assert asked.index("verb ") < asked.index("ModelPackageGroup") < asked.index("Register this in")
     assert run(["register", str(recipe), "--group", GROUP, "--yes"]) == 0
     shown = capsys.readouterr()
-    assert "ModelPackageGroup" not in shown.err.partition("create")[0]
+    assert "verb " not in shown.err, "the plan is for who is asked"
     assert f"arn: {ARN}" in shown.out
     assert "--model-approval-status Approved, then toolkit deploy" in shown.err
     assert run(["register", str(recipe), "--group", GROUP, "--status", "Approved", "--yes", "--json"]) == 0

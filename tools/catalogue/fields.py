@@ -249,7 +249,7 @@ def _elements_of(source: Source, name: str, inner: list[ast.expr]) -> Spec:
     if is_list and not alike:
         return {}
     try:
-        spec = _spec(source, inner[-1] if not is_list else inner[0])
+        spec = _spec(source, inner[0] if is_list else inner[-1])
     except _Unreadable:
         return {}
     if is_list:

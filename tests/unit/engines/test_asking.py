@@ -98,6 +98,13 @@ def test_every_flag_that_is_refused_is_found_one_after_the_other(tmp_path: Path)
     assert len(vllm.asked) == 6  # of the first words nothing names the flag, so dtype, max-logprobs and seed were tried
 
 
+def test_a_flag_that_is_off_is_found_at_its_key(tmp_path: Path) -> None:
+    """vLLM is asked with its negative, as the image is given it."""
+    made = recipe(tmp_path, {"enable-chunked-prefill": False})
+    vllm = Scripted({"no-enable-chunked-prefill": "prompts do not fit"})
+    assert [path for path, _ in found(asked(tmp_path, made, vllm))] == ["engine.args.enable-chunked-prefill"]
+
+
 def test_the_flag_that_the_words_name_is_tried_first(tmp_path: Path) -> None:
     made = recipe(tmp_path, {"dtype": "float32", "seed": 1, "max-logprobs": -2})
     vllm = Scripted({"max-logprobs": FIELD})

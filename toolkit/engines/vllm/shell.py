@@ -52,7 +52,7 @@ def _words(text: str) -> list[str]:
         raise UsageError(f"not a command line: {error}", hint="Look for a quote that is not closed.") from error
 
 
-def _filled(commands: Iterable[list[str]]) -> list[Command]:
+def _filled(read: Iterable[list[str]]) -> list[Command]:
     """Each command with what commands before it assigned, which is no variable of the server where a word takes it.
 
     What looks like a secret is not filled in.
@@ -76,7 +76,7 @@ def _filled(commands: Iterable[list[str]]) -> list[Command]:
         return text
 
     filled: list[Command] = []
-    for command in commands:
+    for command in read:
         variables, words = _without_prompt(command)
         variables = [(name, _REFERENCE.sub(value, text)) for name, text in variables]
         filled.append((variables, [*_expanded(words, value)]))

@@ -29,7 +29,6 @@ LARGE = 1024**2
 """Bytes from which an object goes past moto."""
 _PIECE = 1024**2
 _DOWNLOADED = {"versionId", "x-id"}
-_EMPTY = {"CONTENT_LENGTH": "0"}
 
 Headers = list[tuple[str, str]]
 
@@ -55,7 +54,7 @@ def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
         asked, method = _parse(environ), environ["REQUEST_METHOD"]
         if method in ("PUT", "POST") and not _has_upload(asked):
             # Asked for an upload that it does not know, moto fails; asked to abort it, it says NoSuchUpload.
-            return moto({**environ, **_EMPTY, "REQUEST_METHOD": "DELETE", "wsgi.input": io.BytesIO()}, start_response)
+            return moto({**_without_body(environ), "REQUEST_METHOD": "DELETE"}, start_response)
         if is_content(received(environ), environ[SIGNATURE]) and int(environ["CONTENT_LENGTH"]) > LARGE:
             return _put(moto, asked, environ, start_response)
         if method == "POST" and "uploadId" in asked.parameters:
@@ -82,13 +81,17 @@ def _has_upload(asked: _Asked) -> bool:
     return made is not None and made.multipart is not None and made.multipart.id == identity
 
 
+def _without_body(environ: WSGIEnvironment) -> WSGIEnvironment:
+    return {**environ, "wsgi.input": io.BytesIO(), "CONTENT_LENGTH": "0"}
+
+
 def _put(
     moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse
 ) -> Iterable[bytes]:
     """PutObject and UploadPart: moto is given nothing, and the file afterwards."""
     file: IO[bytes] = environ["wsgi.input"]
     size = int(environ["CONTENT_LENGTH"])
-    status, headers, body = _answer(moto, {**environ, **_EMPTY, "wsgi.input": io.BytesIO()})
+    status, headers, body = _answer(moto, _without_body(environ))
     if status.startswith("200"):
         etag = hashlib.file_digest(file, "md5").hexdigest()  # type: ignore[arg-type]  # a file is enough
         if "uploadId" in asked.parameters:
@@ -108,9 +111,8 @@ def _complete(
     moto: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse, folder: Path
 ) -> Iterable[bytes]:
     """CompleteMultipartUpload: the parts are joined in a file."""
-    identity = asked.parameters["uploadId"]
     bucket = _s3().buckets.get(asked.bucket)
-    upload = bucket.multiparts.get(identity) if bucket else None
+    upload = bucket.multiparts.get(asked.parameters["uploadId"]) if bucket else None
     if bucket is None or upload is None:
         return moto(environ, start_response)
     with tempfile.TemporaryFile(dir=folder) as whole:
