@@ -438,6 +438,21 @@ def test_an_optimization_level_however_it_is_written(written: str, tmp_path: Pat
     assert recipe["engine"]["args"] == {"optimization-level": 3}
 
 
+def test_the_short_name_of_the_compilers_settings_from_before_it_was_a_level(tmp_path: Path) -> None:
+    recipe, _ = imported("vllm serve Qwen/Qwen3-8B -O.cudagraph_mode=NONE -O.mode 3", tmp_path)
+    assert recipe["engine"]["args"] == {"compilation-config": {"cudagraph_mode": "NONE", "mode": 3}}
+
+
+def test_a_comment_begins_where_a_word_could(tmp_path: Path) -> None:
+    text = """# don't forget: --max-num-seqs 1
+vllm serve Qwen/Qwen3-8B --chat-template '# {{ x }}' --lora-modules a=/b#c \\
+  # --max-num-seqs 2
+  --max-num-seqs 8 # "of the day"
+"""
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["engine"] == {"max_num_seqs": 8, "args": {"chat-template": "# {{ x }}", "lora-modules": ["a=/b#c"]}}
+
+
 def test_json_in_a_configuration_file_is_read_as_in_a_command(tmp_path: Path) -> None:
     text = """\
         model: Qwen/Qwen3-8B

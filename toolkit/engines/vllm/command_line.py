@@ -163,6 +163,8 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
         flag, _, inner = name.partition(".")
         if level := _OPTIMIZATION.fullmatch(word):
             flag, equals, written = "optimization-level", level[1], level[1]
+        elif word.startswith("-O"):
+            flag = "compilation-config"  # whose short name it was before it was a level
         flag = flag.replace("_", "-") if word.startswith("--") else whole_name(flag)
         texts = [written] if equals else list(_values(flag, pending))
         if (value := _given(imported, flag, inner, texts)) is None:

@@ -19,6 +19,8 @@ _SHELL_OPTION = re.compile(r"-[a-z]*c")  # -c, -lc, -xec
 _REFERENCE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\})")
 _SUBSTITUTION = re.compile(r"\$\((?:[^()]|\([^()]*\))*\)")
 _SUBSTITUTED = "$(…)"
+# What is in quotes, or escaped, is the group; the rest is a comment.
+_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<![^\s;&|])#[^\n]*""", re.DOTALL)
 _MOST_FILLED = 8 * 1024
 
 Command = tuple[list[tuple[str, str]], list[str]]
@@ -41,11 +43,10 @@ def shell_text(command: Sequence[str]) -> str | None:
 def _words(text: str) -> list[str]:
     """The words of a text as a shell reads them; ends of lines and semicolons are words of their own."""
     whole_lines = _SUBSTITUTION.sub(_SUBSTITUTED, re.sub(r"\\[ \t]*(\r?\n|\Z)", " ", text))
-    # The lexer takes a comment's end of line for a part of it.
-    lexer = shlex.shlex(
-        re.sub(r"(#.*)$", "\\1\n", whole_lines, flags=re.MULTILINE), posix=True, punctuation_chars="\n;"
-    )
-    lexer.whitespace, lexer.whitespace_split = " \t\r", True
+    # The lexer would end a word at its `#`, and take a comment's end of line for a part of it.
+    without_comments = _COMMENT.sub(lambda match: match[1] or "", whole_lines)
+    lexer = shlex.shlex(without_comments, posix=True, punctuation_chars="\n;")
+    lexer.commenters, lexer.whitespace, lexer.whitespace_split = "", " \t\r", True
     try:
         return list(lexer)
     except ValueError as error:
