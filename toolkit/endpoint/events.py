@@ -144,5 +144,6 @@ def _event(data: bytes) -> Event:
         stopped = f"the endpoint stopped with an error: {event.error}"
     except (ValueError, RecursionError) as error:  # nested too deeply to be read, or to be shown
         message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
-        raise InvocationError(message) from error
-    raise InvocationError(stopped)
+        hint = "Ask an endpoint that serves chats, and see its log: toolkit logs."
+        raise InvocationError(message, hint=hint) from error
+    raise InvocationError(stopped, hint="Its log says why: toolkit logs.")

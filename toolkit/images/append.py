@@ -223,7 +223,7 @@ def _failure(error: OSError) -> BuildError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         hint = "Make room, or set TMPDIR to a folder of a disk that has it; nothing was kept or pushed."
         return BuildError(f"the disk is full where the layer is written: {error}", hint=hint)
-    return BuildError(f"the layer cannot be written: {error}")
+    return BuildError(f"the layer cannot be written: {error}", hint="Set TMPDIR to a folder of a disk that works.")
 
 
 class _Hashing:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, StringConstraints
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.docker_config import IDENTITY_TOKEN
+from toolkit.images.manifest import NO_REGISTRY
 from toolkit.images.reference import is_loopback
 
 Credentials = Callable[[str], tuple[str, str] | None]
@@ -85,7 +86,8 @@ class Login:
         try:
             realm = httpx.URL(parameters.get("realm", ""))
         except httpx.InvalidURL as error:
-            raise BuildError(f"{self._registry} sends logins to an address that is not one: {error}") from error
+            message = f"{self._registry} sends logins to an address that is not one: {error}"
+            raise BuildError(message, hint=NO_REGISTRY) from error
         if realm.scheme != "https" and not is_loopback(realm.host):
             message = f"{self._registry} asks to send the login to {realm}, which is not encrypted"
             raise BuildError(message, hint="Its administrator has to serve the tokens by https.")
@@ -111,7 +113,7 @@ class Login:
         if token := given.token or given.access_token:
             return token
         message = f"{realm.host} returned no token for {self._registry}"
-        raise BuildError(f"{message}: its answer has neither `token` nor `access_token`")
+        raise BuildError(f"{message}: its answer has neither `token` nor `access_token`", hint=NO_REGISTRY)
 
 
 def _basic(account: tuple[str, str]) -> str:

@@ -108,7 +108,8 @@ def _pushed_digest(ended: command.Ended) -> str:
     for line in reversed(ended.lines):
         if match := _PUSHED.fullmatch(line):
             return match[1]
-    raise BuildError(f"docker push did not report the digest: {command.last_words(ended)}")
+    message = f"docker push did not report the digest: {command.last_words(ended)}"
+    raise BuildError(message, hint="Update docker, or build with another one (--builder).")
 
 
 def _in_studio(metadata: Path) -> bool:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SBOM = "application/vnd.cyclonedx+json"
 _IS_SIGNED = "https://sigstore.dev/cosign/sign/v1"  # what `cosign sign` says of an image, and `cosign verify` asks for
 _IS_MADE_OF = "https://cyclonedx.org/bom"
+_BUILD_ANEW = "Build it anew (another tag, or remove the image first), or ask who pushed it."
 _WORDS = {_IS_SIGNED: "image", _IS_MADE_OF: "bill of materials", PREDICATE: "provenance"}
 
 
@@ -93,10 +94,9 @@ def _documents(beside: Referrers, base: str | None) -> tuple[bytes, bytes]:
     found = beside.contents(_SBOM, IN_TOTO)
     sboms = {digest_of(content).removeprefix("sha256:"): content for kind, content in found if kind == _SBOM}
     provenances = [content for kind, content in found if kind == IN_TOTO]
-    hint = "Build it anew (another tag, or remove the image first), or ask who pushed it."
     if not sboms or not provenances:
         missing = "no bill of materials" if not sboms else "no provenance"
-        raise BuildError(f"{beside} has {missing} beside it", hint=hint)
+        raise BuildError(f"{beside} has {missing} beside it", hint=_BUILD_ANEW)
     for content in provenances:
         statement = parsed(_Statement, content, f"{beside}: its provenance")
         made = parsed(_Provenance, content, f"{beside}: its provenance")
@@ -104,11 +104,13 @@ def _documents(beside: Referrers, base: str | None) -> tuple[bytes, bytes]:
         if statement.kind != PREDICATE or not matching:
             continue
         if not statement.is_about(beside.image.digest):
-            raise BuildError(f"{beside}: its provenance is about another image", hint=hint)
+            raise BuildError(f"{beside}: its provenance is about another image", hint=_BUILD_ANEW)
         if base and base.removeprefix("sha256:") not in {one.sha256 for one in made.of}:
-            raise BuildError(f"{beside}: its provenance names another base than the image itself, {base}", hint=hint)
+            raise BuildError(
+                f"{beside}: its provenance names another base than the image itself, {base}", hint=_BUILD_ANEW
+            )
         return matching[0], content
-    raise BuildError(f"{beside}: its provenance is not about the bill of materials beside it", hint=hint)
+    raise BuildError(f"{beside}: its provenance is not about the bill of materials beside it", hint=_BUILD_ANEW)
 
 
 def _statements(beside: Referrers, sbom: bytes, provenance: bytes) -> dict[str, bytes]:
@@ -252,11 +254,11 @@ class Referrers:
         what = f"{self.registry.host}/{self.repository}@{listed.digest}"
         manifest = self.registry.find_manifest(self.repository, listed.digest)
         if manifest is None:
-            raise BuildError(f"{what} is listed and does not exist")
+            raise BuildError(f"{what} is listed and does not exist", hint=_BUILD_ANEW)
         subject = parsed(_Refers, manifest.body, what).subject
         layers = parts(replace(manifest, media_type=OCI), what).layers
         if subject != self.image.digest or len(layers) != 1:
-            raise BuildError(f"{what} is about {subject}, and is listed for {self.image.digest}")
+            raise BuildError(f"{what} is about {subject}, and is listed for {self.image.digest}", hint=_BUILD_ANEW)
         return layers[0].media_type, self.registry.small_blob(self.repository, layers[0])
 
     @property

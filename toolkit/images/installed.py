@@ -68,7 +68,8 @@ def install_wheel(wheel: Path, folder: Path, most: int) -> dict[str, ContextFile
     with WheelFile.open(wheel) as source:
         with zipfile.ZipFile(wheel) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > most:
-                raise BuildError(f"{wheel.name} unpacks to more than {most} bytes")
+                message = f"{wheel.name} unpacks to more than {most} bytes"
+                raise BuildError(message, hint=f"Leave it out of `container.wheels`, {OTHER_BUILDERS}.")
         layer = _Layer(source.distribution, folder)
         try:
             with warnings.catch_warnings():

@@ -21,7 +21,7 @@ else:
     from backports import zstd
 
 from toolkit.errors import BuildError
-from toolkit.images.manifest import ZSTD_LAYER, Blob
+from toolkit.images.manifest import OTHER_CONTENT, ZSTD_LAYER, Blob
 
 _PLAIN, _GZIP = "tar", ("tar.gzip", "tar+gzip")
 _BUFFER_BYTES = 1024**2
@@ -78,13 +78,14 @@ def read_layer(name: str, blob: Blob, pieces: Iterator[bytes]) -> LayerFiles:
                 _take(found, archive, entry)
                 archive.members = []  # type: ignore[attr-defined]  # of which it would remember every one
                 if len(found.files) + len(found.links) + len(found.removed) > _MOST_ENTRIES:
-                    raise BuildError(f"{what} has more links and packages than an image can use")
+                    message = f"{what} has more links and packages than an image can use"
+                    raise BuildError(message, hint="Use another base image.")
         while stream.read(_BUFFER_BYTES):
             pass
     except (tarfile.TarError, zlib.error, zstd.ZstdError, EOFError, UnicodeError, ValueError) as error:
-        raise BuildError(f"{what} cannot be unpacked: {error}") from error
+        raise BuildError(f"{what} cannot be unpacked: {error}", hint=OTHER_CONTENT) from error
     if stream.digest != blob.digest:
-        raise BuildError(f"{what} is not what its digest says")
+        raise BuildError(f"{what} is not what its digest says", hint=OTHER_CONTENT)
     return found
 
 

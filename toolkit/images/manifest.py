@@ -19,6 +19,10 @@ T = TypeVar("T")
 SCHEMA_2 = "application/vnd.docker.distribution.manifest.v2+json"
 OCI = "application/vnd.oci.image.manifest.v1+json"
 INDEXES = ("application/vnd.docker.distribution.manifest.list.v2+json", "application/vnd.oci.image.index.v1+json")
+OTHER_CONTENT = (
+    "Try again. If it stays: a proxy may change what passes, or the registry has lost it; copy the image anew."
+)
+NO_REGISTRY = "See that the name is that of a registry, and what a proxy or a page to log in to puts before it."
 ACCEPTED = (SCHEMA_2, OCI, *INDEXES)
 CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
@@ -158,7 +162,7 @@ def parsed(model: type[T], content: bytes, what: str) -> T:
     try:
         return documents.parse(model, content)
     except documents.Unfit as error:
-        raise BuildError(f"{what} cannot be read: {error}") from error
+        raise BuildError(f"{what} cannot be read: {error}", hint=OTHER_CONTENT) from error
 
 
 def encode(document: Any) -> bytes:
@@ -207,7 +211,8 @@ def read_config(body: bytes, image: str, layers: Sequence[Blob]) -> ImageConfig:
     config = parsed(ImageConfig, body, f"{image}: its configuration")
     count = len(config["rootfs"]["diff_ids"])
     if count != len(layers):
-        raise BuildError(f"{image}: its configuration has {count} layers, its manifest {len(layers)}")
+        message = f"{image}: its configuration has {count} layers, its manifest {len(layers)}"
+        raise BuildError(message, hint="Build and push it again.")
     if (platform := f"{config['os']}/{config['architecture']}") != _PLATFORM:
         raise _wrong_platform(image, platform)
     return config

@@ -42,7 +42,8 @@ def verify_pushed(registry: Registry, image: Reference, digest: str | None = Non
     """
     manifest = registry.find_manifest(image.repository, image.selector)
     if manifest is None:
-        raise BuildError(f"{image} does not exist, although it was just pushed")
+        hint = "A rule of the repository may remove such tags, or somebody else did: build again."
+        raise BuildError(f"{image} does not exist, although it was just pushed", hint=hint)
     if manifest.media_type != SCHEMA_2:
         message = f"{image} is of type {manifest.media_type}, and SageMaker only supports Docker's schema 2"
         hint = "With docker: DOCKER_BUILDKIT=0. With buildah or podman: push --format v2s2."

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from toolkit import documents
 from toolkit.errors import BuildError
 from toolkit.images.auth import Credentials, Login, LoginRefused, anonymous
-from toolkit.images.manifest import ACCEPTED, Blob, Manifest, digest_of, media_type_of
+from toolkit.images.manifest import ACCEPTED, NO_REGISTRY, OTHER_CONTENT, Blob, Manifest, digest_of, media_type_of
 from toolkit.images.reference import DOCKER_HUB, is_loopback
 from toolkit.version import __version__
 
@@ -105,7 +105,8 @@ class Registry:
         content_type = self.expect(answer, httpx.codes.OK).headers.get("Content-Type", "")
         manifest = Manifest(media_type_of(content_type, answer.content), answer.content)
         if selector.startswith("sha256:") and manifest.digest != selector:
-            raise BuildError(f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}")
+            message = f"{self.host}/{repository}: requested {selector}, but got {manifest.digest}"
+            raise BuildError(message, hint=OTHER_CONTENT)
         return manifest
 
     def put_manifest(self, repository: str, selector: str, manifest: Manifest) -> httpx.Response:
@@ -125,10 +126,12 @@ class Registry:
     def small_blob(self, repository: str, blob: Blob) -> bytes:
         """A configuration, whole and checked. Raises BuildError."""
         if blob.size > documents.LIMITS.size:
-            raise BuildError(f"{self.host}/{repository}: an image configuration of {blob.size} bytes is too large")
+            message = f"{self.host}/{repository}: an image configuration of {blob.size} bytes is too large"
+            raise BuildError(message, hint="Use an image whose history and labels are shorter.")
         content = b"".join(self.read_blob(repository, blob))
         if digest_of(content) != blob.digest:
-            raise BuildError(f"{self.host}/{repository}: the content of {blob.digest} does not match its digest")
+            message = f"{self.host}/{repository}: the content of {blob.digest} does not match its digest"
+            raise BuildError(message, hint=OTHER_CONTENT)
         return content
 
     def read_blob(self, repository: str, blob: Blob, start: int = 0) -> Iterator[bytes]:
@@ -185,7 +188,8 @@ class Registry:
         try:
             url = answer.request.url.join(answer.headers.get("Location", ""))
         except httpx.InvalidURL as error:
-            raise BuildError(f"{self.host} names an address that is not one: {error}") from error
+            message = f"{self.host} names an address that is not one: {error}"
+            raise BuildError(message, hint=NO_REGISTRY) from error
         return str(url.copy_with(scheme="https") if self._url.scheme == "https" else url)
 
     def request(
@@ -223,7 +227,8 @@ class Registry:
             return documents.read_whole(answer)
         except documents.Unfit as error:
             asked = f"{answer.request.method} {answer.request.url.path}"
-            raise BuildError(f"{self.host}: the answer to {asked} cannot be used: {error}") from error
+            message = f"{self.host}: the answer to {asked} cannot be used: {error}"
+            raise BuildError(message, hint=NO_REGISTRY) from error
 
     def expect(self, answer: httpx.Response, *statuses: int) -> httpx.Response:
         """The answer if it has one of the statuses. Raises BuildError in the registry's own words."""

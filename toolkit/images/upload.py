@@ -19,7 +19,7 @@ from urllib.parse import quote
 import httpx
 
 from toolkit.errors import BuildError
-from toolkit.images.manifest import Blob
+from toolkit.images.manifest import OTHER_CONTENT, Blob
 from toolkit.images.registry import LoginExpired, Registry, asked_wait, is_passing, status_text
 
 # A multiple of 10 and of 20 MiB, the parts that ECR keeps blobs in: a part before the last has at least 5 MiB there.
@@ -91,7 +91,7 @@ class Upload:
                 spoilt += error.spoilt
                 what = f"{self.registry.host}/{self.repository}: upload of {self.blob.digest}"
                 if spoilt > 1:
-                    raise BuildError(f"{what} failed twice: {error}") from error
+                    raise BuildError(f"{what} failed twice: {error}", hint=OTHER_CONTENT) from error
                 self.registry.check_refusals(refusals, self.repository)
                 if failures:
                     self.registry.pause(failures, f"{what} broke off at byte {self.offset}: {error}", error.wait)

@@ -50,7 +50,8 @@ def fetch_wheels(pins: Sequence[str], python: str, folder: Path, most: int = _MO
             for wheel in sorted(fetched.iterdir()):
                 _add(files, install_wheel(wheel, folder / "installed" / wheel.stem, most))
     except zipfile.BadZipFile as error:
-        raise BuildError(f"cannot unpack wheels: {error}") from error
+        hint = "Try again: the index, or a proxy before it, may have sent a part of a file."
+        raise BuildError(f"cannot unpack wheels: {error}", hint=hint) from error
     return files
 
 

@@ -159,14 +159,8 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
             else:
                 imported.target["model"] = word
             continue
-        name, equals, written = word.lstrip("-").partition("=")
-        flag, _, inner = name.partition(".")
-        if level := _OPTIMIZATION.fullmatch(word):
-            flag, equals, written = "optimization-level", level[1], level[1]
-        elif word.startswith("-O"):
-            flag = "compilation-config"  # whose short name it was before it was a level
-        flag = flag.replace("_", "-") if word.startswith("--") else whole_name(flag)
-        texts = [written] if equals else list(_values(flag, pending))
+        flag, inner, written = _split(word)
+        texts = [*_values(flag, pending)] if written is None else [written]
         if (value := _given(imported, flag, inner, texts)) is None:
             continue
         if inner:
@@ -177,6 +171,18 @@ def read_arguments(arguments: Sequence[str], imported: VllmSettings) -> None:
             imported.add_flag(flag, value)
     for flag, value in objects.items():
         imported.add_flag(flag, value)
+
+
+def _split(word: str) -> tuple[str, str, str | None]:
+    """A flag's whole name, the path within its JSON, and the value if it stands in the same word."""
+    if level := _OPTIMIZATION.fullmatch(word):
+        return "optimization-level", "", level[1]
+    name, equals, written = word.lstrip("-").partition("=")
+    flag, _, inner = name.partition(".")
+    if word.startswith("-O"):
+        flag = "compilation-config"  # whose short name it was before it was a level
+    whole = flag.replace("_", "-") if word.startswith("--") else whole_name(flag)
+    return whole, inner, written if equals else None
 
 
 def _config(value: Any) -> Mapping[str, Any]:

@@ -80,7 +80,10 @@ def running(home: Path) -> LocalDaemon | None:
         if not folders.is_locked(home / "daemon.lock"):
             return None
     except OSError as exc:
-        raise PlatformError(f"whether the local platform runs cannot be seen in {home}: {exc.strerror}") from exc
+        message = f"whether the local platform runs cannot be seen in {home}: {exc.strerror}"
+        raise PlatformError(
+            message, hint="Make the folder yours and writable, or set TOOLKIT_HOME to another."
+        ) from exc
     if (home / "daemon.json").is_file() and credentials_file(home).exists():
         credentials.read(credentials_file(home))
     raise PlatformError(

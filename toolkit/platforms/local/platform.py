@@ -87,7 +87,8 @@ class LocalPlatform(SageMakerPlatform):
             answer = httpx.get(url, headers={"Authorization": f"Bearer {access.token()}"}, trust_env=False)
             pages = documents.parse(list[str], answer.raise_for_status().content)
         except (httpx.HTTPError, documents.Unfit) as error:
-            raise PlatformError(f"cannot read the metrics of {endpoint}: {error}") from error
+            hint = f"Its log says whether it is well: toolkit logs {endpoint} --platform local"
+            raise PlatformError(f"cannot read the metrics of {endpoint}: {error}", hint=hint) from error
         return metrics_of_pages(
             endpoint, minutes, {f"container {number}": page.encode() for number, page in enumerate(pages, 1)}
         )

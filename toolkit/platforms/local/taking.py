@@ -82,7 +82,8 @@ def _pull(program: str, lent: Loan, image: str, log: Log) -> None:
     named = run([program, "tag", lent.reference, image])
     run([program, "rmi", lent.reference])  # the name only
     if named.code:
-        raise BuildError(f"{program} cannot name the image {image}: {last_words(named)}")
+        message = f"{program} cannot name the image {image}: {last_words(named)}"
+        raise BuildError(message, hint="Deploy again: what was pulled is kept.")
 
 
 def _build(program: str, spec: ImageSpec, image: str, log: Log) -> None:

@@ -26,6 +26,7 @@ from toolkit.platforms.sagemaker.rules.names import bucket_name
 _PREFIX = "benchmarks/"
 _PROFILE = "profile_export_aiperf.json"
 _ENDED = ("Completed", "Failed", "Stopped")
+_MEASURE_HERE = "Measure from here alone: leave out `--also aws`; the job in the console shows what it did."
 _RIGHTS = (
     "Its role must let sagemaker.amazonaws.com assume it, ask the endpoint (sagemaker:DescribeEndpoint, "
     "sagemaker:InvokeEndpoint, sagemaker:InvokeEndpointWithResponseStream) and write below {output}; name another one "
@@ -116,7 +117,8 @@ class BenchmarkJob:
             self.clients.s3.delete_object(Bucket=bucket, Key=key)
         found = next(filter(None, (_member(content, key) for key, content in archives.items())), None)
         if found is None:
-            raise PlatformError(f"AWS's benchmark of {self.endpoint} left no {_PROFILE} below {output}")
+            message = f"AWS's benchmark of {self.endpoint} left no {_PROFILE} below {output}"
+            raise PlatformError(message, hint=_MEASURE_HERE)
         return found
 
 
@@ -128,5 +130,5 @@ def _member(archive: bytes, key: str) -> dict[str, Any] | None:
                 if file:
                     return dict(documents.decode(file.read().decode("utf-8")))
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, documents.Unfit) as error:
-        raise PlatformError(f"{key} of AWS's benchmark cannot be read: {error}") from error
+        raise PlatformError(f"{key} of AWS's benchmark cannot be read: {error}", hint=_MEASURE_HERE) from error
     return None

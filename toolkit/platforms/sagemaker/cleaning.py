@@ -125,7 +125,8 @@ class AwsCleaner:
         answer = self.clients.ecr.batch_delete_image(**item.handle)
         for failure in answer.get("failures", []):
             if failure.get("failureCode") != "ImageNotFound":
-                raise PlatformError(f"{item.name} stays: {failure.get('failureReason', failure.get('failureCode'))}")
+                why = failure.get("failureReason", failure.get("failureCode"))
+                raise PlatformError(f"{item.name} stays: {why}", hint="Remove in ECR what refers to it first.")
 
     def _log_groups(self) -> Iterator[Leftover]:
         """Of endpoints that have gone: those of others cannot be told from ours without a call for each."""

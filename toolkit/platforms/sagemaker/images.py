@@ -171,7 +171,10 @@ def scan_findings(clients: Clients, repository: str, tag: str) -> dict[str, int]
             last = cast("DescribeImageScanFindingsResponseTypeDef", error.last_response)
             status = last.get("imageScanStatus", {})
             why = status.get("description") or status.get("status") or str(error)
-            raise PlatformError(f"ECR's scan of {repository}:{tag} has no result: {why}") from error
+            hint = (
+                "The image is there; ask ECR again with: aws ecr start-image-scan, or see its findings in the console."
+            )
+            raise PlatformError(f"ECR's scan of {repository}:{tag} has no result: {why}", hint=hint) from error
         scanned = clients.ecr.describe_image_scan_findings(repositoryName=repository, imageId=image)
     counts = scanned["imageScanFindings"].get("findingSeverityCounts", {})
     return {severity: counts[severity] for severity in SEVERITIES if severity in counts}

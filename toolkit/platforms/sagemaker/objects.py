@@ -54,7 +54,8 @@ def read_objects(clients: Clients, prefix: str) -> Iterator[tuple[str, bytes]]:
                 try:
                     content = documents.collect(body.iter_chunks(_CHUNK_BYTES), _LIMITS)
                 except documents.Unfit as error:
-                    raise PlatformError(f"s3://{parts.netloc}/{item['Key']}: {error}") from error
+                    hint = "Name a prefix with smaller files alone."
+                    raise PlatformError(f"s3://{parts.netloc}/{item['Key']}: {error}", hint=hint) from error
                 yield item["Key"], content
 
 
@@ -111,7 +112,8 @@ def _download(clients: Clients, bucket: str, key: str, folder: Path, name: str) 
     """Save an object below the folder. Raises PlatformError for a name that leads out of it."""
     parts = PurePosixPath(name).parts
     if not parts or ".." in parts or PurePosixPath(name).is_absolute():
-        raise PlatformError(f"s3://{bucket}/{key} is not a file of a head")
+        hint = "It was not written by a training job: remove it, or see who else writes there."
+        raise PlatformError(f"s3://{bucket}/{key} is not a file of a head", hint=hint)
     path = folder.joinpath(*parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     clients.s3.download_file(bucket, key, str(path))
