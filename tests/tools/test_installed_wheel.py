@@ -50,6 +50,19 @@ def test_the_core_checks_plans_and_prices(installed: Path, tmp_path: Path) -> No
         assert done.returncode == 0, done.stderr
 
 
+def test_the_oldest_packages_that_it_may_have_do(wheel: Path, tmp_path: Path) -> None:
+    """Where others ask for older ones, as in Studio, pip leaves those that are there."""
+    run([UV, "venv", "--python", sys.executable, tmp_path / "venv"], check=True)
+    oldest = ["--resolution", "lowest-direct", f"{wheel}[bench,kubernetes,openai,sign]"]
+    done = run([UV, "pip", "install", "--python", tmp_path / "venv" / "bin" / "python", *oldest])
+    assert done.returncode == 0, done.stderr
+    for arguments in (("check", "tiny/p-eagle"), ("plan", "gpt-oss-20b/p-eagle"), ("schema",), ("recipes",)):
+        done = toolkit(tmp_path / "venv", tmp_path, *arguments)
+        assert done.returncode == 0, done.stderr
+    done = toolkit(tmp_path / "venv", tmp_path, "status", "--platform", "kubernetes")
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+
+
 @pytest.mark.parametrize(
     ("extra", "command"),
     [
