@@ -90,5 +90,5 @@ def json_schema(schema: type[RecipeFile]) -> dict[str, Any]:
     """The JSON schema of a recipe file, for editors; committed as recipe.schema.json."""
     for field in schema.model_fields.values():
         if isinstance(field.default, Section):
-            type(field.default).model_rebuild()  # pydantic before 2.14 shows no default of a class that is still to build
+            type(field.default).model_rebuild()  # pydantic before 2.14 shows no default of a class that is not built
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema.model_json_schema()}
