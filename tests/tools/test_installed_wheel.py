@@ -56,7 +56,8 @@ def test_the_oldest_packages_that_it_may_have_do(wheel: Path, tmp_path: Path) ->
     oldest = ["--resolution", "lowest-direct", f"{wheel}[bench,kubernetes,openai,sign]"]
     done = run([UV, "pip", "install", "--python", tmp_path / "venv" / "bin" / "python", *oldest])
     assert done.returncode == 0, done.stderr
-    for command in ("check tiny/p-eagle", "plan gpt-oss-20b/p-eagle", "schema", "recipes", "status --platform kubernetes"):
+    commands = ("check tiny/p-eagle", "plan gpt-oss-20b/p-eagle", "schema", "recipes", "status --platform kubernetes")
+    for command in commands:
         done = toolkit(tmp_path / "venv", tmp_path, *command.split())
         assert done.returncode == 0, done.stderr
 
