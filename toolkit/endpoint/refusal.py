@@ -28,7 +28,7 @@ class ErrorAnswer:
 
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:
     """The exception for an error that the container sent. `status` is 0 if it sent none."""
-    hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = _log_of(endpoint)
     if 400 <= status < 500:
         hint = "Correct the request: the model's server does not accept it."
     answered = f"answered {status}: " if status else ""
@@ -42,14 +42,21 @@ def of_container(endpoint: str, answer: ErrorAnswer) -> InvocationError:
 
 def broken_off(endpoint: str, error: Exception) -> InvocationError:
     """The exception for an answer that ended too early."""
-    hint = f"Send the request again. The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = f"Send the request again. {_log_of(endpoint)}"
     return InvocationError(f"{endpoint}: the answer broke off: {error}", hint=hint)
 
 
 def unusable(endpoint: str, error: documents.Unfit) -> InvocationError:
     """The exception for an answer that is no JSON object, or too large."""
-    hint = f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
+    hint = _log_of(endpoint)
     return InvocationError(f"{endpoint}: the answer cannot be used: {error}", hint=hint)
+
+
+def _log_of(endpoint: str) -> str:
+    """Where its log is. A server that is known by its URL alone has one elsewhere."""
+    if "://" in endpoint:
+        return "What answers there may be something else, such as a proxy; a server's own log tells more."
+    return f"The container's log: toolkit logs {endpoint.partition('/')[0]}"
 
 
 def parse_answer(endpoint: str, content: bytes) -> dict[str, Any]:

@@ -25,6 +25,9 @@ from toolkit.endpoint.wire import Chunk, Client, Response, Unreachable
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Connection
 
+KEY_VARIABLE = "OPENAI_API_KEY"
+"""The environment variable with the key of servers that want one."""
+
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
 
@@ -155,9 +158,23 @@ async def connect_url(url: str, model: str = "", key_variable: str | None = None
     """
     key = _key(key_variable)
     require_address(url)
-    access = OpenAIAccess(url.rstrip("/"), lambda: key)
+    access = OpenAIAccess(url.rstrip("/"), lambda: key, explain=_by_server)
     async with _connection(access.base_url, access) as connection:
         yield replace(connection, model=model or await _only_model(connection))
+
+
+def _by_server(url: str, answer: refusal.ErrorAnswer) -> InvocationError:
+    """The error of a server that is known by its URL alone, of which the URL or the key may be what is wrong."""
+    error = refusal.of_container(url, answer)
+    hint = error.hint
+    if answer.status in (401, 403):
+        hint = f"Set {KEY_VARIABLE} to the API key that it wants, or correct it."
+    elif answer.status == 404:
+        route = "" if urlsplit(url).path else f"{url}/v1, where OpenAI's routes are, or "
+        hint = f"Write {route}the name of a model that it serves (--model)."
+    elif 300 <= answer.status < 400:
+        hint = f"Write the address that it sends you to: {answer.headers.get('location', 'it does not say which')}"
+    return InvocationError(error.message, hint=hint)
 
 
 def require_address(url: str) -> None:

@@ -24,7 +24,7 @@ from toolkit.engines import registry as engine_registry
 from toolkit.errors import PlatformError, UsageError
 from toolkit.measure.arm import GENERAL, Arm, Metered, Served, Workload
 from toolkit.measure.bench import measure
-from toolkit.measure.connection import connect_endpoint, connect_url, served_model
+from toolkit.measure.connection import KEY_VARIABLE, connect_endpoint, connect_url, served_model
 from toolkit.measure.design import Design, Load
 from toolkit.measure.journal import Journal
 from toolkit.measure.made_prompts import count_pieces, lengthened
@@ -36,9 +36,6 @@ from toolkit.measure.running import LONGEST_ANSWER
 from toolkit.measure.trace import Trace
 from toolkit.measure.wording import slo_in_words
 from toolkit.recipe.recipe import EngineRules
-
-KEY_VARIABLE = "OPENAI_API_KEY"
-"""The environment variable with the key of servers that want one."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _T = TypeVar("_T")

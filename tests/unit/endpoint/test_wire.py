@@ -136,7 +136,7 @@ def test_an_answer_may_tell_its_length(runner: asyncio.Runner) -> None:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "is not HTTP"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 20_000, "bytes of headers"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n", "answered 302"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "ended too early"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n<html/>", "is no stream of events"),
     ],
 )
 def test_what_is_no_answer(runner: asyncio.Runner, content: bytes, error: str) -> None:

@@ -125,6 +125,32 @@ def test_an_error_answer_is_a_failure_in_the_engines_words_and_is_not_asked_for_
     assert len(server.served) == 1, "to ask again would hide a failure of the endpoint"
 
 
+@pytest.mark.parametrize(
+    ("status", "path", "hint"),
+    [
+        (401, "/v1", "Set OPENAI_API_KEY to the API key"),
+        (404, "", "/v1, where OpenAI's routes are"),
+        (404, "/v1", "Write the name of a model that it serves (--model)."),
+        (307, "/v1", "Write the address that it sends you to: "),
+        (400, "/v1", "Correct the request"),
+        (500, "/v1", "a server's own log tells more"),
+    ],
+)
+def test_an_error_of_a_server_hints_at_its_url_and_key_and_at_no_endpoint(status: int, path: str, hint: str) -> None:
+    with streaming(document({"error": "no"}, status)) as server, pytest.raises(InvocationError) as caught:
+        with_url(f"{server.url.removesuffix('/v1')}{path}", lambda connection: connection.models())
+    assert hint in caught.value.hint
+    assert "toolkit logs" not in caught.value.hint
+
+
+def test_a_page_that_is_no_answer_hints_at_no_endpoint() -> None:
+    page = Answer((Part(0.0, b"<html>Log in</html>"),))
+    with streaming(page) as server, pytest.raises(InvocationError, match="it is not JSON") as caught:
+        with_url(server.url, lambda connection: connection.models())
+    assert "such as a proxy" in caught.value.hint
+    assert "toolkit logs" not in caught.value.hint
+
+
 def test_no_server() -> None:
     with streaming(AT_ONCE) as server:
         pass
