@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -30,6 +31,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
+_NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -48,17 +50,22 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class HttpConnection:
-    """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name."""
+    """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name.
+
+    Fields of chats that are among `refused` are not sent.
+    """
 
     name: str
     access: OpenAIAccess
     client: Client = field(repr=False)
     model: str = ""
     invoker: Invoke | None = field(default=None, repr=False)
+    refused: frozenset[str] = frozenset()
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
-        async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
+        sent = {"model": self.model} | {key: value for key, value in body.items() if key not in self.refused}
+        async with self._answer("POST", f"{self._base}/chat/completions", sent) as response:
             async for chunks in response.chunks():
                 yield chunks
 
@@ -230,6 +237,25 @@ async def _only_model(connection: HttpConnection) -> str:
         served = f"serves {len(names)} models: {', '.join(names)}" if names else "names no model on /models"
         raise UsageError(f"{connection.name} {served}", hint="Name the model with --model.")
     return names[0]
+
+
+async def refused_fields(connection: HttpConnection, body: Mapping[str, Any]) -> frozenset[str]:
+    """The fields of a chat that its server refuses by their names, as strict ones do with what OpenAI's API has not.
+
+    None where it does not answer without them either: then something else is wrong, which the next request tells.
+    """
+    refused: frozenset[str] = frozenset()
+    while True:
+        try:
+            async for _ in replace(connection, refused=refused).stream(body):
+                pass
+        except InvocationError as error:
+            others = body.keys() - refused - _NEEDED_FIELDS
+            if not (named := {name for name in others if re.search(rf"\b{name}\b", error.message)}):
+                return frozenset()
+            refused |= named
+        else:
+            return refused
 
 
 async def served_model(connection: HttpConnection) -> ServedModel:
