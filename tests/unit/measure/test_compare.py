@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from math import exp
 
 import pytest
 from reports import example, verdict
@@ -53,6 +54,18 @@ def test_the_interval_of_a_change_covers_the_truth() -> None:
 
     shown = sum(SpeedupChange(measured(), measured()).better is not None for _ in range(2000))
     assert 0.035 < shown / 2000 < 0.065
+
+
+def test_many_points_make_no_more_false_alarms_than_one() -> None:
+    rng, reach = random.Random(7), 0.05
+
+    def measured() -> BenchReport:
+        logs = [rng.gauss(0.5, reach / 1.96) for _ in range(12)]
+        rows = [Speedup("w", n + 1, "a", exp(x), exp(x - reach), exp(x + reach)) for n, x in enumerate(logs)]
+        return replace(example(), speedups=tuple(rows), verdicts=())
+
+    alarms = sum(not compare(measured(), measured()) for _ in range(1000))
+    assert 0.01 < alarms / 1000 < 0.04
 
 
 def test_a_verdict_that_fails_now_is_worse() -> None:
