@@ -123,21 +123,24 @@ class Comparison:
 
 
 def compare(before: BenchReport, after: BenchReport) -> Comparison:
-    """The second report against the first, point by point. Raises UsageError for a search for the highest rate."""
+    """The second report against the first, point by point.
+
+    Raises UsageError for a search for the highest rate, and for reports without a point in common.
+    """
     if searched := [report.title for report in (before, after) if report.saturation]:
         hint = "Look at `saturation` of both, or measure both at the same loads."
         raise UsageError(f"{searched[0]}: a search for the highest rate has no points to compare", hint=hint)
-    speedups = [(_point(item), item) for item in after.speedups]
-    arms = [(_point(item), item) for item in after.arms]
-    looks = max(1, len(speedups))
     old_speedups, old_arms = {_point(s): s for s in before.speedups}, {_point(a): a for a in before.arms}
+    speedups = [(old_speedups[point], s) for s in after.speedups if (point := _point(s)) in old_speedups]
+    arms = [(old_arms[point], a) for a in after.arms if (point := _point(a)) in old_arms]
+    if not arms:
+        hint = "Measure both with the same workloads, loads and arms."
+        raise UsageError(f"{before.title} and {after.title} have no point in common to compare", hint=hint)
     return Comparison(
         before=before.title,
         after=after.title,
-        speedups=tuple(
-            SpeedupChange(old_speedups[point], new, looks) for point, new in speedups if point in old_speedups
-        ),
-        arms=tuple(ArmChange(old_arms[point], new) for point, new in arms if point in old_arms),
+        speedups=tuple(SpeedupChange(old, new, looks=len(speedups)) for old, new in speedups),
+        arms=tuple(ArmChange(old, new) for old, new in arms),
         verdicts=tuple(_verdicts(before, after)),
         setting=tuple(_settings(before, after)),
         missing=(*_missing(before, after, "first"), *_missing(after, before, "second")),
