@@ -52,7 +52,7 @@ class ServedModel:
 class HttpConnection:
     """Chats over an OpenAI route. `name` is for messages; an empty `model` is the served one, whatever its name.
 
-    Fields of chats that are among `refused` are not sent.
+    Fields of requests that are among `refused` are not sent.
     """
 
     name: str
@@ -64,8 +64,7 @@ class HttpConnection:
 
     async def stream(self, body: Mapping[str, Any]) -> AsyncIterator[list[Chunk]]:
         """The answer to a chat completion. A request that fails is not sent again: that would hide the failure."""
-        sent = {"model": self.model} | {key: value for key, value in body.items() if key not in self.refused}
-        async with self._answer("POST", f"{self._base}/chat/completions", sent) as response:
+        async with self._answer("POST", f"{self._base}/chat/completions", {"model": self.model, **body}) as response:
             async for chunks in response.chunks():
                 yield chunks
 
@@ -113,7 +112,8 @@ class HttpConnection:
     async def _answer(self, method: str, path: str, body: Mapping[str, Any] | None) -> AsyncIterator[Response]:
         token = await asyncio.to_thread(self.access.token)  # getting a token may have to fetch credentials
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
-        content = b"" if body is None else json.dumps(body).encode()
+        sent = {key: value for key, value in (body or {}).items() if key not in self.refused}
+        content = json.dumps(sent).encode() if sent else b""
         try:
             async with self.client.send(method, path, headers, content) as response:
                 if not 200 <= response.status < 300:
