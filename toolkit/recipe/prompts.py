@@ -23,7 +23,7 @@ makes; that of a tool the `tool_call_id` and `name` of what it answers.
 """
 
 # The first of these columns that a row has is its prompt. A request that was captured has it in `body`.
-_PROMPT_COLUMNS = ("messages", "conversations", "turns", "prompt", "question")
+_PROMPT_COLUMNS = ("messages", "conversations", "conversation", "turns", "prompt", "question")
 _LENGTH_COLUMNS = ("max_tokens", "max_completion_tokens", "output_tokens")
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 # The roles of chat templates, and those of ShareGPT's data, of which vLLM's own reader knows the same.

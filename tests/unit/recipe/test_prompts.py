@@ -40,9 +40,21 @@ def parquet(**columns: list[Any]) -> bytes:
         {"messages": [USER, {"role": "assistant", "content": "Hello."}]},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]},
         {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]},
+        {"conversation_id": "1", "conversation": [{**USER, "language": "English"}], "turn": 1},
         {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": [USER]}},
     ],
-    ids=["vLLM custom", "MT-Bench prompts", "SPEED-Bench", "GSM8K", "chat", "training", "parts", "ShareGPT", "batch"],
+    ids=[
+        "vLLM custom",
+        "MT-Bench prompts",
+        "SPEED-Bench",
+        "GSM8K",
+        "chat",
+        "training",
+        "parts",
+        "ShareGPT",
+        "LMSYS",
+        "batch",
+    ],
 )
 def test_shapes_of_public_prompt_sets(row: dict[str, Any]) -> None:
     (prompt,) = parse_prompts(json.dumps(row).encode(), "a.jsonl")
