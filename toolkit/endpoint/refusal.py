@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from toolkit import documents
 from toolkit.errors import InvocationError
 
-NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
+_NOTHING_ANSWERS = "Nothing answers there: start it, or correct its address. Your endpoints: toolkit status"
+_NOT_TRUSTED = "Its certificate is not trusted here: set SSL_CERT_FILE to its authority's, or correct the address."
 ASKED_AGAIN = "Asked four times. See: toolkit status"
 
 
@@ -24,6 +25,11 @@ class ErrorAnswer:
     status: int
     text: str
     headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def not_reached(error: Exception) -> str:
+    """The hint for a server with which there is no connection."""
+    return _NOT_TRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(error) else _NOTHING_ANSWERS
 
 
 def by_container(endpoint: str, status: int, text: str) -> InvocationError:

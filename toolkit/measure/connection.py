@@ -122,7 +122,7 @@ class HttpConnection:
                     raise self.access.explain(self.name, answer)
                 yield response
         except OSError as error:  # a TimeoutError too
-            hint = refusal.NOTHING_ANSWERS if isinstance(error, Unreachable) else ""
+            hint = refusal.not_reached(error) if isinstance(error, Unreachable) else ""
             raise InvocationError(f"{self.name}: {error}", hint=hint) from error
 
 
