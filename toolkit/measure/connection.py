@@ -31,6 +31,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
+_ROUTE = re.compile(r"/((chat/)?completions|models)$")
 _NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -176,6 +177,8 @@ def _by_server(url: str, answer: refusal.ErrorAnswer) -> InvocationError:
     hint = error.hint
     if answer.status in (401, 403):
         hint = f"Set {KEY_VARIABLE} to the API key that it wants, or correct it."
+    elif answer.status == 404 and (base := _ROUTE.sub("", url)) != url:
+        hint = f"Write {base}: what comes after it is added."
     elif answer.status == 404:
         route = "" if urlsplit(url).path else f"{url}/v1, where OpenAI's routes are, or "
         hint = f"Write {route}the name of a model that it serves (--model)."

@@ -130,6 +130,8 @@ def test_an_error_answer_is_a_failure_in_the_engines_words_and_is_not_asked_for_
     [
         (401, "/v1", "Set OPENAI_API_KEY to the API key"),
         (404, "", "/v1, where OpenAI's routes are"),
+        (404, "/v1/chat/completions", "/v1: what comes after it is added."),
+        (404, "/v1/models", "/v1: what comes after it is added."),
         (404, "/v1", "Write the name of a model that it serves (--model)."),
         (307, "/v1", "Write the address that it sends you to: "),
         (400, "/v1", "Correct the request"),
