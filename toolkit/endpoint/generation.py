@@ -218,7 +218,7 @@ class Answer:
         self._pieces: list[_Piece] = []
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._tool_calls: dict[object, _ToolCall] = {}
+        self._tool_calls: dict[int, _ToolCall] = {}
         self._logprobs: list[Mapping[str, Any]] = []
         self._token_ids: list[int] = []
         self._prompt_token_ids: list[int] = []
@@ -284,7 +284,8 @@ class Answer:
         if thought:
             self._reasoning.append(thought)
         for part in _objects(delta.tool_calls):
-            self._tool_calls.setdefault(part.get("index"), _ToolCall()).add(part)
+            index = part.get("index")
+            self._tool_calls.setdefault(index if isinstance(index, int) else 0, _ToolCall()).add(part)
         if isinstance(choice.logprobs, dict):
             self._logprobs += _objects(choice.logprobs.get("content"))
         tokens = self._new_tokens(choice, usage)

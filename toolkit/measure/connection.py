@@ -245,7 +245,7 @@ async def _only_model(connection: HttpConnection) -> str:
 async def refused_fields(connection: HttpConnection, body: Mapping[str, Any]) -> frozenset[str]:
     """The fields of a chat that its server refuses by their names, as strict ones do with what OpenAI's API has not.
 
-    None where it does not answer without them either: then something else is wrong, which the next request tells.
+    Empty where it does not answer without them either: then something else is wrong, which the next request tells.
     """
     refused: frozenset[str] = frozenset()
     while True:

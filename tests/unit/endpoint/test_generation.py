@@ -177,6 +177,13 @@ def test_calls_of_tools_are_put_together_as_a_request_has_them() -> None:
     assert list(answer.to_dict()["tool_calls"]) == calls
 
 
+@pytest.mark.parametrize("index", [[0], {}, "0", None])
+def test_a_call_whose_number_is_none_is_the_first(index: object) -> None:
+    part = {"index": index, "function": {"name": "f", "arguments": {"a": 1}}}
+    answer = result(event_stream([choice(delta={"tool_calls": [part]}, finish_reason="tool_calls")]))
+    assert [call["function"] for call in answer.tool_calls] == [{"name": "f", "arguments": ""}]
+
+
 def test_log_probabilities_that_were_asked_for_are_in_the_answer() -> None:
     tokens = [{"token": text, "logprob": -0.5, "top_logprobs": []} for text in "ab"]
     events = [choice(delta={"content": one["token"]}, logprobs={"content": [one]}) for one in tokens]
