@@ -32,6 +32,7 @@ KEY_VARIABLE = "OPENAI_API_KEY"
 _LONGEST_ERROR = 64 * 1024
 _MOST_STREAMS = 256
 _ROUTE = re.compile(r"/((chat/)?completions|models)$")
+_INVALID = re.compile(": answered (?:400|422): ")
 _NEEDED_FIELDS = {"messages", "stream", "max_tokens", "temperature"}
 
 Invoke = Callable[[Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -253,8 +254,9 @@ async def refused_fields(connection: HttpConnection, body: Mapping[str, Any]) ->
             async for _ in replace(connection, refused=refused).stream(body):
                 pass
         except InvocationError as error:
+            said = _INVALID.split(error.message, 1)[1:]
             others = body.keys() - refused - _NEEDED_FIELDS
-            if not (named := {name for name in others if re.search(rf"\b{name}\b", error.message)}):
+            if not (named := {name for name in others if re.search(rf"\b{name}\b", "".join(said))}):
                 return frozenset()
             refused |= named
         else:

@@ -18,7 +18,7 @@ from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.generation import Acceptance
 from toolkit.errors import InvocationError, PlatformError, UsageError
 from toolkit.measure.arm import Arm, Workload
-from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url
+from toolkit.measure.connection import HttpConnection, connect_endpoint, connect_url, refused_fields
 from toolkit.measure.load import Ask, Timing, closed_loop
 from toolkit.measure.result import RequestResult
 from toolkit.recipe.prompts import Prompt
@@ -151,6 +151,17 @@ def test_a_page_that_is_no_answer_hints_at_no_endpoint() -> None:
         with_url(server.url, lambda connection: connection.models())
     assert "such as a proxy" in caught.value.hint
     assert "toolkit logs" not in caught.value.hint
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_busy_server_that_names_a_field_does_not_refuse_it(status: int) -> None:
+    answers = iter([document({"error": "too many requests of this user"}, status), AT_ONCE])
+
+    async def use(connection: HttpConnection) -> frozenset[str]:
+        return await refused_fields(connection, {"messages": [], "stream": True, "user": "me"})
+
+    with streaming(lambda _: next(answers)) as server:
+        assert with_url(server.url, use) == frozenset()
 
 
 def test_no_server() -> None:
