@@ -157,6 +157,6 @@ def _event(data: bytes) -> Event:
         stopped = f"the endpoint stopped with an error: {said or event.error}"
     except (ValueError, RecursionError) as error:  # nested too deeply to be read, or to be shown
         message = f"the endpoint sent {data[:_SHOWN_BYTES]!r}, which is not a chat completion event: {error}"
-        hint = "Ask an endpoint that serves chats, and see its log: toolkit logs."
+        hint = "See that chats are served there, and what the server's log says; of an endpoint: toolkit logs."
         raise InvocationError(message, hint=hint) from error
-    raise InvocationError(stopped, hint="Its log says why: toolkit logs.")
+    raise InvocationError(stopped, hint="The server's log says why; of an endpoint: toolkit logs.")
