@@ -10,14 +10,14 @@ from typing import Any
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, chips, family, grouped_cores
 from toolkit.engines.neuron.checks import check_neuron
-from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
+from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables, vllm_version
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
 from toolkit.engines.neuron.keys import SECTIONS
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import NeuronMemory
 from toolkit.engines.vllm.artifacts import settings_parts
-from toolkit.engines.vllm.flags import ranks
+from toolkit.engines.vllm.flags import ranks, switched_off
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock
@@ -60,8 +60,10 @@ class NeuronCompilation(Compilation):
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """Of the recipe's first instance type."""
         generation = generation_of(recipe.engine)
+        off = sorted(switched_off(recipe, vllm_version(recipe)))
         return {
             **settings_parts(recipe, image, target, drafter, LOGICAL_CORES_VARIABLES),
+            **({"switched_off": off} if off else {}),
             "sdk": generation.sdk if generation else "unknown",
             "logical_cores": grouped_cores(recipe.engine.env) or "default",
         }
@@ -134,10 +136,12 @@ class Neuron(OnVllm):
         anywhere = (one for one in able if method in one.methods and not instance_type)
         chosen = newest(self.name, method, family(instance_type)) or next(anywhere, able[0])
         name = chosen.engine if self.name == ANY_ENGINE else self.name
+        published = facts().published.get(method)  # with more requests speculation may be a loss
+        most = facts().default_max_num_seqs
         return written.edit(
             name=name,
             version=written.version or chosen.version,
-            max_num_seqs=written.max_num_seqs or facts().default_max_num_seqs,
+            max_num_seqs=written.max_num_seqs or (min(most, published.max_num_seqs) if published else most),
         )
 
     def default_tokens(self, engine: EngineSection, method: str) -> int:
