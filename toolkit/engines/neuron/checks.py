@@ -26,7 +26,7 @@ _SMALLEST_BLOCK_TOKENS = 16
 _LEAST_OF_FORK = 2
 _SEGMENTS = (512, 1024, 2048, 4096, 8192)
 # Keys of NxD Inference's configuration that control drafting; the toolkit writes them from `speculation`.
-_DRAFTING_KEYS = (
+DRAFTING_KEYS = (
     "enable_eagle_speculation",
     "enable_fused_speculation",
     "is_eagle3",
@@ -189,7 +189,7 @@ def _by_hand(recipe: Recipe) -> Iterator[Finding]:
         hint = "Remove it, and use `speculation`: the toolkit writes the right settings for the generation."
         yield Finding("neuron.by-hand", message, "engine.args.speculative-config", hint=hint)
     config = neuron_config(recipe)
-    for key in (key for key in _DRAFTING_KEYS if key in config):
+    for key in (key for key in DRAFTING_KEYS if key in config):
         if key == "enable_fused_speculation" and is_fork(recipe):  # `_batches` checks it
             continue
         message = f"`{key}` configures drafting outside of `speculation`"

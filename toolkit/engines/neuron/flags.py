@@ -19,7 +19,7 @@ from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import EngineSection, SpeculationSection
 
 # Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
-_PLUGIN_SINCE = "0.10.0"
+PLUGIN_SINCE = "0.10.0"
 # Tokens in a KV cache block of vllm-neuron: its own default (configuration reference).
 _BLOCK_TOKENS = 32
 # One KV cache block is never used for requests (vLLM, v1/core/block_pool.py).
@@ -42,7 +42,7 @@ CONFIG_FLAGS = ("additional-config", "override-neuron-config")
 
 def is_fork(recipe: Recipe) -> bool:
     """Whether the engine is the fork of vLLM V0."""
-    return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, _PLUGIN_SINCE)
+    return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, PLUGIN_SINCE)
 
 
 def vllm_version(recipe: Recipe) -> str:

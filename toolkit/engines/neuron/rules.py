@@ -21,6 +21,7 @@ from toolkit.engines.vllm.flags import ranks, switched_off
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock
+from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import Compilation, HardwareRules, Recipe
 from toolkit.recipe.rules import Published
 from toolkit.recipe.schema import EngineSection
@@ -153,6 +154,11 @@ class Neuron(OnVllm):
 
     def knows(self, version: str) -> bool:
         return any(one.version == version for one in generations(self.name))
+
+    def adopt(self, imported: Imported) -> bool:
+        from toolkit.engines.neuron.importing import adopt  # for one command
+
+        return adopt(imported)
 
     def runs_on(self, instance: Instance) -> bool:
         return bool(instance.neuron_cores)
