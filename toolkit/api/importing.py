@@ -109,9 +109,12 @@ def read_document(document: Mapping[str, Any]) -> Imported:
 def _settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     rules: EngineRules = engine_registry.engine_rules(lookup.default_engine())
     imported = rules.import_settings(settings, variant) if rules.import_settings else None
-    if imported:
-        others = map(engine_registry.engine_rules, engine_registry.engines()[1:])
-        any(other.adopt(imported) for other in others if other.adopt)
+    if imported is None:
+        return None
+    for name in engine_registry.engines()[1:]:
+        adopt = engine_registry.engine_rules(name).adopt
+        if adopt and adopt(imported):
+            break
     return imported
 
 

@@ -90,6 +90,12 @@ def test_variables_alone_leave_the_engine_to_the_method(tmp_path: Path) -> None:
     assert recipe["engine"]["name"] == "neuron"
 
 
+def test_a_configuration_that_is_none_is_left_to_the_checks(tmp_path: Path) -> None:
+    text = """vllm serve Qwen/Qwen3-8B --additional-config '{"override_neuron_config": "no"}'"""
+    recipe, _ = imported(text, tmp_path)
+    assert recipe["engine"]["name"] == "nxd-inference"
+
+
 def test_a_command_for_gpus_stays_one(tmp_path: Path) -> None:
     recipe, _ = imported("""vllm serve Qwen/Qwen3-8B --additional-config '{"a": {"b": 1}}'""", tmp_path)
     assert "name" not in recipe["engine"]

@@ -42,8 +42,8 @@ def adopt(imported: Imported) -> bool:
         imported.leave_out("--device neuron", "the engine says it")
     for name in env.keys() & _OWN_VARIABLES.keys():
         imported.leave_out(f"{name}={env.pop(name)}", _OWN_VARIABLES[name])
-    own = args[_FORKS] if is_fork else inner.get(_PLUGINS, {})
-    _speculation(imported, own, is_fork)
+    own = args[_FORKS] if is_fork else inner.get(_PLUGINS)
+    _speculation(imported, own if isinstance(own, dict) else {}, is_fork)
     for section in ("args", "env"):
         if not imported.engine.get(section, True):
             del imported.engine[section]
