@@ -108,7 +108,14 @@ def read_document(document: Mapping[str, Any]) -> Imported:
 
 def _settings(settings: str | Mapping[str, Any], variant: str | None) -> Imported | None:
     rules: EngineRules = engine_registry.engine_rules(lookup.default_engine())
-    return rules.import_settings(settings, variant) if rules.import_settings else None
+    imported = rules.import_settings(settings, variant) if rules.import_settings else None
+    if imported is None:
+        return None
+    for name in engine_registry.engines()[1:]:
+        adopt = engine_registry.engine_rules(name).adopt
+        if adopt and adopt(imported):
+            break
+    return imported
 
 
 def _read(text: str, variant: str | None) -> Imported:
@@ -135,7 +142,7 @@ def _require_fit(data: Mapping[str, Any]) -> None:
 def _leave_out_version(imported: Imported, platform: str) -> None:
     """A version without an image stays open: the newest that works is chosen when the recipe is read."""
     version = imported.engine.get("version")
-    if version and version not in lookup.released(platform, lookup.default_engine()):
+    if version and version not in lookup.released(platform, imported.engine.get("name", lookup.default_engine())):
         del imported.engine["version"]
         hint = f"To insist on it, name an image: `container: {{base: …}}` with `engine.version: {version}`."
         why = f"{platform} has no image of it, so the newest that works is taken"

@@ -19,12 +19,15 @@ from toolkit.recipe.training_schema import TRAINED_METHODS, TrainingSection
 from toolkit.sizing.shape import Shape, shape_of
 from toolkit.training.job import (
     BLOCKS_AT_ONCE,
+    CONVERT,
     EAGLE_3_1,
     IN_BLOCKS,
     IN_PARTS,
     KEEP_OUTPUT,
     LEARNED_BYTES,
     MARKOV_RANK,
+    OF_SPECULATORS,
+    UNCONVERTED,
     block_size,
     is_divided,
 )
@@ -128,6 +131,11 @@ def _start(recipe: Recipe, training: TrainingSection, target: ModelFacts | None)
     except UnreadableModel as error:
         message = f"there is no head in {training.start_from}: {error.message}"
         yield Finding("training.start-from", message, "training.start_from", hint="Correct the path, or remove it.")
+        return
+    if OF_SPECULATORS in head.config:
+        yield Finding(
+            "training.start-from", f"the head in `start_from` {UNCONVERTED}", "training.start_from", hint=f"{CONVERT}."
+        )
         return
     layers, drafted = head.text_config.get("num_hidden_layers"), head.config.get("draft_vocab_size") or head.vocab_size
     own_block = recipe.method == "mtp"

@@ -22,8 +22,10 @@ Message = Mapping[str, Any]
 makes; that of a tool the `tool_call_id` and `name` of what it answers.
 """
 
-# The first of these columns that a row has is its prompt. A request that was captured has it in `body`.
-_PROMPT_COLUMNS = ("messages", "conversations", "conversation", "turns", "prompt", "question")
+PROMPT_COLUMNS = ("messages", "conversations", "conversation", "turns", "prompt", "question")
+"""The first of these columns that a row has is its prompt. A request that was captured has it in `body`."""
+SYSTEM_COLUMNS = ("system", "system_prompt")
+"""Where a row has the system prompt beside its messages, as LLaMA-Factory's ShareGPT and OpenOrca have it."""
 _LENGTH_COLUMNS = ("max_tokens", "max_completion_tokens", "output_tokens")
 _REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
 # The roles of chat templates, and those of ShareGPT's data, of which vLLM's own reader knows the same.
@@ -32,6 +34,9 @@ _ROLES = {
     "human": "user",
     **dict.fromkeys(("gpt", "chatgpt", "bing", "bard"), "assistant"),
 }
+_INSTRUCTIONS = ("system", "developer")
+# A list of messages, whose first key is one of theirs: a question may begin with any other JSON.
+_MESSAGES_AS_TEXT = re.compile(r"""\[\s*\{\s*["'](role|from|content|value)["']\s*:""")
 
 
 class _EmptyError(UsageError):
@@ -73,7 +78,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
 def parse_prompts(content: bytes, name: str) -> tuple[Prompt, ...]:
     """The prompts in a file's content. The ending of its name says what it is; JSONL if it says nothing."""
     prompts, characters = [], 0
-    for location, row in rows(io.BytesIO(content), name, (*_PROMPT_COLUMNS, *_LENGTH_COLUMNS)):
+    for location, row in rows(io.BytesIO(content), name, (*PROMPT_COLUMNS, *SYSTEM_COLUMNS, *_LENGTH_COLUMNS)):
         try:
             prompts.append(prompt_of(row, location))
         except _EmptyError:
@@ -92,10 +97,12 @@ def prompt_of(row: Any, location: str) -> Prompt:
     column, messages = messages_of(row, location)
     later: list[Message] = []
     if _is_turns(row[column]):
-        messages, later = messages[:1], messages[1:]
+        first = 1 + (messages[0]["role"] == "system")
+        messages, later = messages[:first], messages[first:]
     while messages and messages[-1]["role"] == "assistant":
         messages.pop()
-    if not messages or not messages[-1]["content"].strip():
+    asks = any(message["role"] not in _INSTRUCTIONS for message in messages)
+    if not asks or not messages[-1]["content"].strip():
         error = refusal(location, f"`{column}` is empty")
         raise _EmptyError(error.message, hint=error.hint)
     return Prompt(tuple(messages), _max_tokens(row, location), tuple(later))
@@ -112,11 +119,15 @@ def request_of(row: Any, location: str) -> Mapping[str, Any]:
 
 
 def messages_of(row: Mapping[str, Any], location: str) -> tuple[str, list[Message]]:
-    """All messages of a row, and the column that has them. Raises UsageError."""
-    column = next((name for name in _PROMPT_COLUMNS if row.get(name) is not None), None)
+    """All messages of a row, its system prompt included, and the column that has them. Raises UsageError."""
+    column = next((name for name in PROMPT_COLUMNS if row.get(name) is not None), None)
     if column is None:
         raise refusal(location, f"no prompt: the row has {columns_of(row)}")
-    return column, list(_messages(row[column], f"{location}: `{column}`"))
+    messages = list(_messages(row[column], f"{location}: `{column}`"))
+    system = next((row[name] for name in SYSTEM_COLUMNS if isinstance(row.get(name), str) and row[name].strip()), "")
+    if system and not any(message["role"] in _INSTRUCTIONS for message in messages):
+        messages.insert(0, {"role": "system", "content": system})
+    return column, messages
 
 
 def _is_turns(value: Any) -> bool:
@@ -124,7 +135,7 @@ def _is_turns(value: Any) -> bool:
 
 
 def _messages(value: Any, location: str) -> Iterator[Message]:
-    if isinstance(value, str) and value.startswith("[{"):  # a cell of a CSV file
+    if isinstance(value, str) and _MESSAGES_AS_TEXT.match(value):  # a cell of a CSV file
         value = decode(value, location)
     if isinstance(value, str):
         yield {"role": "user", "content": value}

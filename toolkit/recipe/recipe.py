@@ -222,6 +222,9 @@ class EngineParts(Protocol):
     The text after it is one of the variants that such a document may have. Raises UsageError for what is wrong in it.
     """
 
+    adopt: Callable[[Imported], bool] | None = None
+    """Makes settings that the default engine has read its own, if they are for it; whether they are."""
+
     accepts_synthetically: Callable[[Recipe], bool] | None = None
     """Whether it can accept drafts by chance, at a chosen acceptance length, on the recipe's hardware."""
 

@@ -21,10 +21,11 @@ LIMITS = documents.Limits(size=256 * 1024**2)
 ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 Row = tuple[str, Any]
-"""A location such as `a.jsonl:7`, and what stands there: a UsageError for a line of JSONL that is no JSON."""
+"""A location such as `a.jsonl:7`, and what stands there: a UsageError for a line, or a whole file, that is not read."""
 
 _SHAPES = 'A row needs a `prompt`, for example {"prompt": "Name three rivers."}; or `messages`, `turns` or `question`.'
 _CAPTURED = b'{"captureData"'  # as SageMaker writes it
+_PACKED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 _COLUMN_NAME = re.compile(r"[A-Za-z_][A-Za-z_ -]{0,29}[0-9]{0,2}")
 
 
@@ -34,6 +35,8 @@ def rows(stream: BinaryIO, name: str, columns: Sequence[str]) -> Iterator[Row]:
     Of Parquet only `columns` are read, if it has any of them. Raises UsageError with the line that is wrong.
     """
     ending = PurePath(name).suffix.lower()
+    if ending in _PACKED:
+        return iter([(name, UsageError(f"{name}: it is compressed: unpack it first", hint="Or write it as Parquet."))])
     if ending == ".parquet":
         return _parquet(stream, name, columns)
     return _READERS.get(ending, _json_lines)(stream, name)
@@ -86,10 +89,25 @@ def _decode_line(text: bytes, location: str) -> Any:
 
 
 def _json(stream: BinaryIO, name: str) -> Iterator[Row]:
+    """One list of rows; or a row on each line, as many data sets of the hub have it in files with this ending."""
+    first = stream.readline(LIMITS.size + 1)
+    stream.seek(0)
+    if _is_row(first):
+        yield from _json_lines(stream, name)
+        return
     found = decode(_text(stream, name), name)
     if not isinstance(found, list):
         raise refusal(name, f"should be a list of rows, not {kind(found)}")
     yield from ((f"{name}, row {number}", row) for number, row in enumerate(found, 1))
+
+
+def _is_row(line: bytes) -> bool:
+    """Whether it is a whole object."""
+    text = line.removeprefix(b"\xef\xbb\xbf").strip()
+    try:
+        return text.startswith(b"{") and isinstance(documents.decode(text, LIMITS), dict)
+    except documents.Unfit:
+        return False
 
 
 def _csv(stream: BinaryIO, name: str, delimiter: str = ",") -> Iterator[Row]:

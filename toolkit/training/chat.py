@@ -25,6 +25,7 @@ from toolkit.training.reading import reading
 from toolkit.training.samples import Sample
 from toolkit.training.template import Refused, Rendered, Renderer, Template, shared_renderer
 
+_DEFAULT, _WITH_TOOLS = "default", "tool_use"
 _GENERATION = re.compile(r"\{%-?\s*generation\b")
 # What precedes the answer proper in the text of a model that reasons: Qwen3's and DeepSeek's mark, and gpt-oss'.
 _REASONING_ENDS = ("</think>", "<|channel|>final<|message|>")
@@ -74,12 +75,13 @@ class Chat:
         self._tokenizer = tokenizer
         self.end_tokens = frozenset(end_tokens)
         found = tokenizer.chat_template
-        template = found.get("default") if isinstance(found, dict) else found
-        if not template or not isinstance(template, str):
+        named = found if isinstance(found, dict) else {_DEFAULT: found}
+        self._texts = {name: text for name, text in named.items() if text and isinstance(text, str)}
+        if _DEFAULT not in self._texts:
             hint = f"Train for a chat model, or add the chat template to {source}."
             raise UsageError("the target's tokenizer has no chat template", hint=hint)
-        self._template = Template(template, tokenizer.special_tokens_map, source, renderer or shared_renderer())
-        self._marks_answers = bool(_GENERATION.search(template))
+        variables, process = tokenizer.special_tokens_map, renderer or shared_renderer()
+        self._templates = {name: Template(text, variables, source, process) for name, text in self._texts.items()}
 
     @property
     def digest(self) -> str:
@@ -110,7 +112,8 @@ class Chat:
 
     def last_turn(self, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> Turn:
         """The answer that the last message is. Raises Unmaskable."""
-        turn = (self._marked if self._marks_answers else self._extended)(messages, tools)
+        marks_answers = _GENERATION.search(self._texts[self._name(tools)])
+        turn = (self._marked if marks_answers else self._extended)(messages, tools)
         self._require_text(turn, messages[-1])
         return turn
 
@@ -157,9 +160,13 @@ class Chat:
         self, messages: Sequence[Message], tools: Sequence[Tool], *, ask: bool = False, marks: bool = False
     ) -> Rendered:
         try:
-            return self._template.render(messages, tools, ask=ask, marks=marks)
+            return self._templates[self._name(tools)].render(messages, tools, ask=ask, marks=marks)
         except Refused as error:
             raise Unmaskable("the chat template refuses it") from error
+
+    def _name(self, tools: Sequence[Tool]) -> str:
+        """Which of several templates transformers and engines take."""
+        return _WITH_TOOLS if tools and _WITH_TOOLS in self._texts else _DEFAULT
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text by itself."""

@@ -19,19 +19,15 @@ from toolkit import documents
 from toolkit.errors import UsageError
 from toolkit.recipe.captured import is_captured, read_capture
 from toolkit.recipe.content import digest
-from toolkit.recipe.prompts import Message, messages_of, request_of
+from toolkit.recipe.prompts import PROMPT_COLUMNS, SYSTEM_COLUMNS, Message, messages_of, request_of
 from toolkit.recipe.rows import Row, decode, refusal
 
-COLUMNS = (
-    "messages", "conversations", "conversation", "turns", "prompt", "question", "tools",
-    "response", "completion", "answer", "output",
-)  # fmt: skip
+_ANSWER_COLUMNS = ("response", "completion", "answer", "output")
+COLUMNS = (*PROMPT_COLUMNS, *SYSTEM_COLUMNS, "tools", *_ANSWER_COLUMNS)
 """What is read of a row: its prompt, the tools that it offers, and its answer where that has a column of its own."""
 
 MOST_MESSAGES = 2_000
 """Of a conversation: each answer is rendered with all that precedes it, so the work grows with their square."""
-
-_ANSWER_COLUMNS = COLUMNS[6:]
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,19 @@ from speculators.proposals.greedy import GreedyTokenProposalConfig
 from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, LlamaConfig, PretrainedConfig, Qwen3Config
 
+from toolkit import documents
 from toolkit.errors import UsageError
-from toolkit.training.job import EAGLE_3_1, IN_BLOCKS, KEEP_OUTPUT, MARKOV_RANK, TrainingJob, block_size
+from toolkit.training.job import (
+    CONVERT,
+    EAGLE_3_1,
+    IN_BLOCKS,
+    KEEP_OUTPUT,
+    MARKOV_RANK,
+    OF_SPECULATORS,
+    UNCONVERTED,
+    TrainingJob,
+    block_size,
+)
 from toolkit.training.mtp import build_block, require_block
 from toolkit.training.reading import reading
 from toolkit.training.samples import read_tensors, tensor_names
@@ -183,6 +194,8 @@ def _former(job: TrainingJob) -> PretrainedConfig | None:
     if not job.start_from:
         return None
     with reading(f"training.start_from: {job.start_from} is not a head: its config", _HINT, job.start_from):
+        if OF_SPECULATORS in documents.decode(documents.read_file(Path(job.start_from) / "config.json")):
+            raise UsageError(f"training.start_from: the head in {job.start_from} {UNCONVERTED}", hint=CONVERT)
         config: PretrainedConfig = AutoConfig.from_pretrained(job.start_from, local_files_only=True)  # nosec B615
     read_shards(Path(job.start_from))  # its weights are read after hours, perhaps
     target = target_config(job)
@@ -211,6 +224,7 @@ _NOT_COMPUTED: dict[str, tuple[object, ...]] = {
     "use_aux_hidden_state": (True,),
     "quantization_config": (),
 }
+_SHARED = {"embed_tokens.weight", "lm_head.weight"}
 _OPTIONS = ("norm_before_residual", "norm_before_fc", *EAGLE_3_1)
 
 
@@ -250,12 +264,16 @@ def mask_token(job: TrainingJob, target: PretrainedConfig) -> int:
 
 
 def _load(head: Head, folder: Path) -> None:
-    """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size."""
+    """Take over the weights of a head in vLLM's format. Raises UsageError for one of another size.
+
+    What it has no copy of stays the target's: EAGLE's authors store no embedding, and engines then share the target's.
+    """
     stored: dict[str, Tensor] = {}
     for file in sorted(folder.glob("*.safetensors")):
         stored |= read_tensors(file, tensor_names(file))
     stored = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in stored.items()}
     kept = {name for name, weight in head.named_parameters() if not weight.requires_grad}  # the target's
+    kept |= _SHARED - stored.keys()
     wanted = {name: tensor.shape for name, tensor in head.state_dict().items() if name not in kept}
     stored = {name: tensor for name, tensor in stored.items() if name not in kept}
     lacking = [name for name, shape in wanted.items() if name not in stored or stored[name].shape != shape]

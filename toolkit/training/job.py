@@ -27,6 +27,10 @@ IN_PARTS = ("p-eagle",)
 """Methods whose heads a sequence can go through in `partitions`."""
 EAGLE_3_1 = ("fc_norm", "norm_output")
 """What makes an EAGLE-3 head an EAGLE-3.1 head: keys of its config.json, as vLLM and speculators read them."""
+OF_SPECULATORS = "speculators_model_type"
+"""A key of the config of a head as speculators writes it, such as those of Red Hat."""
+UNCONVERTED = "has the form that speculators writes, and training continues heads in the engine's own"
+CONVERT = "Convert it, and name the folder of the outcome: toolkit convert HEAD --out FOLDER"
 
 EVALUATED_TOKENS = 16_384
 EVALUATED_CONVERSATIONS = 32

@@ -34,6 +34,14 @@ def test_a_good_recipe_has_no_findings(tmp_path: Path, text: str) -> None:
     assert findings(tmp_path, text) == ()
 
 
+@pytest.mark.parametrize("text", [EAGLE3, DFLASH])
+def test_the_requests_that_a_recipe_leaves_open_are_no_more_than_the_method_was_published_with(
+    tmp_path: Path, text: str
+) -> None:
+    requests = "".join(f"  max_num_seqs: {number}\n" for number in (1, 2) if f"max_num_seqs: {number}" in text)
+    assert findings(tmp_path, text, (requests, "")) == ()
+
+
 def test_what_there_is_to_say_of_every_recipe(tmp_path: Path) -> None:
     found = {finding.code: finding for finding in all_findings(tmp_path, EAGLE3)}
     assert set(found) == ALWAYS
@@ -64,6 +72,17 @@ CASES = [
      "neuron.by-hand", "error", "engine.args.override-neuron-config", "`enable_eagle_speculation` configures drafting"),
     (EAGLE3, [args("additional-config: '{}'")], {},
      "neuron.config-form", "error", "engine.args.additional-config", "is not a mapping"),
+    (EAGLE3, [args("additional-config: {override_neuron_config: {async_mode: true}}")], {},
+     "neuron.config-place", "error", "engine.args.additional-config", "does not read `override_neuron_config`"),
+    (EAGLE3, [args("override-neuron-config: {async_mode: true}")], {},
+     "neuron.config-place", "error", "engine.args.override-neuron-config", "does not read `override-neuron-config`"),
+    (BASELINE, [("name: neuron", "name: nxd-inference"),
+                args("additional-config: {override-neuron-config: {async_mode: true}}")], {},
+     "neuron.config-place", "error", "engine.args.additional-config", "would have no effect"),
+    (DRAFT_MODEL, [args("additional-config: {override_neuron_config: {}}")], {},
+     "neuron.config-place", "error", "engine.args.additional-config", "nxd-inference 0.9.1 does not read"),
+    (EAGLE3, [args("device: neuron")], {},
+     "engine.unknown-flag", "error", "engine.args.device", "older versions were told to use Neuron"),
     (DRAFT_MODEL, [("  max_model_len: 1024\n", "")], {},
      "neuron.max-model-len", "error", "engine.max_model_len", "compiled for one length"),
     (DRAFT_MODEL, [("max_num_seqs: 4", "max_num_seqs: 5")], {},

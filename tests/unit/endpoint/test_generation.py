@@ -135,7 +135,9 @@ def test_one_who_iterates_learns_of_the_break_too() -> None:
 
 def test_an_error_amid_the_stream_is_told_in_the_engines_words() -> None:
     stream = Stream([event_stream([*EVENTS[:2], {"error": {"message": "out of memory", "code": 500}}])])
-    with pytest.raises(InvocationError, match=r"^the endpoint stopped with an error: out of memory\n  The server's log says why"):
+    with pytest.raises(
+        InvocationError, match=r"^the endpoint stopped with an error: out of memory\n  The server's log says why"
+    ):
         _ = stream.result
 
 

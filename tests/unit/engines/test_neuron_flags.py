@@ -73,6 +73,19 @@ def test_a_baseline_is_told_the_same_but_for_the_drafter(tmp_path: Path, method:
     assert recipe.baseline().flags | told == recipe.flags
 
 
+def test_a_flag_that_is_false_is_off_where_vllms_default_is_on(tmp_path: Path) -> None:
+    """As on GPUs; the images leave a flag out that is false, and code that was compiled with it on does not fit."""
+    recipe = recipe_of(tmp_path, args={"enable-prefix-caching": False, "disable-log-stats": False})
+    told = environment(recipe)
+    assert told["SM_VLLM_NO_ENABLE_PREFIX_CACHING"] == "true"
+    assert "SM_VLLM_NO_DISABLE_LOG_STATS" not in told
+    compilation = recipe.engine_rules.compilation
+    assert compilation
+    assert compilation.parts(recipe, "image", "target", "drafter")["switched_off"] == [
+        "SM_VLLM_NO_ENABLE_PREFIX_CACHING"
+    ]
+
+
 def test_a_baseline_has_room_for_the_drafts_of_its_instance_type(tmp_path: Path) -> None:
     """33 blocks of 32 hold 1024 tokens and 32 drafts, 34 hold one more."""
     differs = {"trn2.3xlarge": InstanceType(type="trn2.3xlarge", num_speculative_tokens=33)}

@@ -40,7 +40,7 @@ def parquet(**columns: list[Any]) -> bytes:
         {"messages": [USER, {"role": "assistant", "content": "Hello."}]},
         {"messages": [{"role": "user", "content": [{"type": "text", "text": "H"}, {"type": "text", "text": "i"}]}]},
         {"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]},
-        {"conversation_id": "1", "conversation": [{**USER, "language": "English"}], "turn": 1},
+        {"conversation": [{**USER, "language": "English"}, {"role": "assistant", "content": "Hello."}], "turn": 1},
         {"custom_id": "1", "url": "/v1/chat/completions", "body": {"messages": [USER]}},
     ],
     ids=[
@@ -52,7 +52,7 @@ def parquet(**columns: list[Any]) -> bytes:
         "training",
         "parts",
         "ShareGPT",
-        "LMSYS",
+        "WildChat",
         "batch",
     ],
 )
@@ -65,6 +65,39 @@ def test_a_system_message_and_earlier_turns_are_kept() -> None:
     messages = [{"role": "system", "content": "Be brief."}, USER, {"role": "assistant", "content": "Hello."}, USER]
     (prompt,) = parse_prompts(json.dumps({"messages": messages}).encode(), "a.jsonl")
     assert list(prompt.messages) == messages
+
+
+@pytest.mark.parametrize("column", ["system", "system_prompt"])
+@pytest.mark.parametrize("prompt", [{"conversations": [{"from": "human", "value": "Hi"}]}, {"question": "Hi"}])
+def test_a_system_prompt_in_a_column_of_its_own_is_asked_too(column: str, prompt: dict[str, Any]) -> None:
+    """ShareGPT as LLaMA-Factory has it, and OpenOrca."""
+    (found,) = parse_prompts(json.dumps({column: "Be brief.", **prompt}).encode(), "a.jsonl")
+    assert found.messages == ({"role": "system", "content": "Be brief."}, USER)
+
+
+def test_a_system_prompt_stands_before_the_first_of_several_turns_and_not_twice() -> None:
+    row = {"system": "Be brief.", "turns": ["Hi", "And you?"]}
+    (found,) = parse_prompts(json.dumps(row).encode(), "a.jsonl")
+    assert found.messages == ({"role": "system", "content": "Be brief."}, USER)
+    assert found.later == ({"role": "user", "content": "And you?"},)
+    messages = [{"role": "system", "content": "Be kind."}, USER]
+    (found,) = parse_prompts(json.dumps({"system": "Be brief.", "messages": messages}).encode(), "a.jsonl")
+    assert list(found.messages) == messages
+
+
+@pytest.mark.parametrize("text", ['[{"a": 1}] as CSV, please', '[{"a": 1}]', "[{'role' is a word"])
+def test_a_question_may_begin_as_json_does(text: str) -> None:
+    assert texts(json.dumps({"prompt": text}), "a.jsonl") == [text]
+
+
+def test_json_with_a_row_on_each_line() -> None:
+    """As many data sets of the hub have it."""
+    assert texts('{"prompt": "one"}\r\n{"prompt": "two"}\r\n', "train.json") == ["one", "two"]
+
+
+def test_a_compressed_file_is_called_so() -> None:
+    with pytest.raises(UsageError, match=r"a\.jsonl\.zst: it is compressed: unpack it first"):
+        texts(b"\x28\xb5\x2f\xfd", "a.jsonl.zst")
 
 
 def test_prompts_are_read_in_order_and_blank_lines_do_not_count(tmp_path: Path) -> None:
@@ -93,7 +126,8 @@ def test_of_sharegpts_conversations_those_that_ask_nothing_are_left_out() -> Non
         return {"id": "a", "conversations": [{"from": who, "value": text} for who, text in turns]}
 
     asked = [said((who, "Hi"), (other, "Yes?"), (who, "Why?"), (other, "So.")) for who, other in SHAREGPT]
-    rows = [said(), said(("gpt", "Hello.")), *asked, said(("human", " "), ("gpt", "Hello."))]
+    instructed = {**said(("gpt", "Hello.")), "system": "Be brief."}
+    rows = [said(), said(("gpt", "Hello.")), instructed, *asked, said(("human", " "), ("gpt", "Hello."))]
     prompts = parse_prompts(json.dumps(rows).encode(), "ShareGPT_V3_unfiltered_cleaned_split.json")
     why = {"role": "user", "content": "Why?"}
     assert [list(prompt.messages) for prompt in prompts] == [[USER, {"role": "assistant", "content": "Yes?"}, why]] * 4
@@ -119,7 +153,7 @@ def test_an_empty_file_has_no_prompts() -> None:
         ("a.jsonl", '{"prompt": "a", "max_tokens": 0}', "`max_tokens` must be a whole number of at least 1"),
         ("a.jsonl", '["prompt"]\n', "a.jsonl:1: a row must be an object, not a list"),
         ("a.jsonl", b'{"prompt": "a"}\n\xff\n', "a.jsonl:2: it is not UTF-8"),
-        ("a.json", '{"prompt": "a"}', "a.json: should be a list of rows, not an object"),
+        ("a.json", '{\n"prompt": "a"}', "a.json: should be a list of rows, not an object"),
         ("a.csv", 'prompt\na\n"b\n', "a.csv:3: it is not CSV"),
         ("a.csv", "prompt,id\na,1\n,2\n", "a.csv:3: `prompt` is empty"),
         ("a.parquet", "PAR1", "a.parquet: it is not Parquet, or damaged"),

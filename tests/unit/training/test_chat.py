@@ -58,7 +58,7 @@ TWO_TURNS = [
 ]
 
 
-def chat(template: str | None, *ends: str) -> Chat:
+def chat(template: str | dict[str, str] | None, *ends: str) -> Chat:
     """A tokenizer of single bytes with that template."""
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({letter: index for index, letter in enumerate(letters)}, []))
@@ -151,6 +151,16 @@ def test_a_template_that_does_not_tell_the_answer(template: str, why: str) -> No
     with pytest.raises(Unmaskable, match=why) as refusal:
         list(chat(template, "<|eot_id|>").turns(TWO_TURNS))
     assert "Rhine" not in str(refusal.value)
+
+
+def test_with_tools_a_template_of_that_name_is_taken_as_engines_take_it() -> None:
+    """Hermes' and Command R's tokenizers have two."""
+    with_tools = "{{ tools[0].name }}|" + LLAMA_3
+    several = chat({"default": LLAMA_3, "tool_use": with_tools}, "<|eot_id|>")
+    plain, (turn,) = chat(LLAMA_3, "<|eot_id|>"), several.turns(TWO_TURNS[:2], tools=({"name": "look_up"},))
+    assert texts(several, turn)[0].startswith("look_up|<|begin_of_text|>")
+    assert several.prompt(TWO_TURNS[:1], ({"name": "look_up"},)) == turn.prompt
+    assert several.prompt(TWO_TURNS[:1]) == plain.prompt(TWO_TURNS[:1])
 
 
 def test_a_tokenizer_without_a_template() -> None:

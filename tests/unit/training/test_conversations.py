@@ -44,6 +44,10 @@ def captured(request: Any, answer: Any = None, encoding: str = "JSON") -> dict[s
         ({"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello."}]}, [USER, ANSWER]),
         ({"prompt": "Hi", "response": "Hello."}, [USER, ANSWER]),
         ({"question": "Hi", "answer": "Hello."}, [USER, ANSWER]),
+        (
+            {"system_prompt": "Brief.", "question": "Hi", "response": "Hello."},
+            [{"role": "system", "content": "Brief."}, USER, ANSWER],
+        ),
         ({"turns": ["Hi", "And you?"]}, [USER, {"role": "user", "content": "And you?"}]),
         ({"messages": [USER, {**ANSWER, "thinking": "Polite."}]}, [USER, {**ANSWER, "reasoning_content": "Polite."}]),
         (captured({"messages": [USER]}), [USER]),

@@ -6,14 +6,18 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from tests.unit.training.heads import job_for, save_target
 from tests.unit.training.job_process import kept_curve, stopped_fork
+from toolkit.errors import UsageError
 from toolkit.training import job as train_job
 from toolkit.training import progress
 from toolkit.training.__main__ import main
+from toolkit.training.head import build_head, layers_read
 from toolkit.training.job import TrainingJob
 
 STEPS, KILLED_AT = 60, 20
@@ -122,6 +126,28 @@ def test_another_head_goes_on_from_this_one(job: TrainingJob, finished: Path, tm
     assert [step for step, _ in second["evaluations"]] == [0, 1, 2]
     assert second["best_step"] == 0
     assert second["held_out_loss"] == pytest.approx(first["held_out_loss"], rel=0.05)
+
+
+def test_a_head_without_an_embedding_goes_on_with_the_targets(job: TrainingJob, finished: Path, tmp_path: Path) -> None:
+    """EAGLE's authors, AngelSlim and others store none: engines share the target's."""
+    head = shutil.copytree(finished / "head", tmp_path / "former")
+    weights = load_file(head / "model.safetensors")
+    del weights["embed_tokens.weight"]
+    save_file(weights, head / "model.safetensors")
+    built = build_head(job.model_copy(update={"start_from": str(head)}))
+    target = AutoModelForCausalLM.from_pretrained(job.target).state_dict()
+    assert torch.equal(built.state_dict()["embed_tokens.weight"], target["model.embed_tokens.weight"].float())
+    assert torch.equal(built.state_dict()["fc.weight"], weights["fc.weight"].float())
+
+
+def test_a_head_in_speculators_form_is_converted_first(job: TrainingJob, finished: Path, tmp_path: Path) -> None:
+    head = shutil.copytree(finished / "head", tmp_path / "former")
+    config = json.loads((head / "config.json").read_text())
+    del config["model_type"]
+    (head / "config.json").write_text(json.dumps({"speculators_model_type": "eagle3", **config}))
+    with pytest.raises(UsageError, match="has the form that speculators writes") as refused:
+        layers_read(job.model_copy(update={"start_from": str(head)}))
+    assert "toolkit convert" in refused.value.hint
 
 
 @pytest.mark.parametrize(

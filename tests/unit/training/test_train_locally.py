@@ -320,6 +320,16 @@ def test_a_head_to_start_from_that_has_another_shape_is_named_with_both_values(
     assert message in finding.message
 
 
+def test_a_head_to_start_from_in_speculators_form_is_converted_first(desk: Desk) -> None:
+    head = shutil.copytree(MODELS / "p-eagle", desk.recipe.parent / "red-hats")
+    config = json.loads((head / "config.json").read_text())
+    (head / "config.json").write_text(json.dumps({**config, "speculators_model_type": "peagle"}))
+    desk.recipe.write_text(RECIPE.replace("steps: 3", "start_from: ./red-hats, steps: 3"))
+    (finding,) = [finding for finding in check(desk.recipe).errors if finding.code == "training.start-from"]
+    assert "has the form that speculators writes" in finding.message
+    assert "toolkit convert" in finding.hint
+
+
 def test_the_norms_of_eagle_3_1_are_for_eagle3_and_for_an_engine_that_has_them(desk: Desk) -> None:
     for method, version, codes in (
         ("eagle3", "0.32.0", set()),

@@ -10,9 +10,10 @@ from typing import Any
 
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES
 from toolkit.engines.arguments import check_flags
-from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork
+from toolkit.engines.neuron.flags import CONFIG_FLAGS, dflash_blocks, is_fork, vllm_version
 from toolkit.engines.neuron.generations import facts, generation_of, generations
 from toolkit.engines.vllm.checks import check_whole_prompts, unknown_flag
+from toolkit.engines.vllm.facts import flag_known
 from toolkit.engines.vllm.flags import PARALLEL_FLAGS
 from toolkit.engines.vllm.value_checks import check_risks, check_values
 from toolkit.findings import Finding, Severity
@@ -25,13 +26,20 @@ _SMALLEST_BLOCK_TOKENS = 16
 _LEAST_OF_FORK = 2
 _SEGMENTS = (512, 1024, 2048, 4096, 8192)
 # Keys of NxD Inference's configuration that control drafting; the toolkit writes them from `speculation`.
-_DRAFTING_KEYS = (
+DRAFTING_KEYS = (
     "enable_eagle_speculation",
     "enable_fused_speculation",
     "is_eagle3",
     "is_medusa",
     "speculation_length",
 )
+# What each engine reads of --additional-config for itself. NxD Inference's guide writes `override-neuron-config` in 24
+# places; the plugin asks for the other spelling, and says nothing of this one.
+_READ: Mapping[str, tuple[str, ...]] = {
+    "vllm-neuron": ("neuron_config", "vision_neuron_config", "encoder_neuron_config"),
+    "nxd-inference": ("override_neuron_config",),
+}
+_CONFIGURATION = "neuron_config"
 # Flags with which the engine does not start, or which it refuses, together with a method.
 _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("vllm-neuron", "dflash"): ("async-scheduling", "enable-chunked-prefill", "enable-prefix-caching"),
@@ -40,12 +48,11 @@ _CLASHES: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 def check_neuron(recipe: Recipe) -> Iterator[Finding]:
-    # vLLM's own command line (its version is the first three numbers); a plugin may add flags
-    version = ".".join(recipe.engine.version.split(".")[:3])
-    yield from check_flags(recipe, lambda flag: unknown_flag(flag, version, "warning"))
+    yield from check_flags(recipe, lambda flag: _unknown_flag(recipe, flag))
     yield from check_values(recipe)
     yield from check_risks(recipe)
     yield from _form(recipe)
+    yield from _place(recipe)
     yield from _version(recipe)
     yield from _shapes(recipe)
     yield from _draft_tokens(recipe)
@@ -63,16 +70,29 @@ def check_neuron(recipe: Recipe) -> Iterator[Finding]:
 
 def neuron_config(recipe: Recipe) -> Mapping[str, Any]:
     """The recipe's own settings in the engine's Neuron configuration."""
-    key = "neuron_config" if recipe.engine.name == "vllm-neuron" else "override_neuron_config"
-    config = recipe.engine.args.get("override-neuron-config" if is_fork(recipe) else "additional-config")
+    config = recipe.engine.args.get(_config_flag(recipe))
     if not is_fork(recipe) and isinstance(config, Mapping):
-        config = config.get(key)
+        config = config.get(_READ[recipe.engine.name][0])
     return config if isinstance(config, Mapping) else {}
 
 
 def config_path(recipe: Recipe) -> str:
     """The recipe key of that configuration."""
-    return f"engine.args.{'override-neuron-config' if is_fork(recipe) else 'additional-config'}"
+    return f"engine.args.{_config_flag(recipe)}"
+
+
+def _config_flag(recipe: Recipe) -> str:
+    return "override-neuron-config" if is_fork(recipe) else "additional-config"
+
+
+def _unknown_flag(recipe: Recipe, flag: str) -> Iterator[Finding]:
+    """Findings by vLLM's own command line; a plugin may add flags."""
+    version = vllm_version(recipe)
+    if flag == "device" and flag_known(version, flag) is False:
+        message = f"vllm {version} has no flag `--device`, with which its older versions were told to use Neuron"
+        yield Finding("engine.unknown-flag", message, "engine.args.device", hint="Remove it: the plugin does that.")
+    elif flag not in CONFIG_FLAGS:  # `_place` says where they are read
+        yield from unknown_flag(flag, version, "warning")
 
 
 def _form(recipe: Recipe) -> Iterator[Finding]:
@@ -82,6 +102,23 @@ def _form(recipe: Recipe) -> Iterator[Finding]:
             message = f"`{flag}` is not a mapping, so it would replace the settings that the toolkit adds"
             hint = f"Write it as a mapping: `{flag}: {{key: value}}`."
             yield Finding("neuron.config-form", message, f"engine.args.{flag}", hint=hint)
+
+
+def _place(recipe: Recipe) -> Iterator[Finding]:
+    """Findings on Neuron's configuration where another generation reads it: this one ignores it, or does not start."""
+    args, flag, read = recipe.engine.args, _config_flag(recipe), _READ[recipe.engine.name]
+    place = f"`{flag}: {{…}}`" if is_fork(recipe) else f"`{flag}: {{{read[0]}: {{…}}}}`"
+    for other in CONFIG_FLAGS:
+        if other in args and other != flag:
+            message = f"{recipe.engine.name} {recipe.engine.version} does not read `{other}`"
+            yield Finding("neuron.config-place", message, f"engine.args.{other}", hint=f"Write {place}.")
+    written = args.get("additional-config")
+    if is_fork(recipe) or not isinstance(written, Mapping):
+        return
+    for key in written:
+        if key not in read and str(key).replace("-", "_").endswith(_CONFIGURATION):
+            message = f"{recipe.engine.name} does not read `{key}`: what it says would have no effect"
+            yield Finding("neuron.config-place", message, f"engine.args.{flag}", hint=f"Write {place}.")
 
 
 def _version(recipe: Recipe) -> Iterator[Finding]:
@@ -152,7 +189,7 @@ def _by_hand(recipe: Recipe) -> Iterator[Finding]:
         hint = "Remove it, and use `speculation`: the toolkit writes the right settings for the generation."
         yield Finding("neuron.by-hand", message, "engine.args.speculative-config", hint=hint)
     config = neuron_config(recipe)
-    for key in (key for key in _DRAFTING_KEYS if key in config):
+    for key in (key for key in DRAFTING_KEYS if key in config):
         if key == "enable_fused_speculation" and is_fork(recipe):  # `_batches` checks it
             continue
         message = f"`{key}` configures drafting outside of `speculation`"

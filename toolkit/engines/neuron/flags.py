@@ -14,12 +14,12 @@ from toolkit.catalog import lookup
 from toolkit.catalog.trainium import family
 from toolkit.engines.arguments import drafter_path
 from toolkit.engines.neuron.generations import ami_release, generation_of, too_new_driver
-from toolkit.engines.vllm.flags import limits, run_no_model_code
+from toolkit.engines.vllm.flags import limits, run_no_model_code, switched_off
 from toolkit.recipe.recipe import Recipe
 from toolkit.recipe.schema import EngineSection, SpeculationSection
 
 # Older versions are the fork of vLLM V0. From this version on, a vLLM V1 plugin reads --additional-config.
-_PLUGIN_SINCE = "0.10.0"
+PLUGIN_SINCE = "0.10.0"
 # Tokens in a KV cache block of vllm-neuron: its own default (configuration reference).
 _BLOCK_TOKENS = 32
 # One KV cache block is never used for requests (vLLM, v1/core/block_pool.py).
@@ -42,7 +42,12 @@ CONFIG_FLAGS = ("additional-config", "override-neuron-config")
 
 def is_fork(recipe: Recipe) -> bool:
     """Whether the engine is the fork of vLLM V0."""
-    return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, _PLUGIN_SINCE)
+    return recipe.engine.name == "nxd-inference" and lookup.older(recipe.engine.version, PLUGIN_SINCE)
+
+
+def vllm_version(recipe: Recipe) -> str:
+    """The version of vLLM, with which that of every engine here begins."""
+    return ".".join(recipe.engine.version.split(".")[:3])
 
 
 def neuron_flags(recipe: Recipe) -> dict[str, Any]:
@@ -63,7 +68,8 @@ def neuron_flags(recipe: Recipe) -> dict[str, Any]:
 
 def neuron_variables(recipe: Recipe) -> dict[str, str]:
     """Environment that a generation needs, unless engine.env sets it, with the drivers that its runtime works with."""
-    needed = {**run_no_model_code(recipe), **_driver_variables(recipe)}
+    off = switched_off(recipe, vllm_version(recipe))
+    needed = {**run_no_model_code(recipe), **off, **_driver_variables(recipe)}
     if is_fork(recipe):
         needed |= {"VLLM_USE_V1": "0", "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference"}
     elif recipe.engine.name == "vllm-neuron":

@@ -10,17 +10,18 @@ from typing import Any
 from toolkit.catalog.lookup import Instance
 from toolkit.catalog.trainium import LOGICAL_CORES_VARIABLES, chips, family, grouped_cores
 from toolkit.engines.neuron.checks import check_neuron
-from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables
+from toolkit.engines.neuron.flags import is_fork, neuron_flags, neuron_variables, vllm_version
 from toolkit.engines.neuron.generations import ANY_ENGINE, facts, generation_of, generations, newest
 from toolkit.engines.neuron.hardware_checks import check_neuron_hardware
 from toolkit.engines.neuron.keys import SECTIONS
 from toolkit.engines.neuron.model_checks import check_neuron_models, samples_greedily
 from toolkit.engines.neuron.sizing import NeuronMemory
 from toolkit.engines.vllm.artifacts import settings_parts
-from toolkit.engines.vllm.flags import ranks
+from toolkit.engines.vllm.flags import ranks, switched_off
 from toolkit.engines.vllm.rules import OnVllm, VllmMetrics
 from toolkit.findings import Finding
 from toolkit.recipe.facts import Lock
+from toolkit.recipe.imported import Imported
 from toolkit.recipe.recipe import Compilation, HardwareRules, Recipe
 from toolkit.recipe.rules import Published
 from toolkit.recipe.schema import EngineSection
@@ -60,8 +61,10 @@ class NeuronCompilation(Compilation):
     def parts(self, recipe: Recipe, image: str, target: str, drafter: str) -> dict[str, Any]:
         """Of the recipe's first instance type."""
         generation = generation_of(recipe.engine)
+        off = sorted(switched_off(recipe, vllm_version(recipe)))
         return {
             **settings_parts(recipe, image, target, drafter, LOGICAL_CORES_VARIABLES),
+            **({"switched_off": off} if off else {}),
             "sdk": generation.sdk if generation else "unknown",
             "logical_cores": grouped_cores(recipe.engine.env) or "default",
         }
@@ -134,10 +137,12 @@ class Neuron(OnVllm):
         anywhere = (one for one in able if method in one.methods and not instance_type)
         chosen = newest(self.name, method, family(instance_type)) or next(anywhere, able[0])
         name = chosen.engine if self.name == ANY_ENGINE else self.name
+        published = facts().published.get(method)  # with more requests speculation may be a loss
+        most = facts().default_max_num_seqs
         return written.edit(
             name=name,
             version=written.version or chosen.version,
-            max_num_seqs=written.max_num_seqs or facts().default_max_num_seqs,
+            max_num_seqs=written.max_num_seqs or (min(most, published.max_num_seqs) if published else most),
         )
 
     def default_tokens(self, engine: EngineSection, method: str) -> int:
@@ -149,6 +154,11 @@ class Neuron(OnVllm):
 
     def knows(self, version: str) -> bool:
         return any(one.version == version for one in generations(self.name))
+
+    def adopt(self, imported: Imported) -> bool:
+        from toolkit.engines.neuron.importing import adopt  # for one command
+
+        return adopt(imported)
 
     def runs_on(self, instance: Instance) -> bool:
         return bool(instance.neuron_cores)

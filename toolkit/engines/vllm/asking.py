@@ -172,7 +172,7 @@ def _question(recipe: Recipe, instance: Instance | None, models: Lock) -> dict[s
         config = {key: value for key, value in flags["speculative-config"].items() if key != "revision"}
         flags["speculative-config"] = {**config, "model": _DRAFTER} if models.drafter else config
     return {
-        "flags": {**flag_variables(recipe, flags), **switched_off(recipe)},
+        "flags": {**flag_variables(recipe, flags), **switched_off(recipe, recipe.engine.version)},
         "variables": _variables(recipe),
         "device": _device(instance) if instance else None,
         "models": {

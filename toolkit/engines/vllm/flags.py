@@ -72,13 +72,21 @@ def vllm_variables(recipe: Recipe, flags: Mapping[str, str]) -> dict[str, str]:
     The V1 model runner is selected for methods that need it: V2 used to drop all draft tokens silently.
     """
     runner = {"VLLM_USE_V2_MODEL_RUNNER": "0"} if only_runner(recipe) == "V1" else {}
-    return {**run_no_model_code(recipe), **runner, **switched_off(recipe), **_supervisor(recipe, flags)}
+    return {
+        **run_no_model_code(recipe),
+        **runner,
+        **switched_off(recipe, recipe.engine.version),
+        **_supervisor(recipe, flags),
+    }
 
 
-def switched_off(recipe: Recipe) -> dict[str, str]:
-    """The negatives of flags that the recipe sets to false: images leave a false one out, and vLLM's default holds."""
+def switched_off(recipe: Recipe, version: str) -> dict[str, str]:
+    """The negatives of flags that the recipe sets to false: images leave a false one out, and vLLM's default holds.
+
+    `version` is vLLM's own.
+    """
     off = (f"no-{flag}" for flag, value in recipe.engine.args.items() if value is False)
-    return flag_variables(recipe, {flag: True for flag in off if flag_known(recipe.engine.version, flag)})
+    return flag_variables(recipe, {flag: True for flag in off if flag_known(version, flag)})
 
 
 def run_no_model_code(recipe: Recipe) -> dict[str, str]:
