@@ -114,11 +114,11 @@ def has_credentials() -> bool:
     it: who has no credentials need not wait for that.
     """
     import botocore.session
-    from botocore.exceptions import BotoCoreError, HTTPClientError
+    from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError
 
     try:
         return botocore.session.Session().get_credentials() is not None
-    except HTTPClientError:  # no metadata service answers, which a machine in AWS has
+    except (ConnectionError, HTTPClientError):  # no metadata service answers, which a machine in AWS has
         return False
     except (BotoCoreError, OSError):  # OSError: there is no such `credential_process`
         return True

@@ -79,6 +79,12 @@ def test_a_broken_login_is_no_missing_one(
     assert "there is no endpoint" not in capsys.readouterr().err
 
 
+def test_a_proxy_that_does_not_reach_the_metadata_of_aws_is_no_login(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED", raising=False)
+    assert "AWS (no credentials)" in status().not_listed
+
+
 @pytest.fixture
 def with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
