@@ -1,10 +1,11 @@
-"""What memory is free here: on this machine, and of a container's limit."""
+"""What memory is free here: on this machine, and of a container's limit; and the control groups that have limits."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -33,9 +34,7 @@ def _left_of_limit(proc: Path, cgroup: Path) -> int:
     """
     left = [sys.maxsize]
     for controller, limit, usage, droppable in _LIMITS:
-        own = _group(proc, controller)
-        for group in (own, *own.parents):
-            folder = cgroup / controller / group.relative_to("/")
+        for folder in control_groups(controller, proc, cgroup):
             with suppress(OSError, ValueError):
                 most, used = int((folder / limit).read_text()), int((folder / usage).read_text())
                 cache = re.search(rf"^{droppable} (\d+)$", (folder / "memory.stat").read_text(), re.M)
@@ -43,8 +42,15 @@ def _left_of_limit(proc: Path, cgroup: Path) -> int:
     return min(left)
 
 
-def _group(proc: Path, controller: str) -> PurePosixPath:
-    """Our control group, as the kernel names it; the root where a container sees no other."""
+def control_groups(controller: str, proc: Path = _PROC, cgroup: Path = _CGROUP) -> Iterator[Path]:
+    """The folders of our own control group, and of all above it; the controller of version 2 is called ``."""
+    own = _own_group(proc, controller)
+    for group in (own, *own.parents):
+        yield cgroup / controller / group.relative_to("/")
+
+
+def _own_group(proc: Path, controller: str) -> PurePosixPath:
+    """As the kernel names it; the root where a container sees no other."""
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, name = line.split(":", 2)

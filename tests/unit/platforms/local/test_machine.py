@@ -77,7 +77,7 @@ def test_of_a_job_or_a_unit_what_the_least_limit_above_it_leaves(
 def test_a_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert free_bytes(tmp_path, tmp_path) > 0
     assert not cpu_features(tmp_path)
-    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert cores(tmp_path, tmp_path) == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,27 @@ def test_physical_cores(
     ]
     (tmp_path / "cpuinfo").write_text("\n".join(cpus))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(allowed)))
-    assert cores(tmp_path) == expected
+    assert cores(tmp_path, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({"cpu.max": "150000 100000"}, 2, id="version 2"),
+        pytest.param({"cpu.max": "max 100000"}, 8, id="all"),
+        pytest.param({"job/cpu.max": "max 100000", "cpu.max": "300000 100000"}, 3, id="of the group above"),
+        pytest.param({"job/cpu.max": "20000 100000"}, 1, id="less than one"),
+        pytest.param({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4, id="version 1"),
+        pytest.param({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8, id="all of version 1"),
+    ],
+)
+def test_cores_are_those_of_the_share_of_cpu_time(
+    files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("4:cpu,cpuacct:/\n0::/job\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert cores(tmp_path, tmp_path) == expected
