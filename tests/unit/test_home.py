@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from other_user import as_nobody
 
+from toolkit.api.context import read_lock_of
 from toolkit.catalog.updates import NOTHING, read_update
 from toolkit.cli.main import run
+from toolkit.engines.vllm import fetched  # noqa: F401 - loaded now: `nobody` may not read it
+from toolkit.engines.vllm.asking import ask
 from toolkit.home import cache, home, user_home
+from toolkit.loading import load
 from toolkit.platforms.kubernetes.session import SESSION
+from toolkit.recipe.facts import Lock
+from toolkit.recipe.hub import hub_client
+from toolkit.recipe.recipe import Recipe
 
 
 @pytest.mark.parametrize(
@@ -64,6 +73,33 @@ def test_what_needs_a_home_of_ones_own_says_how_to_get_one(roots_home: Path, cap
     assert json.loads(said.out) == {"error": "PlatformError", "message": message, "hint": hint}
     assert as_nobody(run, ["local", "status"]) == 3
     assert hint in capfd.readouterr().err
+
+
+def test_a_token_in_such_a_home_is_none(roots_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(roots_home / "token"))
+    assert "Authorization" in hub_client(token="mine").headers
+    assert as_nobody(_has_no_token)
+
+
+def _has_no_token() -> bool:
+    return "Authorization" not in hub_client().headers
+
+
+def test_code_of_an_engine_in_such_a_home_can_be_fetched(roots_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(roots_home))
+    _recipe()
+    assert as_nobody(_can_be_fetched)
+
+
+@functools.cache
+def _recipe() -> tuple[Recipe, Lock | None]:
+    recipe = load("qwen3-8b/dflash")
+    return recipe, read_lock_of(recipe)
+
+
+def _can_be_fetched() -> bool:
+    return ask(*_recipe(), now=False).can_be_fetched
 
 
 def test_a_kubeconfig_in_such_a_home_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

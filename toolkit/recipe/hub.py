@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from http import HTTPStatus
@@ -148,7 +148,8 @@ def hub_client(
     """A client with that token or the user's own, for `endpoint` (default: the hub, or $HF_ENDPOINT)."""
     from huggingface_hub import constants, get_token
 
-    token = token or get_token()
+    with suppress(PermissionError):  # in a home of somebody else's, which has none for us
+        token = token or get_token()
     with documents.making_client():
         return httpx.Client(
             base_url=endpoint or constants.ENDPOINT,
