@@ -20,7 +20,7 @@ def home() -> Path:
     """`$TOOLKIT_HOME`, else `~/.toolkit`. Absolute: processes that work in another folder are told of it."""
     named = Path(os.environ.get("TOOLKIT_HOME") or "~/.toolkit")
     # Where a variable is set by another than a shell, such as a Dockerfile's ENV, nobody has expanded the `~`.
-    return user_home().joinpath(*named.parts[1:]) if named.parts[0] == "~" else named.absolute()
+    return user_home().joinpath(*named.parts[1:]) if named.parts[:1] == ("~",) else named.absolute()
 
 
 def require_folder() -> None:

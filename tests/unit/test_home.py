@@ -30,6 +30,7 @@ from toolkit.recipe.recipe import Recipe
         ("~", user_home()),
         ("kept/here", Path.cwd() / "kept/here"),
         ("/a/b", Path("/a/b")),
+        (".", Path.cwd()),
     ],
 )
 def test_a_home_that_no_shell_has_expanded(named: str, is_at: Path, monkeypatch: pytest.MonkeyPatch) -> None:

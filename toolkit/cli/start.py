@@ -34,11 +34,13 @@ def _open_closed_streams() -> None:
 
     What is said to it is lost, as its user wants; nothing of it goes into a file, or to a server.
     """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+    for name, mode in (
+        ("stdin", "r"),
+        ("stdout", "w"),
+        ("stderr", "w"),
+    ):  # as they get the lowest numbers that are free
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
-            setattr(sys, name, os.fdopen(null, mode))
-            assert null == number or os.name == "nt"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _end(_: int, _frame: FrameType | None) -> None:
