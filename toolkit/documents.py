@@ -11,12 +11,15 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+
+from toolkit.errors import PlatformError
 
 if TYPE_CHECKING:
     import httpx
@@ -69,6 +72,36 @@ def collect(parts: Iterable[bytes], limits: Limits = LIMITS) -> bytes:
         if time.monotonic() > deadline:
             raise Unfit(f"it was not complete after {limits.seconds:.0f} seconds")
     return bytes(found)
+
+
+@contextmanager
+def making_client() -> Iterator[None]:
+    """For making a client of httpx, which takes proxies and certificates of the environment. Raises PlatformError."""
+    import httpx
+
+    try:
+        yield
+    except ImportError as error:  # of a SOCKS proxy
+        hint = (
+            "Install it beside the toolkit: pip install 'httpx[socks]'. Or unset ALL_PROXY, HTTP_PROXY and HTTPS_PROXY."
+        )
+        raise PlatformError(f"nothing can be asked through the proxy of the environment: {error}", hint=hint) from error
+    except OSError as error:
+        message = f"the certificates of the environment cannot be read: {error.strerror or error}"
+        raise PlatformError(message, hint="Correct SSL_CERT_FILE or SSL_CERT_DIR, or unset it.") from error
+    except (ValueError, httpx.InvalidURL) as error:
+        hint = "Correct ALL_PROXY, HTTP_PROXY or HTTPS_PROXY: http://HOST:PORT."
+        raise PlatformError(f"the proxy of the environment cannot be used: {error}", hint=hint) from error
+
+
+def connection_hint(error: Exception, otherwise: str) -> str:
+    """What helps against an error of httpx; `otherwise` where it is not a certificate that nobody here trusts."""
+    if "CERTIFICATE_VERIFY_FAILED" not in str(error):
+        return otherwise
+    return (
+        "Behind a proxy that opens connections, let SSL_CERT_FILE name a file with your organisation's certificates "
+        "(REQUESTS_CA_BUNDLE is not read here)."
+    )
 
 
 def request(

@@ -9,13 +9,18 @@ from pathlib import Path
 
 from toolkit.errors import UsageError
 
+OF_ONES_OWN = "Set TOOLKIT_HOME to a folder of your own."
+"""What helps where the home is somebody else's, or cannot be written."""
+
 _FOLDERS = frozenset({"asked", "catalog", "improvements", "local", "records", "studies", "training", "tuning"})
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def home() -> Path:
-    """`$TOOLKIT_HOME`, else `~/.toolkit`."""
-    return Path(os.environ.get("TOOLKIT_HOME") or user_home() / ".toolkit")
+    """`$TOOLKIT_HOME`, else `~/.toolkit`. Absolute: processes that work in another folder are told of it."""
+    named = Path(os.environ.get("TOOLKIT_HOME") or "~/.toolkit")
+    # Where a variable is set by another than a shell, such as a Dockerfile's ENV, nobody has expanded the `~`.
+    return user_home().joinpath(*named.parts[1:]) if named.parts[:1] == ("~",) else named.absolute()
 
 
 def require_folder() -> None:
@@ -49,8 +54,12 @@ def _close(folder: Path) -> None:
 
 
 def cache() -> Path:
-    """What can be made again, and is the same for every home: `$XDG_CACHE_HOME/toolkit`, else `~/.cache/toolkit`."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or user_home() / ".cache") / "toolkit"
+    """What can be made again, and is the same for every home: `$XDG_CACHE_HOME/toolkit`, else `~/.cache/toolkit`.
+
+    A relative path there counts as none: https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    named = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (named if named.is_absolute() else user_home() / ".cache") / "toolkit"
 
 
 def user_home() -> Path:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import httpx
 
+from toolkit import documents
 from toolkit.catalog.refresh import SOURCES, Sources
 from toolkit.checks.catalogue import current_day
 from toolkit.images.wheels import find_wheel
@@ -34,7 +35,8 @@ def open_hub() -> httpx.Client | None:
 
 def open_web() -> httpx.Client:
     """A client of sites with public documents."""
-    return httpx.Client(timeout=_WEB_SECONDS)
+    with documents.making_client():
+        return httpx.Client(timeout=_WEB_SECONDS)
 
 
 def open_trainer(recipe: Recipe, login: AwsSession | None = None) -> TrainingPlatform:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from toolkit.display import Fragment, box, fold, in_tone, prose
 from toolkit.text import html, inert, raw_stream
@@ -166,6 +166,25 @@ class NotebookProgress:
         self._show(box(fold(f"{len(early)} steps before", prose(*early)), prose(*late, *self._now)))
 
 
+class _Screen:
+    """A terminal that may be closed meanwhile: what cannot be written is lost, and the work goes on without."""
+
+    def __init__(self, terminal: IO[str]) -> None:
+        self._terminal = terminal
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            self._terminal.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._terminal.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._terminal, name)
+
+
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Plain and styled parts, in which nothing is markup."""
     from rich.text import Text
@@ -178,7 +197,7 @@ def default_progress() -> Progress:
     if sys.stderr.isatty():
         from rich.console import Console
 
-        return TerminalProgress(Console(file=raw_stream(sys.stderr)))
+        return TerminalProgress(Console(file=cast("IO[str]", _Screen(raw_stream(sys.stderr)))))
     ipython = sys.modules.get("IPython")
     if ipython and hasattr(ipython.get_ipython(), "kernel"):
         return NotebookProgress(_notebook_box())

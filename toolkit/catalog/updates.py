@@ -55,11 +55,14 @@ def path() -> Path:
 
 
 def read_update() -> Update:
-    """The facts in the user's own file; empty without that file. Raises UsageError if it is damaged."""
+    """The facts in the user's own file; empty without that file. Raises UsageError if it is damaged.
+
+    A home of somebody else's, as `sudo -u` and containers that run as another user leave it, is one without.
+    """
     file = path()
     try:
         stat = file.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return NOTHING
     return _read(file, stat.st_mtime_ns, stat.st_size)
 

@@ -24,7 +24,8 @@ import typer
 import toolkit
 from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import PlatformError, ToolkitError, UsageError
+from toolkit.home import OF_ONES_OWN, home
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
@@ -66,6 +67,7 @@ def _options(
 
 _INTERRUPTED = 130
 _EXIT_CODE_OUTSIDE = 3
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _NO_ANSWER = {2: "UsageError", _INTERRUPTED: "Interrupted"}
 _CARRY_ON = "interrupted: what was done is recorded. The same command carries on; `toolkit destroy` removes it."
@@ -81,7 +83,7 @@ def main() -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        code = 0 if error.errno == errno.EPIPE else _file_error(error)
+        code = 0 if error.errno == errno.EPIPE else _file_error(error, wants_json=False)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python tries once more, and says so
     sys.exit(code)
 
@@ -112,7 +114,7 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
-        return _file_error(error)
+        return _file_error(error, _wants_json(arguments))
     return 0
 
 
@@ -121,9 +123,15 @@ def _has_read_enough(ended: SystemExit) -> bool:
     return isinstance(ended.__context__, OSError) and ended.__context__.errno == errno.EPIPE
 
 
-def _file_error(error: OSError) -> int:
+def _file_error(error: OSError, wants_json: bool) -> int:
     """Say which file it is, and what is wrong with it; the exit code."""
-    say(f"error: {error.filename or 'the answer could not be written'}: {error.strerror}")
+    file = error.filename or "the answer could not be written"
+    is_home = isinstance(file, str) and Path(file).is_relative_to(home())
+    hint = OF_ONES_OWN if is_home and error.errno in _FORBIDDEN else ""
+    said = PlatformError(f"{file}: {error.strerror}", hint=hint)
+    say(explain(said))
+    if wants_json and error.filename:
+        print(json.dumps(error_document(said)))  # noqa: T201
     return _EXIT_CODE_OUTSIDE
 
 
@@ -138,10 +146,10 @@ _CAN_WAIT = hasattr(signal, "setitimer")  # Windows has none
 
 
 def hear_interrupts() -> None:
-    """From now on SIGINT and SIGTERM raise KeyboardInterrupt in the main thread as soon as nothing is lost by it.
+    """From now on SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt in the main thread when nothing is lost by it.
 
-    Where somebody else has taken SIGINT over, SIGTERM does what that one does; where it is ignored, it stays ignored.
-    A CI job that is cancelled gets SIGTERM, and so does each command of a fleet.
+    Where somebody else has taken SIGINT over, the others do what that one does; where one is ignored, it stays ignored.
+    A CI job that is cancelled gets SIGTERM, and so does each command of a fleet; SIGHUP comes when a terminal closes.
 
     An exception in the middle of other people's code may be lost. Python drops one out of a finalizer, such as that of
     an HTTP answer, and one out of the `__enter__` of a lock in Python code leaves it taken for ever, by which urllib3
@@ -151,6 +159,8 @@ def hear_interrupts() -> None:
     signal.signal(signal.SIGTERM, ending.begin)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, ending.begin)
+    if os.name == "posix" and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:  # `nohup` ignores it
+        signal.signal(signal.SIGHUP, ending.begin)
     if _CAN_WAIT:
         signal.signal(signal.SIGALRM, ending.interrupt)
 

@@ -15,6 +15,7 @@ _OBJECTS_BETWEEN_COLLECTIONS = 200_000
 def main() -> None:
     """Run one command and exit with its code; Ctrl-C before it has begun is an exit code, too, and no traceback."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    _open_closed_streams()
     heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a shell's background job ignores it
     if heard:
         signal.signal(signal.SIGINT, _end)
@@ -26,6 +27,20 @@ def main() -> None:
         run_command()
     finally:
         gc.freeze()  # or Python would, at its end, search all objects for garbage: a fifth of a short command
+
+
+def _open_closed_streams() -> None:
+    """Open what was closed (`>&-`, some schedulers): Python has no stream there, and the next file gets its number.
+
+    What is said to it is lost, as its user wants; nothing of it goes into a file, or to a server.
+    """
+    for name, mode in (
+        ("stdin", "r"),
+        ("stdout", "w"),
+        ("stderr", "w"),
+    ):  # as they get the lowest numbers that are free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _end(_: int, _frame: FrameType | None) -> None:

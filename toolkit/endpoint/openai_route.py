@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from toolkit import documents
 from toolkit.endpoint import refusal
 from toolkit.endpoint.access import OpenAIAccess
 from toolkit.endpoint.refusal import retry, retry_async
@@ -82,7 +83,8 @@ def _settings(access: OpenAIAccess, read_seconds: float) -> dict[str, Any]:
 @cache
 def machine_tls() -> ssl.SSLContext:
     """This machine's own certificates. Cached, because reading them takes 40 ms."""
-    return httpx.create_ssl_context()
+    with documents.making_client():
+        return httpx.create_ssl_context()
 
 
 def _request(

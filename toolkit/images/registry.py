@@ -81,13 +81,14 @@ class Registry:
         api = _HUB_API if host == DOCKER_HUB else host
         self._url = httpx.URL(f"http://{api}" if is_loopback(api) else f"https://{api}")
         self._sleep, self._awaited = sleep, awaited
-        self._client = httpx.Client(
-            transport=transport,
-            trust_env=not is_loopback(host),
-            timeout=httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
-            # a blob is counted and resumed in the bytes it has, so nobody may pack it for the way
-            headers={"User-Agent": f"toolkit/{__version__}", "Accept-Encoding": "identity"},
-        )
+        with documents.making_client():
+            self._client = httpx.Client(
+                transport=transport,
+                trust_env=not is_loopback(host),
+                timeout=httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS),
+                # a blob is counted and resumed in the bytes it has, so nobody may pack it for the way
+                headers={"User-Agent": f"toolkit/{__version__}", "Accept-Encoding": "identity"},
+            )
         self._login = Login(host, credentials, self._client)
 
     def __enter__(self) -> Registry:
@@ -211,7 +212,9 @@ class Registry:
             except httpx.RequestError as error:
                 why = repr(error)
                 if isinstance(error, _UNREACHED) and not self._awaited:
-                    hint = "Check its name, the network, and HTTPS_PROXY and NO_PROXY."
+                    hint = documents.connection_hint(
+                        error, "Check its name, the network, and HTTPS_PROXY and NO_PROXY."
+                    )
                     raise BuildError(f"{self.host} cannot be reached: {why}", hint=hint) from error
             failures += 1
             self.pause(failures, f"{self.host}/{repository}: {method} failed: {why}", wait)

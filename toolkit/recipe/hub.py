@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from http import HTTPStatus
@@ -135,7 +135,8 @@ class HubFiles:
             ) from error
         except httpx.HTTPError as error:
             message = f"{self._repo}@{self._wanted} cannot be read from the hub: {error}"
-            raise HubError(message, hint="Without a network, use a folder or the lock as it is.") from error
+            hint = documents.connection_hint(error, "Without a network, use a folder or the lock as it is.")
+            raise HubError(message, hint=hint) from error
         except (httpx.InvalidURL, documents.Unfit) as error:
             message = f"{self._repo}@{self._wanted}: the hub's answer for {path} cannot be used: {error}"
             raise HubError(message, hint="Look whether $HF_ENDPOINT names a hub.") from error
@@ -147,13 +148,15 @@ def hub_client(
     """A client with that token or the user's own, for `endpoint` (default: the hub, or $HF_ENDPOINT)."""
     from huggingface_hub import constants, get_token
 
-    token = token or get_token()
-    return httpx.Client(
-        base_url=endpoint or constants.ENDPOINT,
-        headers={"Authorization": f"Bearer {token}"} if token else {},  # httpx drops it when another host takes over
-        follow_redirects=True,
-        timeout=timeout,
-    )
+    with suppress(PermissionError):  # in a home of somebody else's, which has none for us
+        token = token or get_token()
+    with documents.making_client():
+        return httpx.Client(
+            base_url=endpoint or constants.ENDPOINT,
+            headers={"Authorization": f"Bearer {token}"} if token else {},  # httpx drops it for another host
+            follow_redirects=True,
+            timeout=timeout,
+        )
 
 
 def _hint(status: int, repo: str) -> str:

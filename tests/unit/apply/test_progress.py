@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import sys
 from contextlib import suppress
 
 import pytest
 from fakes import FakeClock
 from rich.console import Console
 
-from toolkit.apply.progress import NotebookProgress, PlainProgress, TerminalProgress
+from toolkit.apply.progress import NotebookProgress, PlainProgress, TerminalProgress, default_progress
 
 
 def shown(*updates: tuple[float, str]) -> list[str]:
@@ -103,3 +106,16 @@ def test_a_notebook_is_not_redrawn_for_each_of_many_updates() -> None:
             clock.sleep(0.01)
             progress.update(str(number))
     assert 2 <= len(boxes) <= 10
+
+
+def test_work_goes_on_when_its_terminal_closes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    went_on = False
+    with suppress(OSError), os.fdopen(theirs, "w") as terminal:  # nor can what was left be written at the end
+        monkeypatch.setattr(sys, "stderr", terminal)
+        progress = default_progress()
+        os.close(ours)
+        with progress.stage("wait"):
+            progress.say("half")
+        went_on = isinstance(progress, TerminalProgress)
+    assert went_on

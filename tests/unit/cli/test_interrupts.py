@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command, wherever in other people's code they come."""
+"""Ctrl-C, SIGTERM and a closed terminal end a command, wherever in other people's code they come."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pytest
 import toolkit
 
 ROOT = Path(__file__).parents[3]
-NUMBERS = ["SIGINT", "SIGTERM"]
+NUMBERS = ["SIGINT", "SIGTERM", "SIGHUP"]
 
 
-def said_by(program: str, file: Path) -> list[str]:
+def said_by(program: str, file: Path, *before: str) -> list[str]:
     """What a program of this file prints that hears interrupts as the commands do."""
     begin = f"""
         import signal, sys, threading, time
@@ -25,7 +25,7 @@ def said_by(program: str, file: Path) -> list[str]:
         hear_interrupts()
         exec(compile(sys.argv[1], {str(file)!r}, "exec"))
     """
-    command = [sys.executable, "-c", textwrap.dedent(begin), textwrap.dedent(program)]
+    command = [*before, sys.executable, "-c", textwrap.dedent(begin), textwrap.dedent(program)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=True)
     return done.stdout.splitlines()
@@ -94,6 +94,14 @@ def test_in_our_own_code_it_is_heard_at_once_also_by_who_has_a_handler_for_ctrl_
     """
     said = said_by(program, Path(toolkit.__file__).parent / "ours.py")
     assert said == ["interrupted", "interrupted", f"heard {signal.SIGINT.value}", "interrupted"]
+
+
+def test_a_command_of_nohup_outlives_its_terminal() -> None:
+    program = """
+        signal.raise_signal(signal.SIGHUP)
+        print("went on")
+    """
+    assert said_by(program, Path(toolkit.__file__).parent / "ours.py", "nohup") == ["went on"]
 
 
 @pytest.mark.parametrize("number", NUMBERS)

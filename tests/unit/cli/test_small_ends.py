@@ -33,6 +33,19 @@ def test_who_reads_only_the_beginning_gets_no_error() -> None:
         assert process.wait() == 0
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("what", ["recipes", "recipes show nothing"])
+def test_a_command_runs_with_closed_streams(closed: str, what: str) -> None:
+    command = f'"$0" -m toolkit {what}'
+    ended = [
+        subprocess.run(["sh", "-c", f"{command} {streams}", sys.executable], capture_output=True, check=False)
+        for streams in ("", closed)
+    ]
+    assert ended[1].returncode == ended[0].returncode
+    assert ended[1].stdout == (b"" if " >&-" in f" {closed}" else ended[0].stdout)
+    assert ended[1].stderr == (b"" if "2>&-" in closed else ended[0].stderr)
+
+
 def test_an_address_at_which_nothing_answers_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -96,7 +97,7 @@ def ask(
         from toolkit.engines.vllm import fetched  # loads what only fetching needs
 
         code = fetched.folder(version)
-    if code and not code.is_dir():
+    if code and not os.path.isdir(code):  # noqa: PTH112 - `Path` fails in somebody else's home, before Python 3.14
         if now != "deep":
             return EngineAnswer(name, why_not=f"{installed() or 'no vLLM'} is installed here", can_be_fetched=True)
         try:

@@ -117,7 +117,8 @@ SESSION = KubernetesSession()
 def _kubeconfig() -> str:
     """The kubeconfig files that exist, as KUBECONFIG has them; empty when there is none."""
     names = os.environ.get("KUBECONFIG") or str(user_home() / ".kube" / "config")
-    return os.pathsep.join(name for name in names.split(os.pathsep) if name and Path(name).expanduser().is_file())
+    # `Path.is_file` raises PermissionError where the home is somebody else's, before Python 3.14.
+    return os.pathsep.join(name for name in names.split(os.pathsep) if os.path.isfile(Path(name).expanduser()))  # noqa: PTH113
 
 
 def _require_small(files: str) -> None:

@@ -31,7 +31,7 @@ from toolkit import documents
 from toolkit.children import BUILDERS, OWN, own_variables, python_command, start_process
 from toolkit.errors import PlatformError, UsageError
 from toolkit.files import for_owner, make_private_folder
-from toolkit.home import containers_dir
+from toolkit.home import OF_ONES_OWN, containers_dir
 from toolkit.platforms.local import credentials, folders, keeper
 
 IDLE_HOURS = "TOOLKIT_LOCAL_IDLE_HOURS"
@@ -81,9 +81,7 @@ def running(home: Path) -> LocalDaemon | None:
             return None
     except OSError as exc:
         message = f"whether the local platform runs cannot be seen in {home}: {exc.strerror}"
-        raise PlatformError(
-            message, hint="Make the folder yours and writable, or set TOOLKIT_HOME to another."
-        ) from exc
+        raise PlatformError(message, hint=OF_ONES_OWN) from exc
     if (home / "daemon.json").is_file() and credentials_file(home).exists():
         credentials.read(credentials_file(home))
     raise PlatformError(
@@ -185,7 +183,7 @@ def _must_be_ours(home: Path) -> None:
     if home.stat().st_uid != os.geteuid():
         raise PlatformError(
             f"The local platform cannot keep its state in {home}: the folder belongs to another user.",
-            hint="Set TOOLKIT_HOME to a folder of your own.",
+            hint=OF_ONES_OWN,
         )
 
 

@@ -10,9 +10,10 @@ import boto3
 import botocore.session
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.loaders import JSONFileLoader
 
+from toolkit.errors import PlatformError
 from toolkit.planning.resources import Account
 from toolkit.platforms.lease import Fenced
 from toolkit.platforms.sagemaker.answers import check_answers
@@ -70,6 +71,17 @@ def new_session(**options: Any) -> botocore.session.Session:
     session = botocore.session.Session(**options)
     session.get_component("data_loader").file_loader = _DESCRIPTIONS
     return session
+
+
+def open_client(session: boto3.Session, service: str, config: Config | None = None) -> Any:
+    """A client of that service. Raises PlatformError where the user's configuration cannot be used."""
+    try:
+        return session.client(service, config=config)  # type: ignore[call-overload]
+    except BotoCoreError:
+        raise
+    except ValueError as error:  # of $AWS_ENDPOINT_URL without `https://`, or $AWS_MAX_ATTEMPTS that is no number
+        hint = "Correct it in the variables AWS_…, or in the profile: aws configure list shows which is used."
+        raise PlatformError(f"AWS cannot be asked as it is configured here: {error}", hint=hint) from error
 
 
 def _open(service: str) -> Any:
@@ -135,7 +147,7 @@ class Clients(Fenced):
         return Account(self.account_id, self.session.region_name, bucket=self.bucket)
 
     def _client(self, service: str, config: Config) -> Any:
-        client: Any = self._session.client(service, config=config)  # type: ignore[call-overload]
+        client = open_client(self._session, service, config)
         client.meta.events.register("before-send", self._before_send)
         return client
 

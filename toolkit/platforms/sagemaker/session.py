@@ -61,7 +61,7 @@ class SageMakerSession:
 
         with aws_errors("opening an AWS session"):
             clients = Clients(self._session(scope), attempts, own_bucket(os.environ))
-            return SageMakerPlatform(clients, poll_seconds=float(os.environ.get(_POLL, "5")))
+            return SageMakerPlatform(clients, poll_seconds=_poll_seconds())
 
     running = trainer = open
 
@@ -95,32 +95,44 @@ class SageMakerSession:
     def _session(self, region: str | None) -> boto3.Session:
         import boto3
 
-        from toolkit.platforms.sagemaker.clients import new_session
+        from toolkit.platforms.sagemaker.clients import new_session, open_client
 
         if self.login is None:
             session = boto3.Session(region_name=region, botocore_session=new_session())
         else:
             session = _unwrap(self.login, region)
         # A client of any service fails without a region, with a message that says how to set one.
-        session.client("sagemaker")
+        open_client(session, "sagemaker")
         return session
 
 
 def has_credentials() -> bool:
     """Whether there is anything to sign requests with; whether AWS takes it is another question.
 
-    A profile that does not exist counts: opening a session with it says so. boto3 is not imported for it: who has no
-    credentials need not wait for that.
+    A login that is configured and broken counts, as a profile that does not exist: opening a session with it says what
+    is wrong. Else `status` would list nothing, and `destroy` find nothing, of what is there. boto3 is not imported for
+    it: who has no credentials need not wait for that.
     """
     import botocore.session
-    from botocore.exceptions import BotoCoreError, ProfileNotFound
+    from botocore.exceptions import BotoCoreError, ConnectionError, HTTPClientError
 
     try:
         return botocore.session.Session().get_credentials() is not None
-    except ProfileNotFound:
-        return True
-    except BotoCoreError:
+    except (ConnectionError, HTTPClientError):  # no metadata service answers, which a machine in AWS has
         return False
+    except (BotoCoreError, OSError):  # OSError: there is no such `credential_process`
+        return True
+
+
+def _poll_seconds() -> float:
+    text = os.environ.get(_POLL) or "5"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1
+    if 0 <= seconds < float("inf"):
+        return seconds
+    raise UsageError(f"{_POLL}={text}: not a number of seconds", hint=f"Write for example {_POLL}=5, or unset it.")
 
 
 def _unwrap(login: AwsSession, region: str | None) -> boto3.Session:

@@ -145,7 +145,9 @@ def _download(url: str, file: Mapping[str, Any], start: int, end: int) -> Iterat
     import httpx
 
     try:
-        with httpx.Client(timeout=_TIMEOUT_SECONDS) as client:
+        with documents.making_client():
+            made = httpx.Client(timeout=_TIMEOUT_SECONDS)
+        with made as client:
             limits = documents.Limits(file["size"])
             yield documents.request(client, "GET", url, limits).raise_for_status().content[start:end]
     except (httpx.HTTPError, documents.Unfit) as error:

@@ -46,10 +46,38 @@ def test_of_a_container_what_its_limit_leaves(
     assert free_bytes(tmp_path, tmp_path) == free
 
 
+@pytest.mark.parametrize(
+    ("line", "folder", "limit", "usage"),
+    [
+        pytest.param("0::/batch/job/step", ".", "memory.max", "memory.current", id="version 2"),
+        pytest.param(
+            "4:cpuset,memory:/batch/job/step",
+            "memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+            id="version 1",
+        ),
+    ],
+)
+def test_of_a_job_or_a_unit_what_the_least_limit_above_it_leaves(
+    tmp_path: Path, line: str, folder: str, limit: str, usage: str
+) -> None:
+    """Slurm and systemd limit a group that is not the root, and of its processes each may be in one below."""
+    (tmp_path / "meminfo").write_text("MemAvailable:   14000000 kB\n")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(f"9:name=systemd:/elsewhere\n{line}\n")
+    for group, most in (("batch", "max"), ("batch/job", "3000000000"), ("batch/job/step", "9000000000")):
+        (tmp_path / folder / group).mkdir(parents=True)
+        (tmp_path / folder / group / limit).write_text(f"{most}\n")
+        (tmp_path / folder / group / usage).write_text("1000000000\n")
+        (tmp_path / folder / group / "memory.stat").write_text("active_file 7\n")
+    assert free_bytes(tmp_path, tmp_path) == 2_000_000_000
+
+
 def test_a_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert free_bytes(tmp_path, tmp_path) > 0
     assert not cpu_features(tmp_path)
-    assert cores(tmp_path) == len(os.sched_getaffinity(0))
+    assert cores(tmp_path, tmp_path) == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(
@@ -69,4 +97,27 @@ def test_physical_cores(
     ]
     (tmp_path / "cpuinfo").write_text("\n".join(cpus))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(allowed)))
-    assert cores(tmp_path) == expected
+    assert cores(tmp_path, tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        pytest.param({"cpu.max": "150000 100000"}, 2, id="version 2"),
+        pytest.param({"cpu.max": "max 100000"}, 8, id="all"),
+        pytest.param({"job/cpu.max": "max 100000", "cpu.max": "300000 100000"}, 3, id="of the group above"),
+        pytest.param({"job/cpu.max": "20000 100000"}, 1, id="less than one"),
+        pytest.param({"cpu/cpu.cfs_quota_us": "400000", "cpu/cpu.cfs_period_us": "100000"}, 4, id="version 1"),
+        pytest.param({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 8, id="all of version 1"),
+    ],
+)
+def test_cores_are_those_of_the_share_of_cpu_time(
+    files: dict[str, str], expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("4:cpu,cpuacct:/\n0::/job\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    assert cores(tmp_path, tmp_path) == expected
