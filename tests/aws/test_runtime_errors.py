@@ -141,7 +141,9 @@ def test_what_passes_by_itself_may_be_asked_again(error: Exception) -> None:
     assert isinstance(said(error), Unavailable)
 
 
-@pytest.mark.parametrize("error", [refused("ExpiredToken"), refused("ValidationException"), exceptions.NoCredentialsError()])
+@pytest.mark.parametrize(
+    "error", [refused("ExpiredToken"), refused("ValidationException"), exceptions.NoCredentialsError()]
+)
 def test_what_does_not_pass_may_not(error: Exception) -> None:
     assert not isinstance(said(error), Unavailable)
 

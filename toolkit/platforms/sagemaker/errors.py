@@ -109,7 +109,9 @@ def aws_errors(doing: str) -> Iterator[None]:
 
 def _kind(error: Exception) -> type[PlatformError]:
     if isinstance(error, ClientError):
-        passes = code_of(error) in THROTTLED or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        passes = (
+            code_of(error) in THROTTLED or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        )
     else:
         passes = isinstance(error, (BotoConnectionError, HTTPClientError))
     return Unavailable if passes else PlatformError
