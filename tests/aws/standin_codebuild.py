@@ -88,6 +88,8 @@ class CodeBuild:
     def _list(self, call: Call) -> object:
         """The newest first, a page."""
         project = call.request["projectName"]
+        if project not in codebuild_backends[ACCOUNT][call.region].codebuild_projects:
+            raise ServiceError(f"Project cannot be found: {project}", code="ResourceNotFoundException")
         return {"ids": [name for name, item in self._builds.items() if item.request["projectName"] == project][::-1]}
 
     def _start(self, call: Call) -> object:

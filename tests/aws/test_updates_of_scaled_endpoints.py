@@ -66,7 +66,7 @@ def test_a_target_of_somebody_else_that_comes_meanwhile_is_not_taken(recipe: Pat
         "create ScalableTarget", lambda: client.register_scalable_target(**target, MinCapacity=1, MaxCapacity=9)
     )
     edited(recipe, "platform: {", f"{SCALED}platform: {{")
-    with pytest.raises(ApplyError, match="ScalableTarget .* exists and was not created by the toolkit"):
+    with pytest.raises(ApplyError, match=r"ScalableTarget .* exists and was not created by the toolkit"):
         toolkit.deploy(recipe, progress=meanwhile)
 
 

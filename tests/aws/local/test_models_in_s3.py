@@ -146,7 +146,9 @@ def test_a_part_of_an_object_is_read_by_its_number(account: Account, last: int) 
         {"PartNumber": number, "ETag": s3.upload_part(**upload, PartNumber=number, Body=body)["ETag"]}
         for number, body in bodies.items()
     ]
-    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts})
+    with pytest.raises(ClientError, match="InvalidRequest"):
+        s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, MpuObjectSize=1)
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, MpuObjectSize=5_300_000 + last)
     for number, body in bodies.items():
         answer = s3.get_object(**where, PartNumber=number)
         assert (answer["Body"].read(), answer["PartsCount"]) == (body, 2)

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 from urllib.parse import parse_qs, unquote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML, S3ClientError
 from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend, s3_backends
 from moto.settings import S3_UPLOAD_PART_MIN_SIZE
 
@@ -124,7 +124,7 @@ def _complete(
     if bucket is None or upload is None:
         return moto(environ, start_response)
     with tempfile.TemporaryFile(dir=folder) as whole:
-        bucket.multiparts[upload.id] = _Upload(upload, whole)
+        bucket.multiparts[upload.id] = _Upload(upload, whole, environ.get("HTTP_X_AMZ_MP_OBJECT_SIZE"))
         status, headers, body = _answer(moto, environ)
         if status.startswith("200"):
             _give(_object(asked), whole, whole.seek(0, io.SEEK_END))
@@ -135,11 +135,11 @@ def _complete(
 
 
 class _Upload(FakeMultipart):
-    """An upload in parts, whose parts are joined in a file."""
+    """An upload in parts, whose parts are joined in a file. `size` is that of the whole, if the request says it."""
 
-    def __init__(self, upload: FakeMultipart, whole: IO[bytes]) -> None:
+    def __init__(self, upload: FakeMultipart, whole: IO[bytes], size: str | None) -> None:
         self.__dict__.update(vars(upload))
-        self._whole = whole
+        self._whole, self._size = whole, size
         self.sizes: list[int] = []
         """Of the parts that were joined."""
 
@@ -168,6 +168,8 @@ class _Upload(FakeMultipart):
             last = part
         if last is None:
             raise MalformedXML
+        if self._size is not None and self._size != str(sum(self.sizes)):
+            raise S3ClientError("InvalidRequest", f"The object has {sum(self.sizes)} bytes, and not {self._size}.")
         self._whole.flush()
         etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(digests) // 16}"
         return b"", etag, checksum.build() if checksum.checksum_type == "COMPOSITE" else None
