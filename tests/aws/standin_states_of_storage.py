@@ -136,7 +136,7 @@ def no_such_principal(scope: Scope, world: World) -> bool:
     principals = [statement.get("Principal", {}) for statement in _statements(_trust(scope))]
     named = [each.get("AWS", []) for each in principals if isinstance(each, dict)]
     arns = [arn for each in named for arn in ([each] if isinstance(each, str) else each)]
-    there = [one.arn for one in (*_iam().roles.values(), *_iam().users.values())]
+    there = [*(role.arn for role in _iam().roles.values()), *(user.arn for user in _iam().users.values())]
     of_people = (arn for arn in arns if re.fullmatch(rf"arn:aws:iam::{ACCOUNT}:(role|user)/.+", arn))
     return any(arn not in there for arn in of_people)
 

@@ -61,7 +61,7 @@ class Away(Jobs):
     """Jobs of a platform that is not reached from its second look on, so many times."""
 
     def __init__(self, clock: FakeClock, times: int, **looks: Sequence[Look]) -> None:
-        super().__init__(clock, **looks)
+        super().__init__(clock, "", (), **looks)
         self._times = times
 
     def training_job(self, name: str) -> TrainingJob:
