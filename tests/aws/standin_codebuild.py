@@ -19,6 +19,7 @@ from toolkit.platforms.local.aws import ACCOUNT, Region, ServiceError
 
 _GROUPS = "/aws/codebuild/"
 _PAGE_LINES = 3
+_LOOKS_TO_STOP = 2  # a build that is stopped has not ended yet at the first look
 _ORDER = ("SUBMITTED", "QUEUED", "PROVISIONING", "DOWNLOAD_SOURCE", "INSTALL", "PRE_BUILD", "BUILD", "POST_BUILD")
 
 
@@ -49,6 +50,7 @@ class _Build:
     ended: str = ""
     is_read: bool = False
     is_run: bool = False
+    stopped_at: int = 0
 
 
 @dataclass
@@ -86,6 +88,8 @@ class CodeBuild:
     def _list(self, call: Call) -> object:
         """The newest first, a page."""
         project = call.request["projectName"]
+        if project not in codebuild_backends[ACCOUNT][call.region].codebuild_projects:
+            raise ServiceError(f"Project cannot be found: {project}", code="ResourceNotFoundException")
         return {"ids": [name for name, item in self._builds.items() if item.request["projectName"] == project][::-1]}
 
     def _start(self, call: Call) -> object:
@@ -128,6 +132,8 @@ class CodeBuild:
         project = codebuild_backends[ACCOUNT][call.region].codebuild_projects[found[0].request["projectName"]]
         for build in found:
             build.looks += 1
+            if build.looks == build.stopped_at:
+                build.ended = build.ended or "STOPPED"
             if build.looks > len(build.script.phases) and not build.ended:
                 build.ended = build.script.status
         return {"builds": [self._described(build, project.service_role) for build in found]}
@@ -136,7 +142,7 @@ class CodeBuild:
         build = self._builds.get(call.request["id"])
         if build is None:
             raise ServiceError(f"Build cannot be found: {call.request['id']}", code="ResourceNotFoundException")
-        build.ended = build.ended or "STOPPED"
+        build.stopped_at = build.looks + _LOOKS_TO_STOP
         return {"build": {"id": build.id}}
 
     def _described(self, build: _Build, role: str) -> dict[str, Any]:

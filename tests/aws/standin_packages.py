@@ -70,7 +70,8 @@ class Packages:
 
     def _delete_group(self, call: Call) -> object:
         if self._versions(call):  # botocore, DeleteModelPackageGroup of the guide: versions first; unverified wording
-            raise ServiceError("Model Package Group can't be deleted because it has Model Packages in it.")
+            message = "Model Package Group can't be deleted because it has Model Packages in it."
+            raise ServiceError(message, code="ConflictException")  # the only error of it in the API reference
         del self._groups[call.region, call.request["ModelPackageGroupName"]]
         return {}
 

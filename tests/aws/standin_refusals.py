@@ -37,6 +37,9 @@ _CODES = {
     "s3": "InvalidRequest",
     "ecr": "InvalidParameterException",
     "codebuild": "InvalidInputException",
+    "resourcegroupstaggingapi": "InvalidParameterException",
+    "secretsmanager": "InvalidRequestException",
+    "service-quotas": "NoSuchResourceException",
 }
 
 

@@ -279,3 +279,20 @@ def not_asynchronous(scope: Scope, world: World) -> bool:
 @state
 def no_such_endpoint(scope: Scope, world: World) -> bool:
     return world.deployed(scope["EndpointName"]) is None
+
+
+def _channels_of_files(job: Scope) -> Iterator[Scope]:
+    """The channels of a training job that are not piped."""
+    mode = job["AlgorithmSpecification"].get("TrainingInputMode")
+    return (channel for channel in job.get("InputDataConfig", []) if channel.get("InputMode", mode) != "Pipe")
+
+
+@state
+def augmented_manifest_not_piped(scope: Scope, world: World) -> bool:
+    sources = (channel["DataSource"].get("S3DataSource", {}) for channel in _channels_of_files(scope))
+    return any(source.get("S3DataType") == "AugmentedManifestFile" for source in sources)
+
+
+@state
+def compressed_not_piped(scope: Scope, world: World) -> bool:
+    return any(channel.get("CompressionType", "None") != "None" for channel in _channels_of_files(scope))

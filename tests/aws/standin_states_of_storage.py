@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl
@@ -123,6 +124,30 @@ def service_role_twice(scope: Scope, world: World) -> bool:
 
 
 @state
+def trust_of_other_actions(scope: Scope, world: World) -> bool:
+    actions = [statement.get("Action", []) for statement in _statements(_trust(scope))]
+    named = [name for each in actions for name in ([each] if isinstance(each, str) else each)]
+    return any(not name.lower().startswith("sts:") for name in named)
+
+
+@state
+def no_such_principal(scope: Scope, world: World) -> bool:
+    """Of this account; it is not told whether another's is there."""
+    principals = [statement.get("Principal", {}) for statement in _statements(_trust(scope))]
+    named = [each.get("AWS", []) for each in principals if isinstance(each, dict)]
+    arns = [arn for each in named for arn in ([each] if isinstance(each, str) else each)]
+    there = [*(role.arn for role in _iam().roles.values()), *(user.arn for user in _iam().users.values())]
+    of_people = (arn for arn in arns if re.fullmatch(rf"arn:aws:iam::{ACCOUNT}:(role|user)/.+", arn))
+    return any(arn not in there for arn in of_people)
+
+
+@state
+def role_of_a_service(scope: Scope, world: World) -> bool:
+    role = next((role for role in _iam().roles.values() if role.name == scope["RoleName"]), None)
+    return role is not None and role.path.startswith("/aws-service-role/")
+
+
+@state
 def second_role_of_profile(scope: Scope, world: World) -> bool:
     profile = next((p for p in _iam().instance_profiles.values() if p.name == scope["InstanceProfileName"]), None)
     return profile is not None and bool(profile.roles)
@@ -222,6 +247,14 @@ def no_such_upload(scope: Scope, world: World) -> bool:
     return bucket is not None and scope["UploadId"] not in bucket.multiparts
 
 
+@state
+def checksum_of_another_kind(scope: Scope, world: World) -> bool:
+    bucket = _bucket(scope)
+    upload = bucket.multiparts.get(scope["UploadId"]) if bucket else None
+    wanted = upload.metadata.get("x-amz-checksum-algorithm") if upload else None
+    return wanted is not None and scope.get("ChecksumAlgorithm", wanted) != wanted
+
+
 # ECR
 
 
@@ -260,6 +293,11 @@ def _cleanup(scope: Scope) -> list[Mapping[str, Any]]:
 def cleanup_prefix_of_untagged(scope: Scope, world: World) -> bool:
     selections = [rule["selection"] for rule in _cleanup(scope)]
     return any("tagPrefixList" in one and one.get("tagStatus") != "tagged" for one in selections)
+
+
+@state
+def cleanup_prefixes_and_patterns(scope: Scope, world: World) -> bool:
+    return any({"tagPrefixList", "tagPatternList"} <= rule["selection"].keys() for rule in _cleanup(scope))
 
 
 @state

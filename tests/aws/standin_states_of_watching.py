@@ -17,6 +17,8 @@ from standin_states import Scope, World, state
 
 from toolkit.platforms.local.aws import ACCOUNT
 
+_COLUMNS = 24
+
 # Autoscaling
 
 
@@ -201,3 +203,18 @@ def events_over_a_day(scope: Scope, world: World) -> bool:
 @state
 def events_too_large(scope: Scope, world: World) -> bool:
     return sum(len(event["message"].encode()) + 26 for event in scope["logEvents"]) > 1_048_576
+
+
+@state
+def action_of_another_region(scope: Scope, world: World) -> bool:
+    actions = [arn for key in ("AlarmActions", "OKActions", "InsufficientDataActions") for arn in scope.get(key, [])]
+    return any(arn.split(":")[3] not in ("", world.call.region) for arn in actions)
+
+
+@state
+def widget_wider_than_the_grid(scope: Scope, world: World) -> bool:
+    try:
+        widgets = json.loads(scope["DashboardBody"]).get("widgets", [])
+    except ValueError:  # which is refused by itself
+        return False
+    return any(widget.get("x", 0) + widget.get("width", 0) > _COLUMNS for widget in widgets)

@@ -54,6 +54,12 @@ NOTHING = {
 }
 
 
+def test_a_job_that_somebody_deleted_needs_not_be_stopped(standin: StandIn) -> None:
+    """SageMaker's words for it: boto/boto3#2808."""
+    execute(standin, "TrainingJob", "gone", "delete", {"TrainingJobName": "gone"})
+    assert [call.operation for call in standin.calls] == ["StopTrainingJob"]
+
+
 def role_actions(name: str, rights: dict[str, Any] = RIGHTS) -> tuple[Action, Action]:
     role = {"RoleName": name, "AssumeRolePolicyDocument": json.dumps(TRUST)}
     policy = {"RoleName": name, "PolicyName": "p", "PolicyDocument": json.dumps(rights)}

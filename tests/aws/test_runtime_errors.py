@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from botocore import exceptions
 from botocore.exceptions import BotoCoreError, ClientError
 
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, Unavailable
 from toolkit.platforms.sagemaker.errors import aws_errors
 
 
@@ -16,8 +18,9 @@ def said(error: Exception) -> PlatformError:
     return caught.value
 
 
-def refused(code: str, message: str = "No.", operation: str = "CreateModel") -> ClientError:
-    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
+def refused(code: str, message: str = "No.", operation: str = "CreateModel", status: int = 400) -> ClientError:
+    response: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    return ClientError(response, operation)
 
 
 @pytest.mark.parametrize(
@@ -63,11 +66,86 @@ def test_what_is_denied_is_named(code: str) -> None:
     )
 
 
-def test_what_is_denied_without_a_name_is_the_call() -> None:
-    assert (
-        said(refused("AccessDenied", "Access Denied", "PutObject")).hint
-        == "Ask an administrator to allow PutObject in your IAM policy."
+@pytest.mark.parametrize(
+    ("code", "message", "operation", "action"),
+    [
+        ("AccessDenied", "Access Denied", "PutObject", "s3:PutObject"),
+        ("AccessDenied", "Access Denied", "ListObjectsV2", "s3:ListBucket"),
+        ("403", "Forbidden", "HeadBucket", "s3:ListBucket"),  # HEAD: no body tells more
+        ("403", "Forbidden", "HeadObject", "s3:GetObject"),
+    ],
+)
+def test_s3_may_say_no_more_than_that_access_is_denied(code: str, message: str, operation: str, action: str) -> None:
+    hint = f"Ask an administrator to allow {action} in your IAM policy. Or the bucket is another account's."
+    assert said(refused(code, message, operation)).hint == hint
+
+
+@pytest.mark.parametrize(
+    ("lacking", "where"),
+    [
+        ("identity-based policy", "your IAM policy"),
+        ("permissions boundary", "the permissions boundary"),
+        ("service control policy", "the service control policy"),
+        ("session policy", "the session policy"),
+        ("VPC endpoint policy", "the VPC endpoint policy"),
+    ],
+)
+def test_what_is_denied_says_which_policy_lacks_it(lacking: str, where: str) -> None:
+    """IAM user guide, troubleshoot_access-denied."""
+    message = (
+        "User: arn:aws:iam::1:user/u is not authorized to perform: sagemaker:CreateModel on resource: arn:aws:x "
+        f"because no {lacking} allows the sagemaker:CreateModel action"
     )
+    hint = f"Ask an administrator to allow sagemaker:CreateModel in {where}."
+    assert said(refused("AccessDeniedException", message)).hint == hint
+
+
+def test_an_encoded_message_can_be_read() -> None:
+    message = (
+        "You are not authorized to perform this operation. User: arn:aws:iam::1:user/u is not authorized to perform: "
+        "ec2:DescribeSubnets. Encoded authorization failure message: Zm9v"
+    )
+    assert "aws sts decode-authorization-message" in said(refused("UnauthorizedOperation", message)).hint
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "helps"),
+    [
+        (
+            "ResourceLimitExceeded",
+            "The account-level service limit 'ml.g6e.xlarge for endpoint usage' is 0 Instances",
+            "use another instance type",
+        ),
+        ("LimitExceeded", "Cannot exceed quota for RolesPerAccount: 1000", "remove what is not needed any more"),
+        ("LimitExceededException", "Resource limit exceeded.", "remove what is not needed any more"),
+        ("TooManyBuckets", "You have attempted to create more buckets than allowed", "remove what is not needed"),
+    ],
+)
+def test_a_quota_is_not_always_one_of_instances(code: str, message: str, helps: str) -> None:
+    hint = said(refused(code, message)).hint
+    assert hint.startswith("Ask for a higher quota in Service Quotas")
+    assert helps in hint
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused("ThrottlingException"),
+        refused("RequestThrottledException"),
+        refused("InternalFailure", status=500),
+        exceptions.EndpointConnectionError(endpoint_url="https://x"),
+        exceptions.ReadTimeoutError(endpoint_url="https://x"),
+    ],
+)
+def test_what_passes_by_itself_may_be_asked_again(error: Exception) -> None:
+    assert isinstance(said(error), Unavailable)
+
+
+@pytest.mark.parametrize(
+    "error", [refused("ExpiredToken"), refused("ValidationException"), exceptions.NoCredentialsError()]
+)
+def test_what_does_not_pass_may_not(error: Exception) -> None:
+    assert not isinstance(said(error), Unavailable)
 
 
 def test_what_is_denied_on_purpose_is_not_asked_for() -> None:

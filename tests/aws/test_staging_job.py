@@ -239,7 +239,15 @@ def test_a_job_that_runs_on_does_not_bring_back_weights_that_are_deleted(
 ) -> None:
     with pytest.raises(Crash):
         execute(clients, die_in(standin))
-    execute(clients, machine.sleep, "delete")
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        """While it is being stopped it still writes."""
+        slept.append(seconds)
+        machine.sleep(seconds)
+
+    execute(clients, sleep, "delete")
+    assert slept == [5.0]
     machine.sleep(0.0)
     assert "StopBuild" in [call.operation for call in standin.calls if call.service == "codebuild"]
     assert not [key for key in objects(clients) if not key.startswith("leases/")]

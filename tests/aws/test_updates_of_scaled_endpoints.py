@@ -10,10 +10,11 @@ from botocore.exceptions import ClientError
 from pairs import HUB_RECIPE, write_hub_pair
 from standin import StandIn
 from standin_user import User, one
+from test_call_counts import Before
 
 import toolkit
 from toolkit.apply.progress import Silent
-from toolkit.errors import PlatformError
+from toolkit.errors import ApplyError, PlatformError
 
 FROM_HUB = HUB_RECIPE.replace("platform: {", "platform: {role: create, weights: hub, ")
 SCALED = "scaling: {min_instances: 1, max_instances: 3}\n"
@@ -47,6 +48,26 @@ def scaled(standin: StandIn) -> list[str]:
 
 
 BOTH = [f"policy {VARIANT}/concurrency", f"target {VARIANT}"]
+
+
+def test_a_target_whose_answer_was_lost_is_known_by_its_tags(recipe: Path, standin: StandIn) -> None:
+    toolkit.destroy(recipe, progress=Silent())
+    standin.faults.drop("RegisterScalableTarget", when="after")
+    toolkit.deploy(recipe, progress=Silent())
+    assert scaled(standin) == BOTH
+
+
+def test_a_target_of_somebody_else_that_comes_meanwhile_is_not_taken(recipe: Path, standin: StandIn) -> None:
+    client: Any = standin.session().client("application-autoscaling")
+    target = {"ServiceNamespace": "sagemaker", "ResourceId": VARIANT}
+    target["ScalableDimension"] = "sagemaker:variant:DesiredInstanceCount"
+    toolkit.deploy(edited(recipe, SCALED, ""), progress=Silent())
+    meanwhile = Before(
+        "create ScalableTarget", lambda: client.register_scalable_target(**target, MinCapacity=1, MaxCapacity=9)
+    )
+    edited(recipe, "platform: {", f"{SCALED}platform: {{")
+    with pytest.raises(ApplyError, match=r"ScalableTarget .* exists and was not created by the toolkit"):
+        toolkit.deploy(recipe, progress=meanwhile)
 
 
 def test_another_instance_type_is_not_scaled_while_it_comes(recipe: Path, standin: StandIn) -> None:

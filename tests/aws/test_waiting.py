@@ -80,6 +80,27 @@ def test_what_is_under_way_has_a_beginning(user: User, platform: SageMakerPlatfo
     assert platform.status("ep").began == 0.0
 
 
+def test_each_look_at_an_endpoint_describes_it_once(standin: StandIn, user: User, platform: SageMakerPlatform) -> None:
+    standin.script("ep", ["Creating"] * 5 + ["InService"])
+    user.create("ep")
+    standin.calls.clear()
+    clock = wait(platform)
+    looks = 1 + clock.seconds / platform.poll_seconds
+    assert sum(str(call) == "sagemaker:DescribeEndpoint" for call in standin.calls) == looks
+
+
+def test_aws_that_is_not_reached_for_a_while_is_waited_for(
+    standin: StandIn, user: User, platform: SageMakerPlatform
+) -> None:
+    standin.script("ep", ["Creating", "Creating", "InService"])
+    user.create("ep")
+    standin.faults.drop("DescribeEndpoint", when="before", times=2 * platform.clients.attempts)
+    clock = FakeClock()
+    told = Told()
+    wait_in_service(platform, {"ep": "ep"}, told, 3600, clock, clock.sleep)
+    assert "ep: still waiting: describing ep: Connection was closed" in told.said[0]
+
+
 def test_a_failed_endpoint_tells_its_containers_cause(
     standin: StandIn, user: User, platform: SageMakerPlatform
 ) -> None:

@@ -69,7 +69,7 @@ def expect_closed(s3: Stubber) -> None:
 
 
 def make(s3: Stubber) -> None:
-    make_bucket(cast(Clients, OnlyS3(s3.client)), bucket(ACCOUNT).request, ACCOUNT)
+    make_bucket(cast(Clients, OnlyS3(s3.client)), bucket(ACCOUNT).request, ACCOUNT, lambda: None)
 
 
 def test_the_bucket_is_closed_as_soon_as_it_is_made(s3: Stubber) -> None:
@@ -82,6 +82,38 @@ def test_a_bucket_whose_making_was_interrupted_is_closed_the_next_time(s3: Stubb
     s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
     expect_closed(s3)
     make(s3)
+
+
+def test_a_bucket_that_may_not_be_closed_does_not_stay(s3: Stubber) -> None:
+    """The next command would find it, and use it as it is."""
+    s3.add_response("create_bucket", {}, bucket(ACCOUNT).request)
+    s3.add_client_error("put_public_access_block", "AccessDenied")
+    s3.add_response("delete_bucket", {}, {"Bucket": NAME})
+    with pytest.raises(ClientError, match="PutPublicAccessBlock"):
+        make(s3)
+
+
+def test_a_bucket_that_was_there_stays_where_it_may_not_be_closed(s3: Stubber) -> None:
+    s3.add_client_error("create_bucket", "BucketAlreadyOwnedByYou")
+    s3.add_client_error("put_public_access_block", "AccessDenied")
+    with pytest.raises(ClientError, match="PutPublicAccessBlock"):
+        make(s3)
+
+
+def test_a_bucket_that_s3_still_deletes_or_another_makes_is_waited_for(s3: Stubber) -> None:
+    for _ in range(3):
+        s3.add_client_error("create_bucket", "OperationAborted")
+    s3.add_response("create_bucket", {}, bucket(ACCOUNT).request)
+    s3.add_client_error("put_public_access_block", "OperationAborted")
+    expect_closed(s3)
+    make(s3)
+
+
+def test_a_bucket_is_not_waited_for_without_end(s3: Stubber) -> None:
+    for _ in range(12):
+        s3.add_client_error("create_bucket", "OperationAborted")
+    with pytest.raises(ClientError, match="OperationAborted"):
+        make(s3)
 
 
 def test_a_bucket_of_that_name_of_somebody_else_is_not_used(s3: Stubber) -> None:

@@ -11,9 +11,9 @@ from typing import Protocol
 
 from toolkit.apply.diagnose import diagnose, last_error
 from toolkit.apply.progress import Progress
-from toolkit.apply.waiter import LogLine
+from toolkit.apply.waiter import PATIENCE_SECONDS, LogLine
 from toolkit.display import minutes
-from toolkit.errors import PlatformError, TrainingJobFailed
+from toolkit.errors import PlatformError, TrainingJobFailed, Unavailable
 from toolkit.training.progress import parse
 
 _LAST_LINES = 15
@@ -74,7 +74,8 @@ def wait_completed(
     """Return when every job is Completed. `jobs` maps names to expected seconds, 0 if unknown.
 
     `again` is the command that waits for them once more, `done` what a completed job has done. No timeout is needed: a
-    job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines.
+    job has a maximum runtime. Raises TrainingJobFailed, with cause and last lines; Unavailable if the platform does not
+    answer for five minutes.
     """
     watches = [_Watch(platform, name, expected, progress, done, again) for name, expected in jobs.items()]
     try:
@@ -94,6 +95,8 @@ class _Watch:
         self._platform, self._name, self._expected, self._progress = platform, name, expected, progress
         self._done, self._again = done, again
         self._job: TrainingJob | None = None
+        self._answered = 0.0
+        self._is_away = False
         self._bookmarks: dict[str, str] = {}
         self._lines: list[str] = []
         self._now = ""
@@ -101,9 +104,18 @@ class _Watch:
         self._is_readable = True
 
     def poll(self, now: float) -> bool:
-        """Poll it and report what is new. Raises TrainingJobFailed."""
-        before, job = self._job, self._platform.training_job(self._name)
-        self._job = job
+        """Poll it and report what is new. Raises TrainingJobFailed or Unavailable."""
+        before = self._job
+        try:
+            job = self._platform.training_job(self._name)
+        except Unavailable as error:
+            if before is None or now - self._answered > PATIENCE_SECONDS:
+                raise
+            if not self._is_away:
+                self._progress.say(f"{self._name}: still waiting: {error.message}")
+            self._is_away = True
+            return False
+        self._job, self._answered, self._is_away = job, now, False
         if before and before.stage != job.stage:
             self._progress.say(f"{self._name}: {_words(before.stage)} took {minutes(job.entered - before.entered)}")
         self._read()

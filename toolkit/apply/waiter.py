@@ -25,7 +25,8 @@ _LONGEST_SHOWN = 100
 _GRACE_SECONDS = 10.0
 _SILENT_SECONDS = 900.0
 _AGAIN = "Run the same command again."
-_PATIENCE_SECONDS = 300.0
+PATIENCE_SECONDS = 300.0
+"""How long a platform that does not answer is asked again."""
 _ENDED = {
     "Failed": "failed",
     "OutOfService": "is out of service",
@@ -84,7 +85,8 @@ class Waitable(Protocol):
     ) -> Iterator[LogLine]:
         """The log lines of the endpoint's containers since it was created, the newest container last.
 
-        Only of containers whose log begins at `since` or later. `bookmarks` is how far each stream was read. It is
+        Only of containers whose log begins at `since` or later, when an operation on it began. `bookmarks` is how far
+        each stream was read. It is
         updated, so that calling again with the same mapping returns only new lines. Lines from before `written_since`
         need not be read.
         """
@@ -197,7 +199,7 @@ class _Watch:
         try:
             status = self._platform.status(self.endpoint)
         except Unavailable as error:
-            if now - self._answered > _PATIENCE_SECONDS:
+            if now - self._answered > PATIENCE_SECONDS:
                 raise
             self._say_once(f"still waiting: {error.message}")
             return False

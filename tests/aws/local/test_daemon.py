@@ -17,10 +17,11 @@ import pytest
 from local_account import CONTAINERS, Account
 from processes import processes_in, until
 
-from toolkit.errors import PlatformError
+from toolkit.errors import PlatformError, Unavailable
 from toolkit.home import containers_dir
 from toolkit.platforms.local.daemon import running, start, stop
 from toolkit.platforms.local.folders import endpoint_folder
+from toolkit.platforms.local.platform import local_platform
 
 
 @pytest.fixture
@@ -79,6 +80,16 @@ def test_stop_leaves_no_process_and_no_folder(home: Path) -> None:
     assert not any(folder.exists() for folder in folders)
     assert running(home) is None
     assert stop(home) is False
+
+
+def test_one_that_has_ended_is_not_waited_for(home: Path) -> None:
+    """As AWS is, which comes back."""
+    platform = local_platform(start(home, CONTAINERS))
+    stop(home)
+    with pytest.raises(PlatformError, match="describing ep") as ended:
+        platform.status("ep")
+    assert not isinstance(ended.value, Unavailable)
+    assert "run the same command again, which starts it" in ended.value.hint
 
 
 def test_killed_it_takes_its_containers_along(home: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
@@ -98,6 +101,84 @@ def test_a_part_of_an_upload_that_is_not_under_way_is_refused(account: Account, 
         with pytest.raises(ClientError, match="NoSuchUpload"):
             account.s3.upload_part(**gone, PartNumber=2, Body=b"x" * size)
     assert account.s3.get_object(**where)["ContentLength"] == size
+
+
+CONTRADICTIONS: list[tuple[dict[str, str], str]] = [
+    ({"ContentMD5": "1B2M2Y8AsgTpgAmY7PhCfg=="}, "BadDigest"),  # of nothing
+    ({"ContentMD5": "no"}, "InvalidDigest"),
+    ({"ChecksumSHA256": "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU="}, "BadDigest"),
+    ({"ChecksumSHA1": "2jmj7l5rSw0yVb/vlWAYkK/YBwk="}, "BadDigest"),
+    ({"ChecksumCRC32": "AAAAAA=="}, "BadDigest"),
+    ({"ChecksumSHA256": "AAAAAA=="}, "InvalidDigest"),
+]
+
+
+def test_a_body_that_is_not_what_its_request_says_is_refused(account: Account) -> None:
+    s3: Any = account.s3
+    s3.create_bucket(Bucket="refused", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for size in (10, 2_000_000):
+        for said, code in CONTRADICTIONS:
+            with pytest.raises(ClientError, match=code):
+                s3.put_object(Bucket="refused", Key="x", Body=b"x" * size, **said)
+    assert "Contents" not in s3.list_objects_v2(Bucket="refused")
+
+
+def test_a_body_that_is_what_its_request_says_is_taken(account: Account) -> None:
+    s3: Any = account.s3
+    s3.create_bucket(Bucket="digests", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for size in (10, 2_000_000):
+        body = b"x" * size
+        md5 = base64.b64encode(hashlib.md5(body).digest()).decode()
+        for algorithm in ("CRC32", "SHA1", "SHA256"):
+            s3.put_object(Bucket="digests", Key="x", Body=body, ContentMD5=md5, ChecksumAlgorithm=algorithm)
+            assert s3.get_object(Bucket="digests", Key="x")["Body"].read() == body
+
+
+@pytest.mark.parametrize("last", [7, 2_000_000])
+def test_a_part_of_an_object_is_read_by_its_number(account: Account, last: int) -> None:
+    """API reference of GetObject, partNumber."""
+    s3: Any = account.s3
+    where = {"Bucket": f"read-parts-{last}", "Key": "a b"}
+    s3.create_bucket(Bucket=where["Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    upload = {**where, "UploadId": s3.create_multipart_upload(**where)["UploadId"]}
+    bodies = {1: b"x" * 5_300_000, 2: b"y" * last}
+    parts = [
+        {"PartNumber": number, "ETag": s3.upload_part(**upload, PartNumber=number, Body=body)["ETag"]}
+        for number, body in bodies.items()
+    ]
+    with pytest.raises(ClientError, match="InvalidRequest"):
+        s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, MpuObjectSize=1)
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": parts}, MpuObjectSize=5_300_000 + last)
+    for number, body in bodies.items():
+        answer = s3.get_object(**where, PartNumber=number)
+        assert (answer["Body"].read(), answer["PartsCount"]) == (body, 2)
+    with pytest.raises(ClientError, match="InvalidPartNumber"):
+        s3.get_object(**where, PartNumber=3)
+    with pytest.raises(ClientError, match="InvalidRequest"):
+        s3.get_object(**where, PartNumber=1, Range="bytes=0-1")
+
+
+@pytest.mark.parametrize("size", [0, 10, 2_000_000])
+def test_an_object_without_parts_has_one(account: Account, size: int) -> None:
+    s3: Any = account.s3
+    where = {"Bucket": f"one-part-{size}", "Key": "x"}
+    s3.create_bucket(Bucket=where["Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    s3.put_object(**where, Body=b"x" * size)
+    assert s3.get_object(**where, PartNumber=1)["Body"].read() == b"x" * size
+    with pytest.raises(ClientError, match="InvalidPartNumber"):
+        s3.get_object(**where, PartNumber=2)
+
+
+def test_a_list_goes_on_where_it_ended_and_nowhere_else(account: Account) -> None:
+    s3: Any = account.s3
+    s3.create_bucket(Bucket="pages", CreateBucketConfiguration={"LocationConstraint": "us-west-2"})
+    for key in ("a", "b", "c"):
+        s3.put_object(Bucket="pages", Key=key, Body=b"")
+    first = s3.list_objects_v2(Bucket="pages", MaxKeys=2)
+    rest = s3.list_objects_v2(Bucket="pages", ContinuationToken=first["NextContinuationToken"])
+    assert [item["Key"] for item in rest["Contents"]] == ["c"]
+    with pytest.raises(ClientError, match="InvalidArgument"):
+        s3.list_objects_v2(Bucket="pages", ContinuationToken="mine")
 
 
 def test_parts_in_another_order_are_no_object(account: Account) -> None:

@@ -12,7 +12,7 @@ from fakes import FakeClock, Told
 from toolkit.apply.progress import Progress
 from toolkit.apply.training import TrainingJob, wait_completed
 from toolkit.apply.waiter import LogLine
-from toolkit.errors import PlatformError, TrainingJobFailed
+from toolkit.errors import PlatformError, TrainingJobFailed, Unavailable
 from toolkit.training.progress import PREFIX, TrainingProgress
 
 Look = tuple[str, str]
@@ -55,6 +55,20 @@ class Unreadable(Jobs):
 
     def training_log(self, name: str, bookmarks: MutableMapping[str, str]) -> Iterator[LogLine]:
         raise PlatformError("not authorized to perform: logs:GetLogEvents")
+
+
+class Away(Jobs):
+    """Jobs of a platform that is not reached from its second look on, so many times."""
+
+    def __init__(self, clock: FakeClock, times: int, **looks: Sequence[Look]) -> None:
+        super().__init__(clock, "", (), **looks)
+        self._times = times
+
+    def training_job(self, name: str) -> TrainingJob:
+        if self.seen[name] and self._times:
+            self._times -= 1
+            raise Unavailable("SageMaker does not answer")
+        return super().training_job(name)
 
 
 @pytest.fixture
@@ -134,6 +148,19 @@ def test_a_log_that_may_not_be_read_is_told_once(clock: FakeClock) -> None:
     assert [line for line in told.said if "cannot read" in line] == [
         "sd: cannot read its log: not authorized to perform: logs:GetLogEvents"
     ]
+
+
+def test_a_platform_that_does_not_answer_for_a_while_is_waited_for(clock: FakeClock) -> None:
+    told = Told()
+    wait_completed(Away(clock, 4, a=[RUNS, DONE]), {"a": 0}, told, clock, clock.sleep)
+    assert told.said[0] == "a: still waiting: SageMaker does not answer"
+    assert clock.seconds == 300
+
+
+def test_a_platform_that_does_not_answer_for_five_minutes_is_an_error(clock: FakeClock) -> None:
+    with pytest.raises(Unavailable, match="SageMaker does not answer"):
+        wait_completed(Away(clock, 100, a=[RUNS, DONE]), {"a": 0}, Told(), clock, clock.sleep)
+    assert clock.seconds == 360
 
 
 def test_steps_are_for_the_live_line_and_what_was_measured_stays(clock: FakeClock) -> None:

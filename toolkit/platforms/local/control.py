@@ -29,6 +29,8 @@ _GET_RESOURCES = "ResourceGroupsTaggingAPI_20170126.GetResources"
 _SCOPE = re.compile(r"Credential=[^/]*/\d+/(?P<region>[^/]+)/")
 _MOST = 100  # resources of a page
 _ALL = 1_000_000
+# The resources are named, or looked for, by pages (API reference, GetResources).
+_NOT_BESIDE_ARNS = ("ResourceTypeFilters", "TagFilters", "ResourcesPerPage", "TagsPerPage", "PaginationToken")
 _PIECE = 64 * 1024
 _SILENT_S = 20.0  # that a connection may say nothing: each has a thread
 _HEAD_S, _HEAD_BYTES = 20.0, 64 * 1024  # within which a request's head must be there
@@ -146,6 +148,9 @@ def get_resources(region: Region, sagemaker: Tags, request: Request) -> Answer:
     size = request.get("ResourcesPerPage", _MOST)
     if not 1 <= size <= _MOST:
         raise ServiceError(f"ResourcesPerPage must be between 1 and {_MOST}.", code="InvalidParameterException")
+    if "ResourceARNList" in request and (others := [key for key in _NOT_BESIDE_ARNS if request.get(key)]):
+        message = f"ResourceARNList cannot be given together with {', '.join(others)}."
+        raise ServiceError(message, code="InvalidParameterException")
     _, of_moto = resourcegroupstaggingapi_backends[ACCOUNT][region.name].get_resources(None, _ALL, _ALL)
     tags_by_arn = {**{resource.arn: resource.tags for resource in of_moto}, **sagemaker.all()}
     arns = sorted(arn for arn, tags in tags_by_arn.items() if _is_wanted(arn, tags, request))

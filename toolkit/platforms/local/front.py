@@ -16,6 +16,7 @@ from xml.sax.saxutils import escape
 from moto.core.request import PRESERVED_HEADER_NAMES_ENVIRON_KEY
 
 from toolkit.platforms.local import sigv4
+from toolkit.platforms.local.digests import must_match
 from toolkit.platforms.local.sigv4 import AccessError, Guard, Received, Signature, must_be_a_program
 
 SIGNATURE = "toolkit.signature"
@@ -32,12 +33,20 @@ _CONTENT_PARAMETERS = {"partNumber", "uploadId", "x-id"}
 # moto's own: its switches, and an instance's metadata, which no service of AWS answers.
 _CLOSED = ("/moto-api", "/favicon.ico", "/latest/meta-data/", "/latest/api/")
 _BAD_REQUESTS = (
+    "BadDigest",
     "EntityTooLarge",
     "InsufficientStorage",
+    "InvalidArgument",
+    "InvalidDigest",
+    "InvalidRequest",
     "MissingContentLength",
     "RequestTimeout",
     "XAmzContentSHA256Mismatch",
 )
+_STATUSES = {
+    **dict.fromkeys(_BAD_REQUESTS, "400 Bad Request"),
+    "InvalidPartNumber": "416 Requested Range Not Satisfiable",
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ def guarded(application: WSGIApplication, guard: Guard, folder: Path) -> WSGIApp
             signature = sigv4.signature_of(request)
             body = _admit(request, signature, environ, guard, folder)
         except AccessError as error:
-            return _refuse(request, error, start_response)
+            return refuse(request, error, start_response)
         environ[SIGNATURE] = signature
         environ["wsgi.input"], environ["CONTENT_LENGTH"] = body.file, str(body.size)
         with body.file:
@@ -102,6 +111,8 @@ def _admit(request: Received, signature: Signature, environ: WSGIEnvironment, gu
     body = _read(environ, LARGEST_OBJECT if is_content(request, signature) else LARGEST_BODY, folder)
     if signature.payload not in (*_UNSIGNED, body.sha256):
         raise AccessError("XAmzContentSHA256Mismatch", "The body is not the one that x-amz-content-sha256 describes.")
+    if signature.service == "s3" and not signature.payload.startswith("STREAMING-"):
+        must_match(request.headers, body.file, is_content=is_content(request, signature))
     return body
 
 
@@ -139,7 +150,7 @@ def _read(environ: WSGIEnvironment, most: int, folder: Path) -> Body:
     return Body(file, size, digest.hexdigest())
 
 
-def _refuse(request: Received, error: AccessError, start_response: StartResponse) -> Iterable[bytes]:
+def refuse(request: Received, error: AccessError, start_response: StartResponse) -> Iterable[bytes]:
     """An error in the words of the protocol that the request is in."""
     code, message = error.code, str(error)
     if "x-amz-target" in request.headers:
@@ -151,5 +162,5 @@ def _refuse(request: Received, error: AccessError, start_response: StartResponse
         content = f"<ErrorResponse><Error>{text}</Error></ErrorResponse>" if is_query else f"<Error>{text}</Error>"
     answer = b"" if request.method == "HEAD" else content.encode()
     headers = [("Content-Type", kind), ("Content-Length", str(len(answer))), ("x-amzn-ErrorType", code)]
-    start_response("400 Bad Request" if code in _BAD_REQUESTS else "403 Forbidden", headers)
+    start_response(_STATUSES.get(code, "403 Forbidden"), headers)
     return [answer]

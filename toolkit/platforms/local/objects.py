@@ -15,20 +15,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs, unquote, urlencode
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML
+from moto.s3.exceptions import EntityTooSmall, InvalidPart, InvalidPartOrder, MalformedXML, S3ClientError
 from moto.s3.models import FakeKey, FakeMultipart, MultipartChecksumBuilder, S3Backend, s3_backends
 from moto.settings import S3_UPLOAD_PART_MIN_SIZE
 
 from toolkit.platforms.local.aws import ACCOUNT
-from toolkit.platforms.local.front import SIGNATURE, is_content, received
+from toolkit.platforms.local.front import SIGNATURE, is_content, received, refuse
+from toolkit.platforms.local.sigv4 import AccessError
 
 LARGE = 1024**2
 """Bytes from which an object goes past moto."""
 _PIECE = 1024**2
 _DOWNLOADED = {"versionId", "x-id"}
+_PART, _TOKEN = "partNumber", "continuation-token"
 
 Headers = list[tuple[str, str]]
 
@@ -59,6 +61,12 @@ def with_large_objects(moto: WSGIApplication, folder: Path) -> WSGIApplication:
             return _put(moto, asked, environ, start_response)
         if method == "POST" and "uploadId" in asked.parameters:
             return _complete(moto, asked, environ, start_response, folder)
+        if method == "GET" and asked.parameters.get(_TOKEN, "") not in {"", *_s3()._pagination_tokens}:
+            # moto would begin again.
+            error = AccessError("InvalidArgument", "The continuation token provided is incorrect")
+            return refuse(received(environ), error, start_response)
+        if method == "GET" and _PART in asked.parameters and "uploadId" not in asked.parameters:
+            return _get_part(application, asked, environ, start_response)
         if method == "GET" and asked.is_for_content and (key := _large_object(asked)):
             return _get(moto, key, environ, start_response)
         return moto(environ, start_response)
@@ -116,7 +124,7 @@ def _complete(
     if bucket is None or upload is None:
         return moto(environ, start_response)
     with tempfile.TemporaryFile(dir=folder) as whole:
-        bucket.multiparts[upload.id] = _Upload(upload, whole)
+        bucket.multiparts[upload.id] = _Upload(upload, whole, environ.get("HTTP_X_AMZ_MP_OBJECT_SIZE"))
         status, headers, body = _answer(moto, environ)
         if status.startswith("200"):
             _give(_object(asked), whole, whole.seek(0, io.SEEK_END))
@@ -127,11 +135,13 @@ def _complete(
 
 
 class _Upload(FakeMultipart):
-    """An upload in parts, whose parts are joined in a file."""
+    """An upload in parts, whose parts are joined in a file. `size` is that of the whole, if the request says it."""
 
-    def __init__(self, upload: FakeMultipart, whole: IO[bytes]) -> None:
+    def __init__(self, upload: FakeMultipart, whole: IO[bytes], size: str | None) -> None:
         self.__dict__.update(vars(upload))
-        self._whole = whole
+        self._whole, self._size = whole, size
+        self.sizes: list[int] = []
+        """Of the parts that were joined."""
 
     def complete(self, body: Iterator[tuple[int, str]]) -> tuple[bytes, str, tuple[str, str, int] | None]:
         """Content, ETag and checksum, as moto's own method, but that the content stays in the file."""
@@ -154,9 +164,12 @@ class _Upload(FakeMultipart):
             if checksum.checksum_type == "COMPOSITE" and part.contentsize:
                 with mmap.mmap(part._value_buffer.fileno(), 0, prot=mmap.PROT_READ) as content:
                     checksum.addPart(cast(bytes, content))
+            self.sizes.append(part.contentsize)
             last = part
         if last is None:
             raise MalformedXML
+        if self._size is not None and self._size != str(sum(self.sizes)):
+            raise S3ClientError("InvalidRequest", f"The object has {sum(self.sizes)} bytes, and not {self._size}.")
         self._whole.flush()
         etag = f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(digests) // 16}"
         return b"", etag, checksum.build() if checksum.checksum_type == "COMPOSITE" else None
@@ -173,10 +186,14 @@ def _object(asked: _Asked) -> FakeKey:
     return key
 
 
-def _large_object(asked: _Asked) -> FakeKey | None:
+def _find(asked: _Asked) -> FakeKey | None:
     if asked.bucket not in _s3().buckets:
         return None
-    key = _s3().get_object(asked.bucket, asked.key, version_id=asked.parameters.get("versionId"))
+    return _s3().get_object(asked.bucket, asked.key, version_id=asked.parameters.get("versionId"))
+
+
+def _large_object(asked: _Asked) -> FakeKey | None:
+    key = _find(asked)
     return key if key is not None and key.contentsize > LARGE else None
 
 
@@ -193,6 +210,35 @@ def _get(
     start = int(named.get("content-range", "bytes 0-").removeprefix("bytes ").partition("-")[0])
     start_response(status, headers)
     return _Content(key._value_buffer.fileno(), start, int(named["content-length"]))
+
+
+def _get_part(
+    application: WSGIApplication, asked: _Asked, environ: WSGIEnvironment, start_response: StartResponse
+) -> Iterable[bytes]:
+    """GetObject of a part, which moto does not know: the range of it."""
+    number, rest = asked.parameters[_PART], {**asked.parameters}
+    del rest[_PART]
+    query = urlencode(rest)
+    path = str(environ["RAW_URI"]).partition("?")[0]
+    whole = {**environ, "QUERY_STRING": query, "RAW_URI": f"{path}?{query}"}
+    key = _find(asked)
+    if key is None:
+        return application(whole, start_response)
+    sizes = key.multipart.sizes if isinstance(key.multipart, _Upload) else [key.contentsize]
+    if "HTTP_RANGE" in environ:
+        why = AccessError("InvalidRequest", "Cannot specify both Range header and partNumber query parameter")
+        return refuse(received(environ), why, start_response)
+    if not number.isdecimal() or not 1 <= int(number) <= len(sizes):
+        why = AccessError("InvalidPartNumber", "The requested partnumber is not satisfiable")
+        return refuse(received(environ), why, start_response)
+    start, size = sum(sizes[: int(number) - 1]), sizes[int(number) - 1]
+    if size:
+        whole["HTTP_RANGE"] = f"bytes={start}-{start + size - 1}"
+
+    def counted(status: str, headers: Headers, *more: Any) -> Any:
+        return start_response(status, [*headers, ("x-amz-mp-parts-count", str(len(sizes)))], *more)
+
+    return application(whole, counted if key.multipart else start_response)
 
 
 class _Content:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from toolkit import documents
 from toolkit.apply.progress import Progress
+from toolkit.apply.waiter import EndpointStatus
 from toolkit.endpoint.metrics import Metrics
 from toolkit.endpoint.prometheus import metrics_of_pages
 from toolkit.engines import registry as engine_registry
-from toolkit.errors import PlatformError, UsageError
+from toolkit.errors import PlatformError, Unavailable, UsageError
 from toolkit.platforms.image import ON_THIS_MACHINE, spec_of
 from toolkit.platforms.local import engine
 from toolkit.platforms.local.clients import DaemonSession
@@ -36,6 +37,14 @@ class LocalPlatform(SageMakerPlatform):
     name: str = "local"
     rules: AwsRules = RULES
     poll_seconds: float = 0.5
+
+    def status(self, endpoint: str) -> EndpointStatus:
+        """One that does not answer any more has ended, and all its endpoints with it."""
+        try:
+            return super().status(endpoint)
+        except Unavailable as error:
+            hint = "The local platform has ended: run the same command again, which starts it."
+            raise PlatformError(error.message, hint=hint) from error
 
     def benchmark(self, endpoint: str, settings: object, progress: Progress, role: str = "") -> NoReturn:
         raise UsageError(f"AWS does not benchmark {endpoint}: it is on this machine", hint="Leave out --also.")

@@ -8,8 +8,24 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from toolkit.platforms.sagemaker.clients import Clients
 
-DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
-THROTTLED = ("RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException")
+# 403: an answer to HEAD has no body that could say more.
+DENIED = ("403", "AccessDenied", "AccessDeniedException", "UnauthorizedOperation")
+# Those of botocore's standard retry mode, without LimitExceededException: what we call means a quota by it.
+THROTTLED = (
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
+    "PriorRequestNotComplete",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "SlowDown",
+    "ThrottledException",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+    "TransactionInProgressException",
+)
 _MISSING = (
     "NoSuchEntity",
     "NoSuchBucket",
@@ -21,6 +37,8 @@ _MISSING = (
     "ImageNotFoundException",
     "ObjectNotFoundException",  # Application Auto Scaling's
 )
+# In a ValidationException; the second one is of training jobs (boto/boto3#2808).
+_MISSING_WORDS = ("could not find", "requested resource not found")
 _UNKNOWN_OPERATION = ("UnknownOperationException", "UnknownOperation", "InvalidAction")
 _T = TypeVar("_T")
 
@@ -46,7 +64,8 @@ def message_of(error: Refusal) -> str:
 def is_missing(error: Refusal) -> bool:
     """Whether AWS says that the thing does not exist; SageMaker says so in a ValidationException's text."""
     code = code_of(error)
-    return code in _MISSING or (code == "ValidationException" and "could not find" in message_of(error).lower())
+    said = message_of(error).lower() if code == "ValidationException" else ""
+    return code in _MISSING or any(words in said for words in _MISSING_WORDS)
 
 
 def is_unknown_operation(error: Refusal) -> bool:

@@ -27,8 +27,8 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 
-from toolkit.errors import PlatformError
-from toolkit.platforms.sagemaker.aws_errors import DENIED, THROTTLED
+from toolkit.errors import PlatformError, Unavailable
+from toolkit.platforms.sagemaker.aws_errors import DENIED, THROTTLED, code_of, message_of
 
 NOT_LOGGED_IN = (
     CredentialRetrievalError,
@@ -57,23 +57,46 @@ _CLOCK = "AWS found the request's time wrong: compare this machine's clock (date
 # In messages of InvalidSignatureException and SignatureDoesNotMatch.
 _WRONG_TIME = ("Signature expired", "Signature not yet current")
 _NO_CODE = "Run it in a terminal, or give it a session that has the code already: aws configure export-credentials."
-_QUOTA = "Ask for a higher quota in Service Quotas, or use another instance type."
+_QUOTA = "Ask for a higher quota in Service Quotas, or "
+_NOT_YET = "Another change of the same thing is under way, of a bucket its deletion: try again in some minutes."
 _BUSY = "AWS takes fewer calls than were made just now. Run the same command again in a minute."
 _HINTS = {
     "ExpiredToken": _EXPIRED,
     "ExpiredTokenException": _EXPIRED,
+    "OperationAborted": _NOT_YET,
     "RequestExpired": _CLOCK,
     "RequestTimeTooSkewed": _CLOCK,
     "InvalidClientTokenId": _UNKNOWN,
     "InvalidSignatureException": _UNKNOWN,
     "SignatureDoesNotMatch": _UNKNOWN,
     "UnrecognizedClientException": _UNKNOWN,
-    "LimitExceededException": _QUOTA,
-    "ResourceLimitExceeded": _QUOTA,
-    "ServiceQuotaExceededException": _QUOTA,
     **dict.fromkeys(THROTTLED, _BUSY),
 }
+_QUOTAS = (
+    "AccountLimitExceededException",
+    "LimitExceeded",
+    "LimitExceededException",
+    "ResourceLimitExceeded",
+    "ServiceQuotaExceededException",
+    "TooManyBuckets",
+)
 _DENIED_ACTION = re.compile(r"not authorized to perform:? ([\w-]+:\w+)")
+# IAM user guide, troubleshoot_access-denied: "because no permissions boundary allows the s3:GetObject action".
+_LACKING_IN = re.compile(r"because no (?!identity-based)([\w -]+) allows the ")
+_ENCODED = "Encoded authorization failure message"
+# What IAM calls them otherwise (Service Authorization Reference). S3 often says no more than "Access Denied".
+_S3_ACTIONS = {
+    "HeadBucket": "s3:ListBucket",
+    "ListObjectsV2": "s3:ListBucket",
+    "HeadObject": "s3:GetObject",
+    "GetObject": "s3:GetObject",
+    "PutObject": "s3:PutObject",
+    "CreateMultipartUpload": "s3:PutObject",
+    "UploadPart": "s3:PutObject",
+    "CompleteMultipartUpload": "s3:PutObject",
+    "DeleteObject": "s3:DeleteObject",
+    "DeleteObjects": "s3:DeleteObject",
+}
 
 
 _HINTS_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
@@ -96,7 +119,10 @@ _HINTS_BY_KIND: tuple[tuple[tuple[type[Exception], ...], str], ...] = (
 
 @contextmanager
 def aws_errors(doing: str) -> Iterator[None]:
-    """Turn what boto3 raises inside into PlatformError: what was being done, AWS's own words, and a hint."""
+    """Turn what boto3 raises inside into PlatformError: what was being done, AWS's own words, and a hint.
+
+    It is Unavailable where the same again may work.
+    """
     try:
         yield
     except PlatformError:  # WaitTimeout is an OSError too
@@ -105,9 +131,9 @@ def aws_errors(doing: str) -> Iterator[None]:
         code = error.response["Error"]["Code"]
         # What follows the first line is the request as AWS would have signed it, session token and all.
         message = error.response["Error"]["Message"].split("\n\nThe Canonical String")[0]
-        raise PlatformError(f"{doing}: {message} ({code})", hint=hint_for(error)) from error
+        raise _kind(error)(f"{doing}: {message} ({code})", hint=hint_for(error)) from error
     except (Boto3Error, BotoCoreError) as error:  # Boto3Error: what upload_file makes of a ClientError
-        raise PlatformError(f"{doing}: {error}", hint=hint_for(error)) from error
+        raise _kind(error)(f"{doing}: {error}", hint=hint_for(error)) from error
     except EOFError as error:  # of getpass
         message = f"{doing}: the profile's role asks for an MFA code, and nobody is at a terminal to give it"
         raise PlatformError(message, hint=_NO_CODE) from error
@@ -115,21 +141,40 @@ def aws_errors(doing: str) -> Iterator[None]:
         raise PlatformError(f"{doing}: {error}", hint="Fix that file, then run the same command again.") from error
 
 
+def _kind(error: Exception) -> type[PlatformError]:
+    if isinstance(error, ClientError):
+        passes = (
+            code_of(error) in THROTTLED or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        )
+    else:
+        passes = isinstance(error, (BotoConnectionError, HTTPClientError)) and not isinstance(error, SSLError)
+    return Unavailable if passes else PlatformError
+
+
 def hint_for(error: Boto3Error | BotoCoreError | ClientError) -> str:
     """What helps against it, empty when nothing is known to."""
     if not isinstance(error, ClientError):
         return next((hint for kinds, hint in _HINTS_BY_KIND if isinstance(error, kinds)), "")
-    code = error.response["Error"]["Code"]
-    if any(words in error.response["Error"]["Message"] for words in _WRONG_TIME):
+    code, message = code_of(error), message_of(error)
+    if any(words in message for words in _WRONG_TIME):
         return _CLOCK
+    if code in _QUOTAS:
+        is_of_instances = "instance" in message.lower()
+        return _QUOTA + ("use another instance type." if is_of_instances else "remove what is not needed any more.")
     return _hint_for_denial(error) if code in DENIED else _HINTS.get(code, "")
 
 
 def _hint_for_denial(error: ClientError) -> str:
     """AWS's text mostly names the action; otherwise the call's name nearly is it."""
-    message = error.response["Error"]["Message"]
+    message, operation = message_of(error), error.operation_name
     named = _DENIED_ACTION.search(message)
-    action = named[1] if named else error.operation_name
+    action = named[1] if named else _S3_ACTIONS.get(operation, operation)
     if "explicit deny" in message:
         return f"A policy explicitly denies {action}: ask an administrator of the account or organization."
-    return f"Ask an administrator to allow {action} in your IAM policy."
+    lacking = _LACKING_IN.search(message)
+    hint = f"Ask an administrator to allow {action} in {f'the {lacking[1]}' if lacking else 'your IAM policy'}."
+    if _ENCODED in message:
+        hint += " To read the encoded message: aws sts decode-authorization-message --encoded-message MESSAGE"
+    if named is None and operation in _S3_ACTIONS:
+        hint += " Or the bucket is another account's."
+    return hint

@@ -167,7 +167,7 @@ class SageMakerPlatform:
                 except self.clients.s3.exceptions.NoSuchBucket as error:
                     if account.bucket:
                         raise _no_such_bucket(account) from error
-                    make_bucket(self.clients, request, account)
+                    make_bucket(self.clients, request, account, partial(self.sleep, self.poll_seconds))
                     confirm = held.enter_context(lease(endpoint, store))
             confirm = aws_errors(f"locking {endpoint}")(confirm)
             with self.clients.confirmed(confirm):
@@ -289,11 +289,12 @@ class SageMakerPlatform:
         return list(lines)
 
     def _log_streams(self, endpoint: str, since: float = 0.0) -> tuple[str, list[str]]:
-        """The log group, and its streams since the endpoint was created and since then, the newest last."""
+        """The log group, and its streams since then, or else since the endpoint was created, the newest last."""
         name, _, component = endpoint.partition("/")
-        created = self._describe(name)["CreationTime"].timestamp()
+        # What an operation on the endpoint has begun is later than the endpoint itself.
+        began = since or self._describe(name)["CreationTime"].timestamp()
         group = log_groups(component)[1] if component else log_groups(name)[0]
-        return group, observe.log_streams(self.clients, group, max(created, since) - _LOG_CLOCK_SECONDS)
+        return group, observe.log_streams(self.clients, group, began - _LOG_CLOCK_SECONDS)
 
     def training_job(self, name: str) -> TrainingJob:
         with aws_errors(f"describing {name}"):

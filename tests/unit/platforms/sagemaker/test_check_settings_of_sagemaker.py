@@ -137,6 +137,25 @@ def test_an_alias_of_a_key_is_refused_because_a_policy_on_it_allows_nothing(tmp_
     assert f"aws kms describe-key --key-id {alias} " in refused.hint
 
 
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("kms_key: arn:aws:kms:REGION:123456789012:key/1", "platform.kms_key"),
+        ("log_kms_key: arn:aws:kms:REGION:123456789012:key/1", "observability.log_kms_key"),
+        ("notify: arn:aws:sns:REGION:123456789012:topic", "observability.notify"),
+    ],
+)
+def test_a_key_or_a_topic_of_another_region_is_refused(tmp_path: Path, written: str, path: str) -> None:
+    for region, codes in (("us-west-2", []), ("us-east-1", ["sagemaker.other-region"])):
+        there = written.replace("REGION", region)
+        platform = f", {there}" if path.startswith("platform") else ""
+        text = HUB_RECIPE.replace("platform: {", f"platform: {{region: us-west-2{platform}, ")
+        recipe = write_hub_pair(tmp_path, text if platform else f"{text}observability: {{{there}}}\n")
+        found = [item for item in check(recipe).findings if item.severity == "error"]
+        assert [item.code for item in found] == codes
+        assert all(item.path == path for item in found)
+
+
 def test_an_experiment_needs_speculation(tmp_path: Path) -> None:
     spec = "method: p-eagle\n  model: org/drafter\n  num_speculative_tokens: 7"
     text = HUB_RECIPE.replace(spec, "method: none") + "rollout: {shadow: true}\n"

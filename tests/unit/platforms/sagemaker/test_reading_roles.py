@@ -45,6 +45,7 @@ def test_it_keeps_the_key_of_what_it_also_reads(action: str | list[str]) -> None
         json.dumps(policy(allow("kms:Encrypt", KEY))),
         json.dumps(policy(allow("kms:Decrypt", [KEY]), {"Effect": "Allow", "NotAction": "kms:Decrypt"})),
         '{"Statement": ["kms:Decrypt"]}',
+        json.dumps(policy({**allow("kms:Decrypt", KEY), "Effect": "Deny"})),
     ],
 )
 def test_a_policy_of_another_form_tells_nothing(before: str | None) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from toolkit.planning.kinds import Decision
 from toolkit.planning.resources import Account, Existing, Observed, Resource
-from toolkit.platforms.sagemaker.aws_errors import has_code, unless, unless_missing
+from toolkit.platforms.sagemaker.aws_errors import has_code, is_denied, unless, unless_missing
 from toolkit.platforms.sagemaker.kinds.base import ApiCall, AwsKind, Look, Work
 from toolkit.platforms.sagemaker.rules.access import policy
 from toolkit.platforms.sagemaker.rules.in_account import IN_ACCOUNT, estimate
@@ -50,6 +50,10 @@ _PUBLIC_ACCESS_BLOCK: PublicAccessBlockConfigurationTypeDef = {
 }
 _BY_DEFAULT: ServerSideEncryptionByDefaultTypeDef = {"SSEAlgorithm": "AES256"}
 _ENCRYPTION: ServerSideEncryptionConfigurationTypeDef = {"Rules": [{"ApplyServerSideEncryptionByDefault": _BY_DEFAULT}]}
+
+# S3 still deletes a bucket of that name (aws/aws-cli#2411), or somebody else makes it just now.
+_IS_BUSY = has_code("OperationAborted")
+_ATTEMPTS = 12
 
 _PARAMETER, _CONDITION = "MakeBucket", "MakesBucket"
 
@@ -141,16 +145,31 @@ def made_bucket(account: Account) -> list[Resource]:
     return [] if account.bucket else [bucket(account)]
 
 
-def make_bucket(clients: Clients, request: Any, account: Account) -> None:
-    """Create the bucket, unless it exists, and close it.
+def make_bucket(clients: Clients, request: Any, account: Account, pause: Callable[[], None]) -> None:
+    """Create the bucket, unless it exists, and close it. `pause` is between two tries, twelve in all.
 
     A caller without TLS, as on the local platform, gets no TLS policy: it would lock the caller out.
     """
     made, *closed, tls_only = _making(request, account)
-    unless(clients, partial(made.send, clients), has_code("BucketAlreadyOwnedByYou"))
+    is_new = unless(clients, partial(_send, clients, made, pause), has_code("BucketAlreadyOwnedByYou")) is not None
     over_tls = clients.s3.meta.endpoint_url.startswith("https:")
-    for each in (*closed, tls_only) if over_tls else closed:
-        each.send(clients)
+    try:
+        for each in (*closed, tls_only) if over_tls else closed:
+            _send(clients, each, pause)
+    except clients.refusal:
+        if is_new:  # else the next command would take it as it is
+            removed = ApiCall("s3", "DeleteBucket", {"Bucket": request["Bucket"]})
+            unless(clients, partial(removed.send, clients), is_denied, has_code("BucketNotEmpty"))
+        raise
+
+
+def _send(clients: Clients, call: ApiCall, pause: Callable[[], None]) -> Any:
+    for _ in range(_ATTEMPTS - 1):
+        answer = unless(clients, partial(call.send, clients), _IS_BUSY)
+        if answer is not None:
+            return answer
+        pause()
+    return call.send(clients)
 
 
 def _making(request: Any, account: Account) -> tuple[ApiCall, ...]:

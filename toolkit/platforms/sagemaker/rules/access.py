@@ -74,6 +74,7 @@ def _decrypting(statements: Iterable[Any]) -> set[str]:
         each["Resource"]
         for each in statements
         if isinstance(each, Mapping)
+        and each.get("Effect") == "Allow"
         and (each.get("Action") == _DECRYPT or _DECRYPT in each.get("Action", ()))
         and isinstance(each.get("Resource"), str)
     }

@@ -11,7 +11,7 @@ from toolkit.catalog.lookup import Instance
 from toolkit.engines import registry as engine_registry
 from toolkit.engines.arguments import builds, fetched_by_container
 from toolkit.findings import Finding
-from toolkit.platforms.sagemaker.keys import aws, aws_network
+from toolkit.platforms.sagemaker.keys import aws, aws_network, aws_observability
 from toolkit.platforms.sagemaker.rules import in_account
 from toolkit.platforms.sagemaker.rules.checks.capacity import check_capacity
 from toolkit.platforms.sagemaker.rules.checks.component import check_component, check_rollout
@@ -43,6 +43,7 @@ def check_sagemaker(recipe: Recipe, models: Lock | None) -> Iterator[Finding]:
     yield from _routing(recipe)
     yield from check_capacity(recipe)
     yield from _key(recipe)
+    yield from _elsewhere(recipe)
     yield from check_component(recipe)
     yield from check_rollout(recipe)
     if models:
@@ -194,6 +195,22 @@ def _key(recipe: Recipe) -> Iterator[Finding]:
         message = f"the disk of {own_disk[0]} is encrypted by its hardware, not with this key"
         hint = "Keep it only if you need it for data in S3."
         yield Finding("sagemaker.kms-key", message, "platform.kms_key", hint=hint, severity="info")
+
+
+def _elsewhere(recipe: Recipe) -> Iterator[Finding]:
+    """What AWS takes in the endpoint's region only, named by an ARN of another one."""
+    settings = aws_observability(recipe)
+    named = {
+        "platform.kms_key": aws(recipe).kms_key,
+        "observability.log_kms_key": settings.log_kms_key,
+        "observability.notify": settings.notify,
+    }
+    for path, arn in named.items():
+        region = "".join((arn or "").split(":")[3:4])
+        if recipe.region and region not in ("", recipe.region):
+            message = f"this is of {region}, and the recipe runs in {recipe.region}, where AWS refuses it"
+            hint = f"Name one of {recipe.region}, or set `platform.region` to {region}."
+            yield Finding("sagemaker.other-region", message, path, hint=hint)
 
 
 def _start(recipe: Recipe, models: Lock) -> Iterator[Finding]:
