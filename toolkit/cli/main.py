@@ -24,7 +24,7 @@ import typer
 import toolkit
 from toolkit.cli.group import Commands
 from toolkit.cli.output import CutShort, error_document, exit_code, explain, say
-from toolkit.errors import ToolkitError, UsageError
+from toolkit.errors import PlatformError, ToolkitError, UsageError
 from toolkit.text import inert_stream
 from toolkit.version import REINSTALL, __version__
 
@@ -112,6 +112,8 @@ def _run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None and error.errno not in _DISK_ERRORS:
             raise
+        if _wants_json(arguments) and error.filename:  # else it is stdout itself that cannot be written
+            print(json.dumps(error_document(_of_file(error))))  # noqa: T201
         return _file_error(error)
     return 0
 
@@ -123,8 +125,12 @@ def _has_read_enough(ended: SystemExit) -> bool:
 
 def _file_error(error: OSError) -> int:
     """Say which file it is, and what is wrong with it; the exit code."""
-    say(f"error: {error.filename or 'the answer could not be written'}: {error.strerror}")
+    say(explain(_of_file(error)))
     return _EXIT_CODE_OUTSIDE
+
+
+def _of_file(error: OSError) -> PlatformError:
+    return PlatformError(f"{error.filename or 'the answer could not be written'}: {error.strerror}")
 
 
 def _wants_json(arguments: list[str]) -> bool:

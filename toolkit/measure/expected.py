@@ -12,7 +12,10 @@ from toolkit.text import inert
 
 @dataclass(frozen=True)
 class Watch:
-    """Acceptance of an endpoint over the last `minutes`. `holds` is None if it is unknown, or nothing is expected."""
+    """Acceptance of an endpoint over the last `minutes`; `notes` say where it is over another time.
+
+    `holds` is None if acceptance is unknown or of too few steps, or nothing is expected.
+    """
 
     endpoint: str
     minutes: int
@@ -20,6 +23,7 @@ class Watch:
     floor: float | None
     holds: bool | None
     detail: str
+    notes: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -35,7 +39,7 @@ class Watch:
 
     def __repr__(self) -> str:
         word = {True: "yes", False: "NO ", None: "?  "}[self.holds]
-        return inert(f"{word} acceptance of {self.endpoint}: {self.detail}")
+        return inert("\n".join([f"{word} acceptance of {self.endpoint}: {self.detail}", *self.notes]))
 
 
 def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
@@ -48,7 +52,11 @@ def watch(metrics: Metrics, recipe: Recipe | None) -> Watch:
         why = "its evidence has no acceptance length for this K" if recipe else "give its recipe instead of its name"
         detail += f"; what to expect is unknown: {why}"
     holds = length >= floor if length and floor else None
-    return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail)
+    steps = metrics.engine.steps
+    if holds is not None and steps is not None and steps < _FEWEST_STEPS:
+        detail += f"; {steps} steps are too few to judge it by: {_FEWEST_STEPS} or more"
+        holds = None
+    return Watch(metrics.endpoint, metrics.minutes, length, floor, holds, detail, metrics.notes)
 
 
 def _acceptance_length(metrics: Metrics, recipe: Recipe | None) -> float | None:
@@ -58,6 +66,9 @@ def _acceptance_length(metrics: Metrics, recipe: Recipe | None) -> float | None:
         return engine.acceptance_length
     return 1 + k * engine.acceptance_rate
 
+
+_FEWEST_STEPS = 200
+"""Some ten answers. A container that has just started has drafted one short text, to see that it works, and no more."""
 
 MARGIN_PERCENT = 80
 """Acceptance is bad below this percentage of the lowest published length, because traffic differs from benchmarks."""

@@ -51,4 +51,20 @@ def test_without_traffic_nothing_is_shown(recipe: Recipe) -> None:
         "floor": 3.31,
         "holds": None,
         "detail": "no draft tokens were counted",
+        "notes": (),
     }
+
+
+@pytest.mark.parametrize(("steps", "holds"), [(None, False), (28, None), (199, None), (200, False)])
+def test_of_a_few_steps_nothing_is_shown(recipe: Recipe, steps: int | None, holds: bool | None) -> None:
+    found = watch(replace(metrics(), engine=EngineMetrics(acceptance_length=2.53, steps=steps)), recipe)
+
+    assert (found.holds, found.ok) == (holds, holds is None)
+    assert ("too few" in found.detail) == (holds is None)
+
+
+def test_it_says_of_which_time_the_figures_are(recipe: Recipe) -> None:
+    note = "Counted since the start of 1 container, not over 60 minutes"
+    found = watch(replace(metrics(acceptance_length=5.0), notes=(note,)), recipe)
+
+    assert repr(found).splitlines()[1:] == [note]
