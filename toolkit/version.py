@@ -6,6 +6,20 @@ DISTRIBUTION = "peagle-toolkit"
 REINSTALL = f"Run: pip uninstall toolkit; pip install --force-reinstall --no-deps {DISTRIBUTION}"
 
 
+CPU_BUILDS = "--extra-index-url https://download.pytorch.org/whl/cpu"
+"""What vLLM's build for CPUs needs: no other index has PyTorch's, beside which torchvision's for GPUs does not load."""
+
+
 def install_command(extra: str) -> str:
     """The command that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+    command = f"pip install '{DISTRIBUTION}[{extra}]'"
+    return f"{command} {CPU_BUILDS}" if extra == "local" or (extra == "train" and _has_cpu_build()) else command
+
+
+def _has_cpu_build() -> bool:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return False
